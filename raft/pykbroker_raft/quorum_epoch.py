@@ -16,7 +16,7 @@ from pykbroker_raft.ready import NEVER, Destination, Inbound, Now
 from pykbroker_raft.replica_log import ReplicaLog
 from pykbroker_raft.roles import Roles
 from pykbroker_raft.states import Follower, Leader, Resigned
-from pykbroker_raft.voters import ReplicaKey
+from pykbroker_raft.voters import ReplicaKey, with_hosts
 from pykbroker_wire.errors import ErrorCode
 
 
@@ -36,7 +36,8 @@ class QuorumEpochs:
         error = self._news.check_voter_request(leader_id, epoch)
         if error is not ErrorCode.NONE:
             return error
-        endpoints = rpc.endpoints_from_request(request.leader_endpoints) or self._log.voters.endpoints(leader_id)
+        named = with_hosts(rpc.endpoints_from_request(request.leader_endpoints))
+        endpoints = named or self._log.voters.endpoints(leader_id)
         is_followed = self._news.follow(leader_id, epoch, endpoints, now)
         return ErrorCode.NONE if is_followed else ErrorCode.INVALID_REQUEST
 

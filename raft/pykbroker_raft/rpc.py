@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from pykbroker_raft.log_view import OffsetAndEpoch
-from pykbroker_raft.voters import Endpoint, Endpoints, ReplicaKey, VoterNode
+from pykbroker_raft.voters import Endpoint, Endpoints, ReplicaKey, VoterNode, with_hosts
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import add_raft_voter as add_messages
 from pykbroker_wire.messages import begin_quorum_epoch as begin_messages
@@ -69,11 +69,13 @@ def leader_of(partition: Any) -> tuple[int, int]:
 
 def endpoints_from(nodes: Any, leader_id: int, listener: str) -> Endpoints:
     """The leader's endpoint out of a response's node endpoints: it is the one for the listener that was asked."""
-    return tuple(Endpoint(listener, node.host, node.port) for node in nodes or () if node.node_id == leader_id)
+    found = (Endpoint(listener, node.host, node.port) for node in nodes or () if node.node_id == leader_id)
+    return with_hosts(tuple(found))
 
 
-def endpoints_from_request(leader_endpoints: Any) -> Endpoints:
-    return tuple(Endpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in leader_endpoints or ())
+def endpoints_from_request(listeners: Any) -> Endpoints:
+    """The endpoints as the sender names them, also those without a host."""
+    return tuple(Endpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in listeners or ())
 
 
 def _nodes(module: Any, kind: str, version: int, leader_id: int, leader: Endpoint | None) -> list[Any]:

@@ -25,7 +25,7 @@ from pykbroker_raft.ready import NEVER, Destination, Inbound, Now
 from pykbroker_raft.replica_log import ReplicaLog
 from pykbroker_raft.roles import Roles
 from pykbroker_raft.states import Leader
-from pykbroker_raft.voters import Endpoints, ReplicaKey, VoterNode, VoterSet, address
+from pykbroker_raft.voters import Endpoints, ReplicaKey, VoterNode, VoterSet, address, with_hosts
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import uuid_to_str
 
@@ -151,6 +151,11 @@ class VoterChanges:
         leader = self._leader(request.cluster_id)
         key = _voter_of(request, "Add")
         endpoints = rpc.endpoints_from_request(request.listeners)
+        if _lacks_host(endpoints):
+            raise ChangeRefused(
+                ErrorCode.INVALID_REQUEST,
+                f"Add voter request for {_key_text(key)} has an endpoint without a host: {_endpoints_text(endpoints)}",
+            )
         endpoint = address(endpoints, self._config.listener)
         if endpoint is None:
             raise ChangeRefused(
@@ -326,6 +331,7 @@ class VoterChanges:
             key.id < 0
             or not key.has_directory
             or address(endpoints, self._config.listener) is None
+            or _lacks_host(endpoints)
             or not 0 <= low <= high
         ):
             return ErrorCode.INVALID_REQUEST
@@ -347,10 +353,10 @@ class VoterChanges:
         updated = voters.updated(node) if history.kraft_version >= 1 else voters.updated_by_id(node)
         if updated is None:
             return ErrorCode.VOTER_NOT_FOUND
-        if history.kraft_version >= 1:
-            self._append(leader, updated, now)
-        else:
+        if history.kraft_version < 1:
             leader.voter_told(updated)
+        elif voters.needs_update(node):
+            self._append(leader, updated, now)
         self._fetches.heard_from_voter(leader, key, now)
         return ErrorCode.NONE
 
@@ -386,6 +392,12 @@ def _voter_of(request: Any, doing: str) -> ReplicaKey:
     if key.id < 0 or not key.has_directory:
         raise ChangeRefused(ErrorCode.INVALID_REQUEST, f"{doing} voter request didn't include a valid voter")
     return key
+
+
+def _lacks_host(endpoints: Endpoints) -> bool:
+    """Return True if a record with these endpoints would do harm: Apache Kafka ends at a voter without a host, and at
+    each later start, because the record is in its log."""
+    return with_hosts(endpoints) != endpoints
 
 
 def _key_text(key: ReplicaKey) -> str:

@@ -49,8 +49,16 @@ Endpoints = tuple[Endpoint, ...]
 
 
 def address(endpoints: Endpoints, listener: str) -> Endpoint | None:
-    """The endpoint of one listener."""
-    return next((endpoint for endpoint in endpoints if endpoint.listener == listener), None)
+    """The endpoint of one listener; None if there is none, or if it has no host to connect to."""
+    return next((endpoint for endpoint in with_hosts(endpoints) if endpoint.listener == listener), None)
+
+
+def with_hosts(endpoints: Endpoints) -> Endpoints:
+    """Return the endpoints that another node can connect to.
+
+    A node that binds all interfaces and does not resolve its own name sends an empty host.
+    """
+    return tuple(endpoint for endpoint in endpoints if endpoint.host.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,11 @@ class VoterNode:
 
     def supports(self, kraft_version: int) -> bool:
         return self.min_kraft_version <= kraft_version <= self.max_kraft_version
+
+    def is_same_as(self, other: VoterNode) -> bool:
+        """Return True if both describe the same voter. The order of endpoints is of no meaning: Apache Kafka keeps them
+        in a hash map and writes them in any order."""
+        return set(self.endpoints) == set(other.endpoints) and replace(self, endpoints=other.endpoints) == other
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +125,7 @@ class VoterSet:
     def needs_update(self, node: VoterNode) -> bool:
         """Whether the set knows this voter, but not as it is now."""
         voter = self.get(node.key.id)
-        return voter is not None and voter.matches(node.key) and voter != node
+        return voter is not None and voter.matches(node.key) and not voter.is_same_as(node)
 
     def updated(self, node: VoterNode) -> VoterSet | None:
         """The set with this voter as it is now; None when it is no voter."""

@@ -176,6 +176,12 @@ def test_what_is_wrong_with_an_addition() -> None:
     elsewhere = VoterNode(key(3), (Endpoint("OTHER", "c3", 1),))
     request = rpc.add_voter_request("c", elsewhere, 1000, ack_when_committed=True)
     assert quorum.error(quorum.receive(request, 1))[0] is ErrorCode.INVALID_REQUEST
+    for hostless in ((Endpoint("CONTROLLER", "", 9093),), (*endpoints(3), Endpoint("OTHER", " ", 1))):
+        request = rpc.add_voter_request("c", VoterNode(key(3), hostless), 1000, ack_when_committed=True)
+        code, text = quorum.error(quorum.receive(request, 1))
+        assert code is ErrorCode.INVALID_REQUEST
+        assert text is not None
+        assert "has an endpoint without a host" in text
     assert not [outgoing for outgoing in quorum.sent if isinstance(outgoing.request, ApiVersionsRequest)]
     assert quorum.ids() == (1, 2)
 

@@ -16,6 +16,7 @@ from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterHistory, VoterNode,
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.fetch import FetchRequest
 from pykbroker_wire.messages.update_raft_voter import UpdateRaftVoterRequest
+from pykbroker_wire.messages.vote import VoteRequest
 
 TIMEOUT_MS = 2000
 
@@ -35,9 +36,18 @@ STATIC = VoterSet.of(VoterNode(ReplicaKey(id), endpoints(id), 0, 0) for id in (1
 class Driven:
     """A follower of node 2 in epoch 1, and what it has sent."""
 
-    def __init__(self, kraft_version: int, listens: tuple[Endpoint, ...] = endpoints(1), **settings: Any) -> None:
+    def __init__(
+        self,
+        kraft_version: int,
+        listens: tuple[Endpoint, ...] = endpoints(1),
+        *,
+        voters: VoterSet = DYNAMIC,
+        leader_at: tuple[Endpoint, ...] = endpoints(2),
+        **settings: Any,
+    ) -> None:
+        """`leader_at`: the endpoints that the leader names when it begins its epoch."""
         history = VoterHistory(VoterSet() if kraft_version else STATIC)
-        history.reset(-1, DYNAMIC if kraft_version else None, kraft_version)
+        history.reset(-1, voters if kraft_version else None, kraft_version)
         self.now_ms = 0
         self.node = RaftNode(
             RaftConfig(1, key(1).directory_id, "c", endpoints=listens, static_voters=history.static_voters, **settings),
@@ -49,7 +59,7 @@ class Driven:
         self.node.start(self.now)
         # It asks around for a leader.
         self.node.ready()
-        begin = rpc.begin_request("c", 2, 1, key(1), endpoints(2))
+        begin = rpc.begin_request("c", 2, 1, key(1), leader_at)
         self.node.receive(Inbound(1, begin, 1, "CONTROLLER"), self.now)
 
     @property
@@ -123,6 +133,36 @@ def test_leader_of_an_older_release_is_told_no_more() -> None:
 
 def test_voter_whose_entry_is_true_says_nothing() -> None:
     assert Driven(kraft_version=1).answer_fetches_until_another_request(20_000) is None
+
+
+def test_voter_whose_entry_has_its_endpoints_in_another_order_says_nothing() -> None:
+    """A leader of Apache Kafka writes them in the order of a hash map."""
+    listens = (*endpoints(1), Endpoint("OTHER", "c1", 9094))
+    voters = DYNAMIC.updated(VoterNode(key(1), listens[::-1]))
+    assert voters is not None
+    assert Driven(1, listens, voters=voters).answer_fetches_until_another_request(20_000) is None
+
+
+@pytest.mark.parametrize("host", ["", " "])
+def test_leader_that_names_no_host_is_followed_at_the_endpoint_of_the_voter_set(host: str) -> None:
+    follower = Driven(1, leader_at=(Endpoint("CONTROLLER", host, 9093),))
+    assert isinstance(follower.node.state, Follower)
+    assert follower.sent().destination == Destination(2, "c2", 9093)
+
+
+def test_voter_without_a_host_is_asked_for_no_vote() -> None:
+    """An empty host is the own machine for a connection: the request would go to this replica itself."""
+    nowhere = VoterSet.of([*DYNAMIC.voters[:2], VoterNode(key(3), (Endpoint("CONTROLLER", "", 9093),))])
+    follower = Driven(1, voters=nowhere)
+    asked: set[Destination] = set()
+    while not asked or follower.now_ms < 4 * TIMEOUT_MS:
+        for outgoing in follower.node.ready().requests:
+            if isinstance(outgoing.request, VoteRequest):
+                asked.add(outgoing.destination)
+            follower.answer(outgoing, None)
+        follower.now_ms += 20
+        follower.node.tick(follower.now)
+    assert asked == {Destination(2, "c2", 9093)}
 
 
 def test_voter_that_moved_says_so_until_the_log_does() -> None:

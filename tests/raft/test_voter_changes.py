@@ -18,12 +18,21 @@ from pykbroker_wire.errors import ErrorCode
 KEY = ReplicaKey(1, b"1" * 16)
 HOME = (Endpoint("CONTROLLER", "home", 1),)
 AWAY = (Endpoint("CONTROLLER", "away", 2),)
+TWO = (Endpoint("CONTROLLER", "home", 1), Endpoint("OTHER", "home", 3))
 
 
-def leader(kraft_version: int = 1, endpoints: tuple[Endpoint, ...] = HOME, *, flushed: bool = True) -> RaftNode:
-    voters = VoterSet.of([VoterNode(KEY, HOME)])
+def leader(
+    kraft_version: int = 1,
+    endpoints: tuple[Endpoint, ...] = HOME,
+    *,
+    flushed: bool = True,
+    known: tuple[Endpoint, ...] = HOME,
+    known_at: int = -1,
+) -> RaftNode:
+    """The only voter, whose voter set has the endpoints `known`, and stands at the offset `known_at`."""
+    voters = VoterSet.of([VoterNode(KEY, known)])
     history = VoterHistory(VoterSet() if kraft_version else voters.without_directories())
-    history.reset(-1, voters if kraft_version else None, kraft_version)
+    history.reset(known_at, voters if kraft_version else None, kraft_version)
     node = RaftNode(
         RaftConfig(1, KEY.directory_id, "c", endpoints=endpoints), random.Random(1), LogView(), history, None
     )
@@ -62,6 +71,9 @@ def test_update_is_appended_and_in_force_at_once() -> None:
         (VoterNode(ReplicaKey(9, b"9" * 16), AWAY), "c", 1, ErrorCode.VOTER_NOT_FOUND),
         (VoterNode(ReplicaKey(1), AWAY), "c", 1, ErrorCode.INVALID_REQUEST),
         (VoterNode(KEY, ()), "c", 1, ErrorCode.INVALID_REQUEST),
+        (VoterNode(KEY, (Endpoint("CONTROLLER", "", 1),)), "c", 1, ErrorCode.INVALID_REQUEST),
+        (VoterNode(KEY, (Endpoint("CONTROLLER", " ", 1),)), "c", 1, ErrorCode.INVALID_REQUEST),
+        (VoterNode(KEY, (*AWAY, Endpoint("OTHER", "", 3))), "c", 1, ErrorCode.INVALID_REQUEST),
         (VoterNode(KEY, AWAY, 2, 3), "c", 1, ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -87,6 +99,29 @@ def test_configured_voters_are_remembered() -> None:
 def test_nothing_is_remembered_before_the_epoch_is_committed() -> None:
     node = leader(kraft_version=0, flushed=False)
     assert update(node, VoterNode(KEY, AWAY)).error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize("endpoints", [TWO, TWO[::-1]])
+def test_update_that_changes_nothing_writes_no_record(endpoints: tuple[Endpoint, ...]) -> None:
+    """A voter of Apache Kafka names its endpoints in any order."""
+    node = leader(endpoints=TWO, known=TWO)
+    end = node.log.end_offset
+    for _ in range(2):
+        # A record would have to be committed before the second answer could be NONE.
+        assert update(node, VoterNode(KEY, endpoints)).error_code == ErrorCode.NONE
+    assert node.log.end_offset == end
+    assert update(node, VoterNode(KEY, (TWO[0], Endpoint("OTHER", "away", 3)))).error_code == ErrorCode.NONE
+    assert node.log.end_offset == end + 1
+
+
+def test_leader_whose_entry_names_its_endpoints_in_another_order_writes_no_voter_set() -> None:
+    node = leader(endpoints=TWO, known=TWO[::-1], known_at=0)
+    assert node.voters == VoterSet.of([VoterNode(KEY, TWO[::-1])])
+
+
+def test_leader_whose_entry_has_no_host_writes_its_address() -> None:
+    node = leader(known=(Endpoint("CONTROLLER", "", 1),), known_at=0)
+    assert node.voters == VoterSet.of([VoterNode(KEY, HOME)])
 
 
 def test_leader_that_moved_writes_its_new_address() -> None:
