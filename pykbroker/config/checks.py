@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.listeners import SECURITY_PROTOCOLS, EndPoint, Listeners, parse_listeners, security_protocol_map
+from pykbroker.config.listeners import (
+    SECURITY_PROTOCOLS,
+    EndPoint,
+    Listeners,
+    is_wildcard,
+    parse_listeners,
+    security_protocol_map,
+)
 
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
@@ -142,16 +150,21 @@ def resolve_listeners(config: Config) -> Listeners:
     # Written in any case, as in Apache Kafka's check of the map; everything that looks a listener up has capitals.
     controller_names = tuple(name.upper() for name in controller_names)
     controller = tuple(point for point in listeners if point.listener_name in controller_names)
-    by_name = {point.listener_name: point for point in (*controller, *advertised_points)}
+    written = {} if advertised is None else {point.listener_name: point for point in advertised_points}
+    bound = {point.listener_name: point for point in controller}
     return Listeners(
         all=listeners,
         broker=tuple(point for point in listeners if point.listener_name not in controller_names),
         controller=controller,
-        advertised_broker=tuple(point for point in advertised_points if point.listener_name not in controller_names),
+        advertised_broker=tuple(
+            _under_own_name(point) for point in advertised_points if point.listener_name not in controller_names
+        ),
         advertised_controller=tuple(
-            _reachable(config, by_name[name], first=name == controller_names[0])
+            _under_own_name(written[name])
+            if name in written
+            else _reachable(config, bound[name], first=name == controller_names[0])
             for name in controller_names
-            if name in by_name
+            if name in written or name in bound
         ),
         controller_names=controller_names,
         inter_broker_name=_inter_broker_name(config, protocols),
@@ -160,12 +173,19 @@ def resolve_listeners(config: Config) -> Listeners:
 
 
 def _reachable(config: Config, point: EndPoint, *, first: bool) -> EndPoint:
-    """A controller end point without a host is advertised as controller.quorum.voters says, if that does."""
-    if point.host not in ("", "0.0.0.0"):  # nosec B104 # compared, not bound
+    """A controller end point without a host is advertised as controller.quorum.voters says, if that does; else under
+    the name of the machine."""
+    if not is_wildcard(point.host):
         return point
     if first and (voter := config.voters.get(config.int("node.id"))) is not None:
-        return EndPoint(point.listener_name, voter[0], voter[1], point.security_protocol)
-    return EndPoint(point.listener_name, "", point.port, point.security_protocol)
+        return replace(point, host=voter[0], port=voter[1])
+    return replace(point, host="")
+
+
+def _under_own_name(point: EndPoint) -> EndPoint:
+    """An end point of `[::]` as one without a host: Apache Kafka advertises `::`, which reaches no other machine. It
+    refuses 0.0.0.0, and so does `_check_listeners`."""
+    return replace(point, host="") if ":" in point.host and is_wildcard(point.host) else point
 
 
 def _inter_broker_name(config: Config, protocols: Mapping[str, str]) -> str:
@@ -295,7 +315,7 @@ def _check_listeners(config: Config) -> None:
             raise _wrong(config, "cordoned.log.dirs", f"its entries must be in log.dirs: {', '.join(config.log_dirs)}")
     key = "advertised.listeners" if config.raw("advertised.listeners") else "listeners"
     for point in (*listeners.advertised_broker, *listeners.advertised_controller):
-        if point.host == "0.0.0.0" and point.listener_name in advertised:  # nosec B104 # compared, not bound
+        if point.host == "0.0.0.0":  # nosec B104 # compared, not bound
             raise _wrong(
                 config,
                 key,

@@ -1,7 +1,8 @@
 """Listeners: from the texts of `listeners`, `advertised.listeners` and their relatives to end points.
 
 Responsible for Apache Kafka's rules about them (names, protocols, ports, which are a controller's). Not for sockets: an
-end point is a value. An empty host means all interfaces; the node that advertises one resolves it first.
+end point is a value. An empty host means all interfaces. In what is advertised it stands for the name of the machine,
+which the node resolves when it starts (node/advertised.py).
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Listeners:
     """What the controller half listens on; empty on a pure broker."""
     advertised_broker: tuple[EndPoint, ...]
     advertised_controller: tuple[EndPoint, ...]
+    """An end point of these two has an empty host where the name of the machine is to be advertised."""
     controller_names: tuple[str, ...]
     """`controller.listener.names` in capitals: the first one is how a broker reaches the controllers."""
     inter_broker_name: str
@@ -102,6 +104,11 @@ def parse_listeners(
     if distinct_ports:
         _check_ports(key, shown, points)
     return tuple(points)
+
+
+def is_wildcard(host: str) -> bool:
+    """Return True for a host that stands for every address of the machine: to listen on, and not to connect to."""
+    return host in ("", "0.0.0.0") or (":" in host and not host.strip("0:"))  # nosec B104 # compared, not bound
 
 
 def _check_ports(key: str, shown: str, points: list[EndPoint]) -> None:

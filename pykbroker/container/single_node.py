@@ -32,6 +32,9 @@ _INTERNAL_TOPICS: Final = (
     "share.coordinator.state.topic.min.isr",
 )
 _HOST_OF_LISTENER: Final = re.compile(r"://(\[[^\]]*\]|[^:,]*):")
+#: The hosts of a listener on every address that is advertised under another name, and of a controller's such listener.
+_NO_HOST: Final = re.compile(r"://(?:\[[0:]+\])?:")
+_NO_CONTROLLER_HOST: Final = re.compile(r"://(?:\[[0:]+\]|0\.0\.0\.0)?:")
 _PORT_OF_LISTENER: Final = re.compile(r":(\d+)\s*(?:,|$)")
 
 
@@ -99,7 +102,9 @@ def _advertise(properties: Mapping[str, str], hostname: str, done: Completed) ->
         name = entry.partition("://")[0].upper()
         if name in named or (configured_voters if name in controllers else advertised):
             continue
-        more.append(entry.replace("://:", f"://{hostname}:"))
+        # A broker's listener on 0.0.0.0 stays as it is: Apache Kafka refuses to advertise it.
+        everywhere = _NO_CONTROLLER_HOST if name in controllers else _NO_HOST
+        more.append(everywhere.sub(f"://{hostname}:", entry))
     if any(entry not in listeners for entry in more):
         done.added["advertised.listeners"] = ",".join(filter(None, [advertised, *more]))
 

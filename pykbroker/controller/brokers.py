@@ -6,6 +6,7 @@ its partitions get new leaders and epochs at once, so that no node mistakes it f
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from pykbroker.controller.elections import (
@@ -22,7 +23,9 @@ from pykbroker.metadata.snapshot import CONTROLLERS_FROM, CORDONED_FROM, DIRECTO
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from pykbroker_wire.messages.broker_registration import BrokerRegistrationRequest
+from pykbroker_wire.messages.broker_registration import Listener as BrokerListener
 from pykbroker_wire.messages.controller_registration import ControllerRegistrationRequest
+from pykbroker_wire.messages.controller_registration import Listener as ControllerListener
 from pykbroker_wire.primitives import TopLevel, uuid_to_str
 from pykbroker_wire.stored.metadata import (
     BrokerRegistrationChangeRecord,
@@ -67,6 +70,7 @@ def register_broker(
         )
     if request.is_migrating_zk_broker:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "ZooKeeper brokers cannot be registered.")
+    _check_hosts(request.listeners)
     version = state.metadata_version
     if version >= DIRECTORIES_FROM:
         _check_directories(state, request)
@@ -104,6 +108,14 @@ def _previous_incarnation_gone(state: ControllerState, broker_id: int, *, clean:
     return leader_and_isr_updates(
         state, with_broker_in_isr(state, broker_id), unclean_shutdown=broker_id
     ) + leader_and_isr_updates(state, with_broker_in_elr(state, broker_id), unclean_shutdown=broker_id)
+
+
+def _check_hosts(listeners: Iterable[BrokerListener | ControllerListener]) -> None:
+    """A listener without a host would be given to clients as it is. Apache Kafka writes none either, and answers
+    UNKNOWN_SERVER_ERROR."""
+    hostless = [listener.name for listener in listeners if not listener.host.strip()]
+    if hostless:
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"No host in the listeners {', '.join(hostless)}")
 
 
 def _check_directories(state: ControllerState, request: BrokerRegistrationRequest) -> None:
@@ -149,6 +161,7 @@ def register_controller(state: ControllerState, request: ControllerRegistrationR
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION, "The metadata.version is too old to support controller registrations."
         )
+    _check_hosts(request.listeners)
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

@@ -190,7 +190,7 @@ class BrokerHalf:
         self._cordon(live.current)
         live.on_change(self._cordon)
         live.on_change(services.verifier.reconfigure)
-        lifecycle.start(shared.ports.advertised(shared.config.listeners.advertised_broker))
+        lifecycle.start(shared.ports.advertised(shared.advertised.broker))
         await lifecycle.caught_up
         # Not before: until the controller has heard of this start, the metadata may name this broker as the leader of
         # partitions whose records a power loss has taken from it.

@@ -119,4 +119,4 @@ class ControllerHalf:
             incarnation_id=shared.incarnation_id,
         )
         parts.add("controller registration", registration.stop)
-        registration.start(shared.ports.advertised(shared.config.listeners.advertised_controller))
+        registration.start(shared.ports.advertised(shared.advertised.controller))

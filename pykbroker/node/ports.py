@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykbroker.config.kinds import PYTHON_CLASS
-from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS, EndPoint
+from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS, EndPoint, is_wildcard
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
 from pykbroker.config.protection import PRINCIPAL_BUILDER
@@ -140,11 +140,11 @@ class Ports:
         return next((listener.port for listener in self._listeners if listener.name == point.listener_name), 0)
 
     def advertised(self, points: tuple[EndPoint, ...]) -> list[Endpoint]:
-        """What the controller is told."""
+        """What other nodes are told of advertised end points."""
         return [
             Endpoint(
                 point.listener_name,
-                point.host or "localhost",
+                point.host,
                 self.port_of(point),
                 SECURITY_PROTOCOLS.index(point.security_protocol),
             )
@@ -152,14 +152,15 @@ class Ports:
         ]
 
     def bootstrap_servers(self) -> str:
-        """`host:port` of the first client listener, or of all controller listeners where there is none."""
+        """`host:port` of the first client listener, or of all controller listeners where there is none, for programs on
+        this machine: a listener on every address is at localhost."""
         listeners = self._live.static.listeners
-        hosts = {point.listener_name: point.host for point in listeners.broker}
-        for listener in self._listeners:
-            if listener.name in hosts:
-                host = hosts[listener.name] or "localhost"
-                return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
-        return ",".join(f"{point.host}:{self.port_of(point)}" for point in listeners.controller)
+        return ",".join(self._local_address(point) for point in listeners.broker[:1] or listeners.controller)
+
+    def _local_address(self, point: EndPoint) -> str:
+        host = "localhost" if is_wildcard(point.host) else point.host
+        port = self.port_of(point)
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _tls_servers(config: Config) -> dict[str, TlsServer]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pykbroker.config.load import Config
-from pykbroker.node.ports import Ports
+from pykbroker.metadata.image import Endpoint as ListenerEndpoint
 from pykbroker.node.ways_to_nodes import why_one_voter
 from pykbroker.quorum.quorum_config import QuorumConfig
 from pykbroker.storage.format import Formatted
@@ -12,10 +14,10 @@ from pykbroker_raft.raft_node import RaftConfig
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 
 
-def quorum_config(config: Config, formatted: Formatted, ports: Ports) -> QuorumConfig:
-    """What the driver of this node needs."""
+def quorum_config(config: Config, formatted: Formatted, controllers: Sequence[ListenerEndpoint]) -> QuorumConfig:
+    """What the driver of this node needs. `controllers`: where its controller half is reached."""
     return QuorumConfig(
-        _raft_config(config, formatted, ports),
+        _raft_config(config, formatted, controllers),
         config.metadata_log_dir,
         StorageConfig(
             segment_bytes=config.optional_int("internal.metadata.log.segment.bytes")
@@ -32,9 +34,8 @@ def quorum_config(config: Config, formatted: Formatted, ports: Ports) -> QuorumC
     )
 
 
-def _raft_config(config: Config, formatted: Formatted, ports: Ports) -> RaftConfig:
-    listeners = config.listeners
-    name = listeners.controller_names[0]
+def _raft_config(config: Config, formatted: Formatted, controllers: Sequence[ListenerEndpoint]) -> RaftConfig:
+    name = config.listeners.controller_names[0]
     # Which kraft.version a configured voter can speak, it says itself (UpdateRaftVoter).
     static = VoterSet.of(
         VoterNode(ReplicaKey(node_id), (Endpoint(name, host, port),), 0, 0)
@@ -45,9 +46,7 @@ def _raft_config(config: Config, formatted: Formatted, ports: Ports) -> RaftConf
         directory_id=formatted.directory_ids[config.metadata_log_dir],
         cluster_id=formatted.cluster_id,
         listener=name,
-        endpoints=tuple(
-            Endpoint(point.listener_name, point.host, ports.port_of(point)) for point in listeners.advertised_controller
-        ),
+        endpoints=tuple(Endpoint(point.name, point.host, point.port) for point in controllers),
         bootstrap=tuple(_host_and_port(address) for address in config.list("controller.quorum.bootstrap.servers")),
         static_voters=static,
         is_controller=config.is_controller,

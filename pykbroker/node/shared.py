@@ -23,6 +23,7 @@ from pykbroker.metrics.registry import Metrics
 from pykbroker.net.from_config import EARLY_FENCING
 from pykbroker.net.handshakes import Handshakes
 from pykbroker.net.lost_peers import LostPeers
+from pykbroker.node.advertised import Advertised, NoNameError, advertise
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import Authentication, Ports, without_sasl
 from pykbroker.node.quorum_settings import quorum_config
@@ -108,6 +109,7 @@ class SharedServer:
         self._may_format = may_format
         self._on_failure = on_failure
         self._ending = ending
+        self._advertised: Advertised | None = None
         self._formatted: Formatted | None = None
         self._quorum: QuorumDriver | None = None
 
@@ -126,12 +128,18 @@ class SharedServer:
         assert self._formatted is not None, "the shared part is not started"
         return self._formatted.cluster_id
 
+    @property
+    def advertised(self) -> Advertised:
+        assert self._advertised is not None, "the shared part is not started"
+        return self._advertised
+
     async def start(self, parts: StartedParts) -> None:
         """Directories locked, ports bound, the replica of the quorum running. Raises StartError or OSError."""
         config = self.config
+        advertised = self._advertised = await self._advertise()
         parts.add("log directories", self._close_directories)
         formatted = self._formatted = self._open_directories()
-        check_metadata(self.runtime.disk, config, self.log_dirs)
+        check_metadata(self.runtime.disk, config, self.log_dirs, advertised.controller)
         await self.ports.bind(parts)
         if self.stores is not None:
             parts.add("TLS stores", self.stores.close)
@@ -144,7 +152,7 @@ class SharedServer:
         peers = SocketPeers(self.runtime, f"raft-client-{config.node_id}", self.setup_to_controllers, lost)
         quorum = self._quorum = QuorumDriver(
             self.runtime,
-            quorum_config(config, formatted, self.ports),
+            quorum_config(config, formatted, self.ports.advertised(advertised.controller)),
             peers,
             on_failure=self._on_failure,
             on_snapshot_due=self.loader.write_snapshot,
@@ -161,6 +169,18 @@ class SharedServer:
             refuse_scram_of_voters(config, self._coming_voters())
         except ConfigError as error:
             raise StartError(str(error)) from None
+
+    async def _advertise(self) -> Advertised:
+        """Called before anything is opened, so that a controller without a name leaves everything as it was."""
+        try:
+            advertised = await advertise(self.config.listeners, self.runtime.own_name)
+        except NoNameError as error:
+            raise StartError(str(error)) from None
+        for note in advertised.notes:
+            logger.info("%s", note)
+        if advertised.warning is not None:
+            logger.warning("%s", advertised.warning)
+        return advertised
 
     def _coming_voters(self) -> int:
         """How many there are, or will be with this controller, which joins others."""

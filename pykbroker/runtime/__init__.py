@@ -66,6 +66,10 @@ class Runtime(Protocol):
         """Much was made that will stay: the garbage collector need not look at it. May be called often."""
         ...
 
+    def own_name(self) -> asyncio.Future[str]:
+        """Ask for the name under which other machines reach this one. Raises OSError if it is not known in time."""
+        ...
+
     def listen(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int
     ) -> asyncio.Future[ListeningSocket]:
@@ -271,6 +275,11 @@ class OsRuntime:
 
     def keep(self) -> None:
         self.on_keep()
+
+    def own_name(self) -> asyncio.Future[str]:
+        from pykbroker.runtime.own_name import ask_on_a_thread  # of a node that needs it
+
+        return ask_on_a_thread(self.loop)
 
     def listen(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pykbroker.config.listeners import EndPoint, is_wildcard
 from pykbroker.config.load import Config
 from pykbroker.storage.format import StorageFormatError
 from pykbroker_log import names
@@ -17,11 +18,13 @@ from pykbroker_raft import checkpoint
 from pykbroker_raft.metadata_storage import BOOTSTRAP_VOTERS, DIRECTORY
 
 _MOST_NAMES = 10
+#: Hosts at which a node finds its own listener, where that is on every address.
+_THIS_MACHINE = ("localhost", "127.0.0.1")
 
 
-def check_metadata(disk: Disk, config: Config, log_dirs: Sequence[LogDir]) -> None:
-    """Raises StorageFormatError, OSError."""
-    if not _is_alone(config) or _has_records(disk, f"{config.metadata_log_dir}/{DIRECTORY}"):
+def check_metadata(disk: Disk, config: Config, log_dirs: Sequence[LogDir], controllers: Sequence[EndPoint]) -> None:
+    """`controllers`: the end points that this node's controller half advertises. Raises StorageFormatError, OSError."""
+    if not _is_alone(config, controllers) or _has_records(disk, f"{config.metadata_log_dir}/{DIRECTORY}"):
         return
     found = sorted(f"{log_dir.path}/{topic}-{index}" for log_dir in log_dirs for topic, index in log_dir.partitions)
     if found:
@@ -33,13 +36,16 @@ def check_metadata(disk: Disk, config: Config, log_dirs: Sequence[LogDir]) -> No
         )
 
 
-def _is_alone(config: Config) -> bool:
+def _is_alone(config: Config, controllers: Sequence[EndPoint]) -> bool:
     """Whether the quorum has no other controller that this node could fetch from."""
     if not config.is_controller:
         return False
     if config.voters:
         return set(config.voters) == {config.node_id}
-    own = {f"{point.host}:{point.port}" for point in config.listeners.advertised_controller}
+    own = {f"{point.host}:{point.port}" for point in controllers}
+    for point in config.listeners.controller:
+        if is_wildcard(point.host):
+            own |= {f"{host}:{point.port}" for host in _THIS_MACHINE}
     return set(config.list("controller.quorum.bootstrap.servers")) <= own
 
 

@@ -6,9 +6,9 @@ Not responsible for writing them (format.py), nor for voters that a configuratio
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
 
 from pykbroker.config.load import Config
+from pykbroker.runtime.own_name import spelled
 from pykbroker_log.checkpoints import decode_uuid
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 
@@ -21,7 +21,8 @@ class InitialVotersError(ValueError):
 
 
 def standalone_voter(config: Config, directory_id: bytes) -> VoterSet:
-    """This node, at its first controller listener."""
+    """This node, at its first controller listener. One without a host is written as localhost, as by Apache Kafka's
+    tool: the machine that formats need not be the one that starts, and the first leader writes the name that it has."""
     point = config.listeners.advertised_controller[0]
     return _voters([(config.node_id, point.host or "localhost", point.port, directory_id)], config)
 
@@ -78,20 +79,7 @@ def _parse(text: str) -> tuple[int, str, int, bytes]:
         directory_id = decode_uuid(id_of_directory)
     except ValueError as error:
         raise InitialVotersError("Failed to parse directory ID in dynamic voter string.") from error
-    return node_id, _spelled(host), port, directory_id
-
-
-def _spelled(host: str) -> str:
-    """An IPv6 address as Java writes it, with all its groups; a name and an IPv4 address as they are."""
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host
-    if address.version == 4:
-        return host
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
+    return node_id, spelled(host), port, directory_id
 
 
 def _number(text: str, what: str) -> int:

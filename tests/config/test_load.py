@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.listeners import EndPoint
+from pykbroker.config.listeners import EndPoint, is_wildcard
 from pykbroker.config.load import Config, development_profile, find_key, load, without_listener
 
 DEVELOPMENT = development_profile("/data")
@@ -178,6 +178,47 @@ def test_a_controller_without_a_host_is_advertised_as_the_voters_say() -> None:
     )
 
 
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "[::]", "[0:0:0:0:0:0:0:0]"])
+def test_a_controller_on_every_address_is_advertised_under_the_name_of_the_machine(host: str) -> None:
+    dynamic = {
+        "process.roles": "controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": "controller.example.org:9093",
+        "controller.listener.names": "CONTROLLER,OTHER",
+        "listeners": f"CONTROLLER://{host}:9093,OTHER://{host}:9094",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT",
+    }
+    unnamed = EndPoint("CONTROLLER", "", 9093, "PLAINTEXT"), EndPoint("OTHER", "", 9094, "PLAINTEXT")
+    assert load(dynamic).listeners.advertised_controller == unnamed
+    written = load(dynamic | {"advertised.listeners": "OTHER://here:1"}).listeners
+    assert written.advertised_controller == (unnamed[0], EndPoint("OTHER", "here", 1, "PLAINTEXT"))
+    # What the voters say counts for the first listener, if nothing is written for it.
+    static = dynamic | {"controller.quorum.voters": "1@voter:2"}
+    said = EndPoint("CONTROLLER", "voter", 2, "PLAINTEXT")
+    assert load(static).listeners.advertised_controller == (said, unnamed[1])
+    explicit = static | {"advertised.listeners": "CONTROLLER://:9093"}
+    assert load(explicit).listeners.advertised_controller == unnamed
+
+
+@pytest.mark.parametrize("key", ["listeners", "advertised.listeners"])
+def test_a_broker_on_every_ipv6_address_is_advertised_under_the_name_of_the_machine(key: str) -> None:
+    config = load(BROKER | {"listeners": "PLAINTEXT://h:9092", key: "PLAINTEXT://[::]:9092"})
+    assert config.listeners.advertised_broker == (EndPoint("PLAINTEXT", "", 9092, "PLAINTEXT"),)
+
+
+@pytest.mark.parametrize(
+    ("host", "wildcard"),
+    [("", True), ("0.0.0.0", True), ("::", True), ("0::0", True), ("::1", False), ("10.0.0.0", False), ("h", False)],
+)
+def test_hosts_that_stand_for_every_address(host: str, wildcard: bool) -> None:
+    assert is_wildcard(host) is wildcard
+
+
+def test_the_development_profile_names_its_hosts() -> None:
+    listeners = load(development_profile("/data")).listeners
+    assert {point.host for point in (*listeners.advertised_broker, *listeners.advertised_controller)} == {"localhost"}
+
+
 def test_end_points_print_as_they_are_written() -> None:
     assert str(EndPoint("PLAINTEXT", "::1", 9092, "PLAINTEXT")) == "PLAINTEXT://[::1]:9092"
     assert str(EndPoint("PLAINTEXT", "", 9092, "PLAINTEXT")) == "PLAINTEXT://:9092"
@@ -197,6 +238,10 @@ def test_end_points_print_as_they_are_written() -> None:
         ({"listeners": "PLAINTEXT://a:70000,CONTROLLER://b:2"}, ["70000", "65535"]),
         ({"inter.broker.listener.name": "INSIDE"}, ["inter.broker.listener.name", "INSIDE", "PLAINTEXT"]),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, ["advertised.listeners", "0.0.0.0"]),
+        (
+            {"advertised.listeners": "PLAINTEXT://h:1,CONTROLLER://0.0.0.0:2"},
+            ["advertised.listeners", "CONTROLLER", "0.0.0.0"],
+        ),
         ({"controller.quorum.voters": "9@localhost:1"}, ["controller.quorum.voters", "9@localhost:1", "node id 1"]),
         ({"queued.max.request.bytes": "5"}, ["queued.max.request.bytes", "5", "socket.request.max.bytes"]),
         ({"group.consumer.assignors": "mine"}, ["group.consumer.assignors", "mine", "uniform", "range"]),

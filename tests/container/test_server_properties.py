@@ -146,6 +146,14 @@ def test_a_controller_that_advertises_stops() -> None:
         ({"KAFKA_CONTROLLER_QUORUM_VOTERS": "1@kafka:9093"}, "PLAINTEXT://4b1d0c:9092"),
         ({"KAFKA_PROCESS_ROLES": "controller", "KAFKA_LISTENERS": "CONTROLLER://:9093"}, "CONTROLLER://4b1d0c:9093"),
         ({"KAFKA_LISTENERS": "PLAINTEXT://kafka:9092,CONTROLLER://kafka:9093"}, None),
+        (
+            {"KAFKA_LISTENERS": "PLAINTEXT://[::]:9092,CONTROLLER://0.0.0.0:9093"},
+            "PLAINTEXT://4b1d0c:9092,CONTROLLER://4b1d0c:9093",
+        ),
+        (
+            {"KAFKA_PROCESS_ROLES": "controller", "KAFKA_LISTENERS": "CONTROLLER://[::]:9093"},
+            "CONTROLLER://4b1d0c:9093",
+        ),
     ],
 )
 def test_a_listener_without_a_host_is_advertised_under_the_name_of_the_container(

@@ -13,6 +13,7 @@ from pykbroker.controller.brokers import (
     fence_stale_broker,
     heartbeat,
     register_broker,
+    register_controller,
     unregister_broker,
 )
 from pykbroker.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
@@ -27,6 +28,8 @@ from pykbroker_wire.messages import alter_partition as ap
 from pykbroker_wire.messages import assign_replicas_to_dirs as ar
 from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from pykbroker_wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from pykbroker_wire.messages.controller_registration import ControllerRegistrationRequest
+from pykbroker_wire.messages.controller_registration import Listener as ControllerListener
 from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from pykbroker_wire.stored.metadata import ConfigRecord, FeatureLevelRecord, PartitionChangeRecord
@@ -53,6 +56,21 @@ def register(pure: Pure, broker_id: int, **changes: Any) -> int:
     request = registration(broker_id, **changes)
     epoch: int = pure.apply(register_broker(pure.state, request, pure.now_ms, pure.offset))
     return epoch
+
+
+@pytest.mark.parametrize("host", ["", " "])
+def test_registration_with_a_listener_without_a_host_is_refused(host: str) -> None:
+    pure = Pure()
+    listeners = [Listener(name="PLAINTEXT", host="h", port=9092), Listener(name="OTHER", host=host, port=9093)]
+    with pytest.raises(KafkaError, match="No host in the listeners OTHER") as refused:
+        register(pure, 1, listeners=listeners)
+    assert refused.value.code is ErrorCode.INVALID_REGISTRATION
+    controller = ControllerRegistrationRequest(
+        controller_id=1, listeners=[ControllerListener(name="CONTROLLER", host=host, port=9093)]
+    )
+    with pytest.raises(KafkaError, match="No host in the listeners CONTROLLER") as refused:
+        register_controller(pure.state, controller)
+    assert refused.value.code is ErrorCode.INVALID_REGISTRATION
 
 
 def beat(pure: Pure, broker_id: int, **changes: Any) -> Any:

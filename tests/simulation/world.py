@@ -137,6 +137,8 @@ class SimRuntime:
         self.runs = True
         #: how far its wall clock is wrong
         self.skew_ms = 0
+        #: the name of its machine; None if it has none, as most have: a configuration writes its hosts out
+        self.known_as: str | None = None
         #: how long an fsync takes
         self.fsync_seconds = (0.0, 0.004)
         self._latency = random.Random(f"{world.seed} {name} threads")
@@ -193,6 +195,14 @@ class SimRuntime:
     ) -> asyncio.Future[T]:
         """A worker process, all of whose work happens at one moment."""
         return self.run_blocking(lambda: finish(job, self.disk, *args, on_progress=on_progress))
+
+    def own_name(self) -> asyncio.Future[str]:
+        found: asyncio.Future[str] = self.loop.create_future()
+        if self.known_as is None:
+            found.set_exception(OSError("no names here"))
+        else:
+            found.set_result(self.known_as)
+        return found
 
     def listen(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int

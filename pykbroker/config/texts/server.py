@@ -102,7 +102,8 @@ inter.broker.listener.name
 listener.security.protocol.map
     Which security protocol each listener name stands for, as NAME:PROTOCOL, separated by commas.
 listeners
-    Addresses to listen on, as NAME://host:port, separated by commas. An empty host is all interfaces.
+    Addresses to listen on, as NAME://host:port, separated by commas. An empty host is all interfaces; without
+    `advertised.listeners` clients and other nodes are then told the name of the machine, as it is at the start.
 max.connection.creation.rate
     Most new connections per second, over all listeners; one listener can have its own limit by prefix.
 max.connections
