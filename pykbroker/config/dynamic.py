@@ -61,6 +61,11 @@ _THREAD_POOLS = (
     "num.replica.fetchers",
     "num.recovery.threads.per.data.dir",
     "background.threads",
+    "log.cleaner.threads",
+    "remote.log.reader.threads",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
 )
 
 
@@ -176,6 +181,8 @@ def _check_thread_pool(name: str, before: int, after: int) -> None:
     if before == after:
         return
     prefix = f"Dynamic thread count update validation failed for {name}={after}"
+    if after < 1:
+        raise ConfigError(f"{prefix}: value should be at least 1")
     if after < before // 2:
         raise ConfigError(f"{prefix}: value should be at least half the current value {before}")
     if after > before * 2:

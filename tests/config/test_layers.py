@@ -190,6 +190,13 @@ def test_a_dynamic_time_beats_a_static_one_in_a_finer_unit() -> None:
         ({"sasl.jaas.config": "a"}, False, ["broker id must be specified", "sasl.jaas.config"]),
         ({"max.connections": "-1"}, True, ["max.connections", "at least 0"]),
         ({"num.io.threads": "17"}, True, ["num.io.threads=17", "double the current value 8"]),
+        ({"log.cleaner.threads": "3"}, False, ["log.cleaner.threads=3", "double the current value 1"]),
+        ({"log.cleaner.threads": "0"}, False, ["log.cleaner.threads=0", "at least 1"]),
+        (
+            {"remote.log.manager.copier.thread.pool.size": "4"},
+            False,
+            ["remote.log.manager.copier.thread.pool.size=4", "at least half the current value 10"],
+        ),
         ({"num.io.threads": "3"}, True, ["num.io.threads=3", "half the current value 8"]),
         ({"log.cleaner.max.compaction.lag.ms": "1", "log.cleaner.min.compaction.lag.ms": "2"}, True, ["(2)"]),
     ],
