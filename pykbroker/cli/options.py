@@ -3,10 +3,11 @@ file."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -15,6 +16,15 @@ from pykbroker.config.load import Config, development_profile
 from pykbroker.config.properties import parse
 from pykbroker.config.start_up import start_config
 
+logger = logging.getLogger("pykbroker")
+#: Keys that name the port of a controller.
+_WHERE_CONTROLLERS_ARE: Final = {
+    "advertised.listeners",
+    "controller.listener.names",
+    "controller.quorum.bootstrap.servers",
+    "controller.quorum.voters",
+    "listeners",
+}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -38,8 +48,19 @@ def properties_argument(function: F) -> F:
     return click.argument("properties", required=False, metavar="[server.properties]")(chosen)
 
 
-def read(properties_file: str | None, settings: Iterable[str], data_dir: str, port: int | None) -> Settings:
-    """Raises ConfigError or OSError with a message for the user."""
+def read(
+    properties_file: str | None,
+    settings: Iterable[str],
+    data_dir: str,
+    port: int | None,
+    *,
+    is_taken: Callable[[int], bool] = lambda port: False,
+) -> Settings:
+    """Raises ConfigError or OSError with a message for the user.
+
+    The controller of the development profile gets a free port where its own `is_taken`, unless --set names a listener.
+    """
+    given = dict(assignments(settings))
     properties: dict[str, str] = {}
     if properties_file is not None:
         with open(properties_file, encoding="latin-1") as file:
@@ -47,9 +68,20 @@ def read(properties_file: str | None, settings: Iterable[str], data_dir: str, po
         if port is not None:
             raise ConfigError("--port goes with the development profile; with a properties file set `listeners`")
     else:
-        properties.update(development_profile(data_dir, 9092 if port is None else port))
-    properties.update(assignments(settings))
+        properties.update(_development_profile(data_dir, 9092 if port is None else port, given, is_taken))
+    properties.update(given)
     return Settings(start_config(properties), properties_file is not None)
+
+
+def _development_profile(
+    data_dir: str, port: int, given: Mapping[str, str], is_taken: Callable[[int], bool]
+) -> dict[str, str]:
+    profile = development_profile(data_dir, port)
+    controller_port = int(profile["controller.quorum.bootstrap.servers"].rpartition(":")[2])
+    if given.keys() & _WHERE_CONTROLLERS_ARE or not controller_port or not is_taken(controller_port):
+        return profile
+    logger.info("Port %d is taken: the controller listens on a free port", controller_port)
+    return development_profile(data_dir, port, controller_port=0)
 
 
 def assignments(texts: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ does.
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -123,7 +124,7 @@ def command(**words: Any) -> int:
 
 def _run(options: StartOptions, data_dir: str, status: StatusLine | None) -> int:
     """Raises ConfigError, OSError."""
-    chosen = read(options.properties, options.settings, data_dir, options.port)
+    chosen = read(options.properties, options.settings, data_dir, options.port, is_taken=_is_taken)
     if chosen.has_file and (options.data_dir or options.ephemeral):
         option = "--data-dir" if options.data_dir else "--ephemeral"
         raise ConfigError(f"{option} goes with the development profile; with a properties file set `log.dirs`")
@@ -135,6 +136,19 @@ def _run(options: StartOptions, data_dir: str, status: StatusLine | None) -> int
         until_stdin_ends=options.until_stdin_ends,
         faults=faults,
     )
+
+
+def _is_taken(port: int) -> bool:
+    """Return True if another program listens on this port of localhost."""
+    from pykbroker.runtime import bind_sockets
+
+    try:
+        bound = bind_sockets("localhost", port, 1)
+    except OSError as error:
+        return error.errno == errno.EADDRINUSE
+    for sock in bound:
+        sock.close()
+    return False
 
 
 def _faults_server(options: StartOptions, config: Config) -> FaultsServer | None:

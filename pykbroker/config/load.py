@@ -254,15 +254,17 @@ def load(properties: Mapping[str, str]) -> Config:
     return config
 
 
-def development_profile(data_dir: str, port: int = 9092) -> dict[str, str]:
+def development_profile(data_dir: str, port: int = 9092, controller_port: int | None = None) -> dict[str, str]:
     """What `pykbroker start` runs without a properties file.
 
     Apache Kafka's shipped server.properties where that differs from the defaults, on localhost only (every address of
     it, IPv4 and IPv6), and groups that start at once.
 
-    With port 0 both listeners get a free port, otherwise the controller listens on the next one.
+    With port 0 both listeners get a free port. Otherwise the controller listens on the next one, unless
+    `controller_port` is given.
     """
-    controller_port = 0 if port == 0 else port + 1 if port < 65535 else port - 1
+    if controller_port is None:
+        controller_port = 0 if port == 0 else port + 1 if port < 65535 else port - 1
     return {
         "process.roles": "broker,controller",
         "node.id": "1",

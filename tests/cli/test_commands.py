@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import time
 from pathlib import Path
 
 import pytest
 
+from compat_tests.ports import steady_port
 from pykbroker import __version__
+from pykbroker.cli.options import read
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.primitives import uuid_from_str
@@ -242,6 +245,36 @@ def test_a_port_in_use(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert f"listener PLAINTEXT cannot be bound to localhost:{port}: Address already in use" in done.stderr
         assert process.interrupt() == 0
+
+
+def test_the_port_after_that_of_clients_may_be_taken(tmp_path: Path) -> None:
+    port = steady_port()
+    with socket.create_server(("127.0.0.1", port + 1)):
+        with Process(tmp_path / "log", "--ephemeral", "--port", str(port)) as process:
+            assert process.ready().host_and_port == ("localhost", port)
+            assert process.interrupt() == 0
+        assert f"Port {port + 1} is taken: the controller listens on a free port" in process.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("settings", "controller"),
+    [
+        ([], "CONTROLLER://localhost:0"),
+        (["num.partitions=3"], "CONTROLLER://localhost:0"),
+        (["controller.quorum.bootstrap.servers=localhost:5001"], "CONTROLLER://localhost:5001"),
+    ],
+)
+def test_only_a_controller_that_was_not_named_takes_a_free_port(settings: list[str], controller: str) -> None:
+    taken: list[int] = []
+
+    def is_taken(port: int) -> bool:
+        taken.append(port)
+        return True
+
+    config = read(None, settings, "/data", 5000, is_taken=is_taken).config
+    assert [str(point) for point in config.listeners.all] == ["PLAINTEXT://localhost:5000", controller]
+    assert config.list("controller.quorum.bootstrap.servers") == (controller.removeprefix("CONTROLLER://"),)
+    assert taken in ([], [5001])
 
 
 def test_interrupted_while_it_waits_for_a_controller(tmp_path: Path) -> None:
