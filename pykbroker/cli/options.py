@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -63,14 +64,26 @@ def read(
     given = dict(assignments(settings))
     properties: dict[str, str] = {}
     if properties_file is not None:
-        with open(properties_file, encoding="latin-1") as file:
-            properties.update(parse(file.read()))
+        properties.update(_pairs_of(properties_file))
         if port is not None:
             raise ConfigError("--port goes with the development profile; with a properties file set `listeners`")
     else:
         properties.update(_development_profile(data_dir, 9092 if port is None else port, given, is_taken))
     properties.update(given)
     return Settings(start_config(properties), properties_file is not None)
+
+
+def _pairs_of(path: str) -> dict[str, str]:
+    """The pairs of a properties file, which is read as Latin-1, as by Java."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if data.startswith(BOM_UTF8):
+        logger.warning(
+            "%s begins with the byte order mark of UTF-8, as some editors write it. It is left out here; for Apache "
+            "Kafka it is a part of the first key, which has no effect then",
+            path,
+        )
+    return parse(data.removeprefix(BOM_UTF8).decode("latin-1"))
 
 
 def _development_profile(

@@ -238,6 +238,21 @@ def test_an_unknown_key_is_warned_about(tmp_path: Path) -> None:
         assert said in process.log.read_text()
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "server.properties"
+    texts = {"num.partitions": "7", **properties(tmp_path)}
+    text = "".join(f"{key}={value}\n" for key, value in texts.items())
+    for mark, lines in (("", 0), ("\ufeff", 1)):
+        caplog.clear()
+        path.write_text(mark + text)
+        config = read(str(path), (), "/data", None).config
+        assert config.int("num.partitions") == 7
+        assert not config.warnings
+        assert [str(path) in each.message and "byte order mark" in each.message for each in caplog.records] == (
+            [True] * lines
+        )
+
+
 def test_a_port_in_use(tmp_path: Path) -> None:
     with Process(tmp_path / "log", "--ephemeral", "--port", "0") as process:
         _, port = process.ready().host_and_port
