@@ -336,9 +336,12 @@ def promises(
 def promises_of_change(config: Config, changed: Mapping[str, str], registered: Collection[str]) -> list[BrokenPromise]:
     """What AlterConfigs of a broker would add. `registered`: the listeners that the brokers concerned have."""
     also_in_use = registered if _PROTOCOL_MAP in changed else ()
+    static = config.overrides()
     try:
-        texts = {**config.overrides(), **changed}
-        found = promises(texts, also_in_use=also_in_use, every_listener=True, changed=changed)
+        found = promises({**static, **changed}, also_in_use=also_in_use, every_listener=True, changed=changed)
+        # The start has judged the properties file. What it took has no effect, unless the listeners change.
+        before = promises(static, every_listener=True) if found and _ABOUT_LISTENERS.isdisjoint(changed) else []
+        found = [each for each in found if each.key in changed or each not in before]
     except ConfigError:
         found = []  # a text that is no value: the ordinary checks say so
     return [*found, *_late_authorizer(config, changed)]

@@ -273,6 +273,25 @@ def test_authentication_is_as_the_properties_file_says_it(key: str, value: str, 
         assert key in {one.key for one in found} or (key == "listeners" and found)
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"listener.name.elsewhere.plain.sasl.jaas.config": "secret"},
+        {"sasl.login.class": "com.example.One"},
+    ],
+)
+def test_a_change_is_not_refused_for_what_the_properties_file_has(written: dict[str, str], tmp_path: Path) -> None:
+    """The start took it, because no listener here uses it."""
+    config = load({**development_profile(str(tmp_path), 0), **written})
+    assert not protection.promises(config.overrides())
+    assert not protection.promises_of_change(config, {"log.cleaner.threads": "2"}, ["PLAINTEXT"])
+    (key,) = written
+    # As a change it is refused, also with the same value.
+    assert [one.key for one in protection.promises_of_change(config, written, ["PLAINTEXT"])] == [key]
+    listeners = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,ELSEWHERE:SASL_PLAINTEXT"}
+    assert protection.promises_of_change(config, listeners, ["PLAINTEXT", "ELSEWHERE"])
+
+
 def test_a1_policies_count_where_apache_kafka_has_them() -> None:
     policy = {"create.topic.policy.class.name": "com.example.One"}
     assert protection.promises({**policy, "process.roles": "controller"})
