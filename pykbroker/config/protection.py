@@ -79,6 +79,19 @@ _ABOUT_LISTENERS: Final = frozenset(
 _SERVED_SASL: Final = frozenset(
     {"sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.server.max.receive.size", "connections.max.reauth.ms"}
 )
+#: When a login is made anew, and by which program: they protect nothing, and act only with Kerberos and OAuth.
+_TIMES_OF_LOGINS: Final = frozenset(
+    {
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+    }
+)
 #: What another program would do in the authentication of a SASL listener.
 _SASL_CLASSES: Final = (
     "sasl.server.callback.handler.class",
@@ -209,6 +222,8 @@ def _is_served(base: str, mechanism: str | None, protocol: str) -> bool:
 
 def _is_harmless(base: str, text: str, texts: Mapping[str, str]) -> bool:
     """Whether a listener has the same without its key."""
+    if base in _TIMES_OF_LOGINS:
+        return True
     row = STATIC_KEYS.get(base)
     if row is None or base.startswith(("ssl.", "sasl.")):
         return False
@@ -227,7 +242,7 @@ def _late_sasl(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
     """Authentication is as the properties file says it: nothing else comes into effect."""
     if _uses_sasl(settings):
         for key in sorted(settings.changed):
-            if key.startswith("sasl.") and key not in _SASL_CLASSES:
+            if key.startswith("sasl.") and key not in _SASL_CLASSES and key not in _TIMES_OF_LOGINS:
                 yield key, settings.texts[key], "authentication that the properties file does not name"
 
 
@@ -272,7 +287,7 @@ TABLE: Final[tuple[ProtectionRow, ...]] = (
         ),
         "the listener is in use, except, from the start on, for `ssl.*` of one with TLS, and for "
         "`sasl.enabled.mechanisms`, `<mechanism>.sasl.jaas.config`, `sasl.server.max.receive.size` and "
-        "`connections.max.reauth.ms` of one with SASL",
+        "`connections.max.reauth.ms` of one with SASL; never for the times of logins (`sasl.login.refresh.*`)",
         "TLS and authentication",
         _listener_keys,
     ),

@@ -292,6 +292,22 @@ def test_a_change_is_not_refused_for_what_the_properties_file_has(written: dict[
     assert protection.promises_of_change(config, listeners, ["PLAINTEXT", "ELSEWHERE"])
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.login.refresh.buffer.seconds",
+        "listener.name.sasl.sasl.kerberos.ticket.renew.jitter",
+        "listener.name.sasl.plain.sasl.login.refresh.window.factor",
+    ],
+)
+def test_the_times_of_logins_promise_no_protection(key: str, tmp_path: Path) -> None:
+    config = load(properties(tmp_path, SASL))
+    assert not protection.promises_of_change(config, {key: "1"}, ["SASL", "PLAINTEXT"])
+    assert not protection.promises_of_layers(config, DynamicConfigs(broker={key: "1"}, cluster={}))
+    assert not protection.promises({**config.overrides(), key: "1"})
+
+
 def test_a1_policies_count_where_apache_kafka_has_them() -> None:
     policy = {"create.topic.policy.class.name": "com.example.One"}
     assert protection.promises({**policy, "process.roles": "controller"})
