@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,8 +34,9 @@ from tests.node.nodes import Nodes, eventually
 from tests.node.wire import Wire
 
 Kind = Literal["kafka", "pykbroker"]
-#: What Apache Kafka's kraft.version 0 and 1 are called in these tests.
-Quorum = Literal["static", "dynamic"]
+#: What Apache Kafka's kraft.version 0 and 1 are called in these tests. Of a "joining" quorum the first controller is
+#: the only voter at first, and the others add themselves (KIP-1186).
+Quorum = Literal["static", "dynamic", "joining"]
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 READY: dict[Kind, bytes] = {"kafka": b"Kafka Server started", "pykbroker": b"pykbroker is ready"}
@@ -86,10 +87,12 @@ class Cluster(Nodes):
         own: Mapping[int, Mapping[str, str]] | None = None,
         directories: int = 2,
         listeners: Mapping[int, str] | None = None,
+        host: str = "localhost",
+        prefix: Sequence[str] = (),
     ) -> None:
         """`settings` are those of every member, `own` those of some beside them. A broker has `directories` log.dirs:
         with two it tells the controller in which of them a replica lies (KIP-858). `listeners`: one more of a
-        broker."""
+        member. `host`: what `listeners` says. `prefix`: a command that becomes the one that starts a member."""
         self.members = dict(members)
         self.quorum = quorum
         self.numbers = tuple(number for number, member in members.items() if member.is_broker)
@@ -101,6 +104,8 @@ class Cluster(Nodes):
         self._own = dict(own or {})
         self._directories = directories
         self._listeners = dict(listeners or {})
+        self._host = host
+        self._prefix = tuple(prefix)
         for number in members:
             (self.folder / str(number)).mkdir()
             self._write(number)
@@ -166,16 +171,18 @@ class Cluster(Nodes):
         member = self.members[number]
         listeners = []
         if member.is_broker:
-            listeners.append(f"PLAINTEXT://{self.address(number)}")
-            listeners += [self._listeners[number]] if number in self._listeners else []
+            listeners.append(f"PLAINTEXT://{self._host}:{self._ports[number]}")
+        listeners += [self._listeners[number]] if number in self._listeners else []
         if member.is_controller:
-            listeners.append(f"CONTROLLER://{self.controller_address(number)}")
+            listeners.append(f"CONTROLLER://{self._host}:{self._ports[number] + 1}")
         if self.quorum == "static":
             voters = ",".join(f"{each}@{self.controller_address(each)}" for each in self.controllers)
             found_by = {"controller.quorum.voters": voters}
         else:
             known = ",".join(map(self.controller_address, self.controllers))
             found_by = {"controller.quorum.bootstrap.servers": known}
+        if self.quorum == "joining":
+            found_by["controller.quorum.auto.join.enable"] = "true"
         values = {
             "process.roles": member.roles,
             "node.id": str(number),
@@ -203,6 +210,8 @@ class Cluster(Nodes):
         arguments = [f"--cluster-id={CLUSTER_ID}", "-c", str(self.properties(number)), *words]
         if self.quorum == "dynamic" and member.is_controller:
             arguments += self._first_voters()
+        if self.quorum == "joining":
+            arguments += ["--standalone" if number == self.controllers[0] else "--no-initial-controllers"]
         if own_tools and member.kind == "kafka":
             run_tool("kafka.tools.StorageTool", ["format", *arguments], timeout=PATIENCE_S)
         else:
@@ -221,7 +230,7 @@ class Cluster(Nodes):
         for number in numbers:
             assert number not in self.running, f"node {number} runs"
             kind = self.members[number].kind
-            self.running[number] = _Process(kind, self.properties(number), self.log_file(number))
+            self.running[number] = _Process(kind, self.properties(number), self.log_file(number), self._prefix)
 
     def ready(self, *numbers: int) -> None:
         for number in numbers:
@@ -319,7 +328,7 @@ class Cluster(Nodes):
 
 
 class _Process:
-    def __init__(self, kind: Kind, properties: Path, log_file: Path) -> None:
+    def __init__(self, kind: Kind, properties: Path, log_file: Path, prefix: Sequence[str] = ()) -> None:
         self.kind = kind
         self._log_file = log_file
         self._before = log_file.stat().st_size if log_file.exists() else 0
@@ -335,7 +344,7 @@ class _Process:
             command = [sys.executable, "-m", "pykbroker", "start", "--log-level", _our_level()]
         with log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, str(properties)],
+                [*prefix, *command, str(properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
