@@ -3,7 +3,7 @@
 Most of the time of these tests is waiting, for JVMs and for time-outs of clients. So three workers get on well on two
 cores. A unit is a folder: its nodes, its Spark session and its programs are started by one worker. A folder that takes
 longer than `MOST_SECONDS` is divided into its files, and each worker that takes one of them starts what it needs once.
-The table of the last stored run (tests/whole_run/timings.json) says how long files take, and the longest unit goes first.
+The table of the last stored run (tests/whole_run/timings.json) says how long files take. The longest unit goes first.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from tests.whole_run import timings
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.whole_run import timings
 
 if TYPE_CHECKING:
     import pytest
