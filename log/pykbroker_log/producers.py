@@ -228,6 +228,14 @@ class ProducerStates:
             producer_id, epoch, sequence, supports_epoch_bump=supports_epoch_bump, now_ms=now_ms
         )
 
+    def takes_guard(self, producer_id: int, epoch: int, guard: object) -> bool:
+        """Whether the guard is still good, or `check` does not look at it: the transaction is open by now, the epoch is
+        an old one, or nothing is verified here."""
+        if not self.verify or self.verifications.is_current(producer_id, guard):
+            return True
+        entry = self.entries.get(producer_id)
+        return entry is not None and (epoch < entry.epoch or (epoch == entry.epoch and entry.txn_first_offset >= 0))
+
     @staticmethod
     def _check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int) -> None:
         if entry.epoch == _NO_EPOCH:

@@ -11,6 +11,7 @@ from pykbroker.coordinator.later import Later
 from pykbroker.replica.low_watermark import INVALID_LOW_WATERMARK, DelayedDeletes, Deleted
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.append_order import in_order
 from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.log_opening import when_open
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -28,7 +29,7 @@ def handle(ctx: BrokerContext, request: DeleteRecordsRequest) -> Later[DeleteRec
     offsets = {
         (topic.name, asked.partition_index): asked.offset for topic in request.topics for asked in topic.partitions
     }
-    return when_open(ctx, offsets, lambda: _delete(ctx, offsets, request.timeout_ms))
+    return when_open(ctx, offsets, lambda: _delete(ctx, offsets, request.timeout_ms), in_order(ctx))
 
 
 def _delete(ctx: BrokerContext, offsets: dict[tuple[str, int], int], timeout_ms: int) -> Later[DeleteRecordsResponse]:

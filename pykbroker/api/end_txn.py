@@ -9,6 +9,7 @@ from __future__ import annotations
 from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.shard import Producer
+from pykbroker.serving.append_order import in_order
 from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.permissions import may_write
 from pykbroker_wire.errors import ErrorCode
@@ -23,7 +24,9 @@ def handle(ctx: BrokerContext, request: EndTxnRequest) -> Later[EndTxnResponse]:
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     version = ctx.api_version
     producer = Producer(request.transactional_id, request.producer_id, request.producer_epoch)
-    ended = ctx.services.transactions.end(producer, request.committed, 2 if version >= _EPOCH_BUMP_FROM else 0)
+    ended = ctx.services.transactions.end(
+        producer, request.committed, 2 if version >= _EPOCH_BUMP_FROM else 0, in_order(ctx)
+    )
     return then(
         ended,
         lambda identity: EndTxnResponse(

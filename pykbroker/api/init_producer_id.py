@@ -11,6 +11,7 @@ from pykbroker.coordinator.later import Later, judged, then
 from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.shard import Identity
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.append_order import in_order
 from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.permissions import may_write
 from pykbroker_wire.errors import ErrorCode
@@ -33,7 +34,9 @@ def handle(ctx: BrokerContext, request: InitProducerIdRequest) -> Later[InitProd
     if transactional_id is None:
         return _idempotent(ctx)
     expected = None if request.producer_id == -1 else (request.producer_id, request.producer_epoch)
-    identity = ctx.services.transactions.init_producer_id(transactional_id, request.transaction_timeout_ms, expected)
+    identity = ctx.services.transactions.init_producer_id(
+        transactional_id, request.transaction_timeout_ms, expected, in_order(ctx)
+    )
     return then(identity, lambda answer: _answer(ctx.api_version, answer))
 
 

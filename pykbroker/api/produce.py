@@ -13,14 +13,22 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from pykbroker.coordinator.transaction.guards import Guards, Unverified, guard_at_once, guards_for, is_transactional
+from pykbroker.coordinator.request_guards import Guards, Verification
+from pykbroker.coordinator.transaction.guards import (
+    Unverified,
+    for_client,
+    guard_at_once,
+    is_transactional,
+    verification_of,
+)
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
-from pykbroker.net.connection import CloseConnection, Connection
+from pykbroker.net.connection import CloseConnection
 from pykbroker.net.promise import Promise
 from pykbroker.replica.delayed_produce import ACKS_ALL, DelayedProduce
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.append_order import in_order
 from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.leaders import leader_hint, node_on_listener
 from pykbroker.serving.log_opening import unopened
@@ -236,20 +244,7 @@ class _Produce:
         opening = unopened(self._ctx, (place for place, _ in self._good()))
         if opening is None:
             return self._guard()
-        promise = self._outlive_frame()
-        # The next request of this connection may be for the same partitions, and must not overtake: it is not read
-        # before this one is appended, as in Apache Kafka.
-        connection = self._ctx.peer if isinstance(self._ctx.peer, Connection) else None
-        if connection is not None:
-            connection.mute()
-
-        def opened(done: asyncio.Future[None]) -> None:
-            self._go_on(done, lambda _: self._guard())
-            if connection is not None:
-                connection.unmute()
-
-        opening.add_done_callback(opened)
-        return promise
+        return self._wait_in_order(opening, lambda _: self._guard())
 
     def _good(self) -> Iterator[tuple[TopicPartition, Buffer]]:
         """The batches that may be tried, and where they go."""
@@ -264,18 +259,25 @@ class _Produce:
         if not self._transactional or request.transactional_id is None:
             return self._append({})
         services = self._ctx.services
-        guards = guards_for(
+        found = verification_of(
             services.replicas,
             services.verifier,
             request.transactional_id,
             self._good(),
             version=self._ctx.api_version,
         )
-        if not isinstance(guards, asyncio.Future):
-            return self._append(guards)
-        promise = self._outlive_frame()
-        guards.add_done_callback(lambda done: self._go_on(done, self._append))
-        return promise
+        return self._ask(found) if isinstance(found, Verification) else self._append(found)
+
+    def _ask(self, verification: Verification) -> ProduceResponse | Promise | None:
+        asked = verification.ask()
+        if isinstance(asked, asyncio.Future):
+            return self._wait_in_order(asked, lambda _: self._verified(verification))
+        return self._verified(verification)
+
+    def _verified(self, verification: Verification) -> ProduceResponse | Promise | None:
+        if verification.must_ask_again():
+            return self._ask(verification)
+        return self._append(for_client(verification.guards, self._ctx.api_version))
 
     def _append(self, guards: Guards) -> ProduceResponse | Promise | None:
         """Append what may be appended."""
@@ -342,6 +344,15 @@ class _Produce:
         return _wait(ctx, self._promise or Promise(), appended, acks, self._request.timeout_ms, answer_all)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def _wait_in_order(
+        self, awaited: asyncio.Future[T], step: Callable[[T], ProduceResponse | Promise | None]
+    ) -> Promise:
+        """Take the next step when this is done. No later request of the connection is dispatched before: it may be for
+        the same partitions, and must not overtake."""
+        promise = self._outlive_frame()
+        in_order(self._ctx)(awaited, lambda done: self._go_on(done, step))
+        return promise
 
     def _outlive_frame(self) -> Promise:
         """The records are kept: their frame is only valid during dispatch. Costs a copy, 0.1 ms for a megabyte."""

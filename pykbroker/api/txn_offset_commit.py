@@ -10,6 +10,7 @@ from __future__ import annotations
 from pykbroker.coordinator.group.transactional import refused
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.append_order import in_order
 from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.permissions import may, may_read_topic
 from pykbroker_wire.errors import ErrorCode
@@ -52,7 +53,9 @@ def handle(ctx: BrokerContext, request: TxnOffsetCommitRequest) -> Later[TxnOffs
                 accepted.append(TxnOffsetCommitRequestTopic(name=topic.name, partitions=there))
     if not accepted:
         return TxnOffsetCommitResponse(topics=answered)
-    committed = ctx.services.groups.commit_in_transaction(request, accepted, ctx.api_version, ctx.services.verifier)
+    committed = ctx.services.groups.commit_in_transaction(
+        request, accepted, ctx.api_version, ctx.services.verifier, in_order(ctx)
+    )
     version = ctx.api_version
     return then(committed, lambda response: _answer(answered, response, version))
 

@@ -13,6 +13,7 @@ from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.marker_writer import Marker
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.append_order import in_order
 from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.log_opening import when_open
 from pykbroker_wire.errors import ErrorCode
@@ -29,7 +30,7 @@ def handle(ctx: BrokerContext, request: WriteTxnMarkersRequest) -> Later[WriteTx
     topics = chain.from_iterable(marker.topics for marker in request.markers)
     topics = chain.from_iterable(marker.topics for marker in request.markers)
     named = ((topic.name, index) for topic in topics for index in topic.partition_indexes)
-    return when_open(ctx, named, lambda: _write(ctx, request))
+    return when_open(ctx, named, lambda: _write(ctx, request), in_order(ctx))
 
 
 def _write(ctx: BrokerContext, request: WriteTxnMarkersRequest) -> Later[WriteTxnMarkersResponse]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar, Union, cast
+from typing import Protocol, TypeAlias, TypeVar, Union, cast
 
 from pykbroker_wire.errors import KafkaError
 
@@ -17,6 +17,18 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 Later: TypeAlias = Union[T, "asyncio.Future[T]"]
+
+
+class CallWhenDone(Protocol):
+    """Calls a step when the future that it waits for is done. Handlers pass one that keeps the order of appends within
+    a connection (serving/append_order.py)."""
+
+    def __call__(self, awaited: asyncio.Future[T], step: Callable[[asyncio.Future[T]], object], /) -> None: ...
+
+
+def at_any_time(awaited: asyncio.Future[T], step: Callable[[asyncio.Future[T]], object]) -> None:
+    """For a wait that holds nothing else up."""
+    awaited.add_done_callback(step)
 
 
 def then(value: Later[T], transform: Callable[[T], U]) -> Later[U]:

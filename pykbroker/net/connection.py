@@ -396,7 +396,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                 self.close(f"a request did not arrive within {limits.frame_seconds:g} s")
         elif self._own_view is not None and not self._own_filled and now - self.last_active > 5.0:
             self._release_buffer()
-        if limits.idle_seconds and now - self.last_active > limits.idle_seconds and not self._replies:
+        is_idle = limits.idle_seconds and now - self.last_active > limits.idle_seconds
+        if is_idle and not self._replies and not self._muted:
             self.close(f"idle for {limits.idle_seconds:g} s", logging.DEBUG)
 
     # -- answers ------------------------------------------------------------------------------------------------------
@@ -522,7 +523,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         return len(self._replies) >= limits.unanswered_requests or self._replies.held_bytes >= limits.unsent_bytes
 
     def mute(self) -> None:
-        """Stop reading and dispatching (quotas, admission, and the bound on memory that waits for whole requests)."""
+        """Stop reading and dispatching (quotas, admission, the bound on memory that waits for whole requests, and the
+        order of appends). Each caller calls `unmute` as often as `mute`."""
         self._muted += 1
         self._pause_reading()
 

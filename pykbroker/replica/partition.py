@@ -363,6 +363,11 @@ class Partition:
             now_ms=self._shared.now_ms(),
         )
 
+    def takes_guard(self, producer_id: int, producer_epoch: int, guard: object) -> bool:
+        """Whether a batch with this guard would be appended, or be refused for another reason than its guard."""
+        log = self.handle.log
+        return self.leader is None or log is None or log.producers.takes_guard(producer_id, producer_epoch, guard)
+
     def active_producers(self) -> list[ActiveProducer]:
         """Every producer that this log knows of."""
         return self.log.producers.active()

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from pykbroker.coordinator.later import Later, settle
+from pykbroker.coordinator.later import CallWhenDone, Later, at_any_time, settle
 from pykbroker.serving.context import BrokerContext
 
 T = TypeVar("T")
@@ -23,8 +23,14 @@ def unopened(ctx: BrokerContext, asked: Iterable[tuple[str, int]]) -> asyncio.Fu
     return replicas.logs.opener.when_open(partition.handle for partition in found if partition is not None)
 
 
-def when_open(ctx: BrokerContext, asked: Iterable[tuple[str, int]], answer: Callable[[], Later[T]]) -> Later[T]:
-    """What `answer` returns, called now or, unless the client has gone by then, when all these have been opened."""
+def when_open(
+    ctx: BrokerContext,
+    asked: Iterable[tuple[str, int]],
+    answer: Callable[[], Later[T]],
+    when_done: CallWhenDone = at_any_time,
+) -> Later[T]:
+    """What `answer` returns, called now or, unless the client has gone by then, when all these have been opened.
+    `when_done`: `append_order.in_order` for a request that writes to these logs."""
     opening = unopened(ctx, asked)
     if opening is None:
         return answer()
@@ -36,5 +42,5 @@ def when_open(ctx: BrokerContext, asked: Iterable[tuple[str, int]], answer: Call
         elif not later.done():
             settle(later, answer)
 
-    opening.add_done_callback(opened)
+    when_done(opening, opened)
     return later

@@ -177,7 +177,7 @@ def test_d3_topics_of_a_transaction_are_authorised_once(half: Half) -> None:
 
     half.services.authorizer = Counting()
     # The coordinator says no: what is asked before is what counts here.
-    refuses = SimpleNamespace(enabled=True, verify=lambda *_, add: {("t", 0): ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+    refuses = SimpleNamespace(enabled=True, verify=lambda *_, **__: {("t", 0): ErrorCode.INVALID_PRODUCER_ID_MAPPING})
     half.services.verifier = cast(Any, refuses)
     transactional = request("t", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     transactional.transactional_id = "id"

@@ -29,7 +29,7 @@ class Asked:
         self.topics: list[tuple[str, list[int]]] = []
 
     def commit_in_transaction(
-        self, request: Any, topics: list[TxnOffsetCommitRequestTopic], version: int, verifier: object
+        self, request: Any, topics: list[TxnOffsetCommitRequestTopic], version: int, verifier: object, when_done: object
     ) -> TxnOffsetCommitResponse:
         self.topics += [(topic.name, [part.partition_index for part in topic.partitions]) for topic in topics]
         return TxnOffsetCommitResponse(topics=[refused(topic, self.code) for topic in topics])
@@ -49,6 +49,7 @@ def ask(
     authorizer, asker = Denied(*denied), cast(Asker, None)
     ctx = SimpleNamespace(
         services=services,
+        peer=None,
         api_version=version,
         authorize=lambda *question: authorizer.authorize(asker, *question),
     )

@@ -227,6 +227,9 @@ class FakePartition:
             raise KafkaError(self.unverifiable)
         return self.guard
 
+    def takes_guard(self, producer_id: int, producer_epoch: int, guard: object) -> bool:
+        return not self.leads or guard is self.guard
+
     def append_marker(
         self,
         *,
@@ -288,6 +291,10 @@ class Replicas:
     def get(self, topic: str, index: int) -> FakePartition:
         assert topic == TOPIC
         return self.partitions[index]
+
+    def find(self, topic: str, index: int) -> FakePartition | None:
+        assert topic == TOPIC
+        return self.partitions.get(index)
 
     def lead(self, index: int = 0, *, recovering: bool = False) -> FakePartition:
         partition = FakePartition(index, self.stored.setdefault(index, Log()))

@@ -21,10 +21,11 @@ from pykbroker.coordinator.group.java import hash_map_order, partition_for, topi
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.group.topics import GroupTopics
-from pykbroker.coordinator.group.transactional import TransactionalOffsets, Verifier, refused
+from pykbroker.coordinator.group.transactional import TransactionalOffsets, refused
 from pykbroker.coordinator.kept_count import KeptCount
-from pykbroker.coordinator.later import Later, gather, then
+from pykbroker.coordinator.later import CallWhenDone, Later, at_any_time, gather, then
 from pykbroker.coordinator.machine import CoordinatorRuntime
+from pykbroker.coordinator.request_guards import Verifier
 from pykbroker.coordinator.result import Result, Token
 from pykbroker.metadata.features import group_version
 from pykbroker.metadata.image import ConfigResource
@@ -314,12 +315,14 @@ class GroupService:
         topics: list[TxnOffsetCommitRequestTopic],
         api_version: int,
         verifier: Verifier,
+        when_done: CallWhenDone = at_any_time,
     ) -> Later[TxnOffsetCommitResponse]:
-        """`topics`: those of the request that may be committed."""
+        """`topics`: those of the request that may be committed. `when_done`: for the wait before the append."""
         if not request.group_id:
             code = ErrorCode.INVALID_GROUP_ID
             return TxnOffsetCommitResponse(topics=[refused(topic, code) for topic in topics])
-        return self._transactional.commit(self.partition_of(request.group_id), request, topics, api_version, verifier)
+        index = self.partition_of(request.group_id)
+        return self._transactional.commit(index, request, topics, api_version, verifier, when_done)
 
     def fetch_offsets(
         self,

@@ -11,11 +11,13 @@ guard, the coordinator is asked, or told, that the partition takes part, and the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from pykbroker.coordinator.group.records import offset_record
-from pykbroker.coordinator.later import Later, and_then
+from pykbroker.coordinator.later import CallWhenDone, Later, at_any_time, settle
 from pykbroker.coordinator.machine import CoordinatorRuntime, client_code
+from pykbroker.coordinator.request_guards import Verification, Verifier
 from pykbroker.coordinator.result import Result, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.txn_offset_commit import (
@@ -25,6 +27,7 @@ from pykbroker_wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from pykbroker_wire.records.batch import NO_SEQUENCE
 
 if TYPE_CHECKING:
     from pykbroker.coordinator.group.shard import GroupShard
@@ -33,23 +36,6 @@ if TYPE_CHECKING:
 #: The client knows TRANSACTION_ABORTABLE from this version on (KIP-1050), and is of transaction version 2 from that.
 _ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
-
-
-class Verifier(Protocol):
-    """coordinator/transaction/verifier.py. `enabled`: transaction.partition.verification.enable, as it is now."""
-
-    @property
-    def enabled(self) -> bool: ...
-
-    def verify(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: list[tuple[str, int]],
-        *,
-        add: bool,
-    ) -> Later[dict[tuple[str, int], ErrorCode]]: ...
 
 
 def commit(
@@ -122,7 +108,10 @@ class TransactionalOffsets:
         topics: list[TxnOffsetCommitRequestTopic],
         api_version: int,
         verifier: Verifier,
+        when_done: CallWhenDone = at_any_time,
     ) -> Later[TxnOffsetCommitResponse]:
+        """`when_done` keeps the order of appends within a connection while the transaction's coordinator is asked."""
+
         def refuse(code: ErrorCode) -> TxnOffsetCommitResponse:
             return TxnOffsetCommitResponse(topics=[refused(topic, code) for topic in topics])
 
@@ -139,24 +128,34 @@ class TransactionalOffsets:
         adds = api_version >= _ADDS_FROM
         if not adds and not verifier.enabled:
             return submit(None)
-        try:
-            guard = self._replicas.get(self._topic, index).start_verification(
-                request.producer_id, request.producer_epoch, -1, supports_epoch_bump=adds
-            )
-        except KafkaError as error:
-            return refuse(_for_client(error.code, api_version))
-        if guard is None:
-            return submit(None)
-        partition = (self._topic, index)
-        verdicts = verifier.verify(
-            request.transactional_id, request.producer_id, request.producer_epoch, [partition], add=adds
+        place = (self._topic, index)
+        producer = (request.producer_id, request.producer_epoch)
+        verification = Verification(
+            self._replicas, verifier, request.transactional_id, producer, [(place, NO_SEQUENCE)], add=adds
         )
 
-        def follow(verdicts: dict[tuple[str, int], ErrorCode]) -> Later[TxnOffsetCommitResponse]:
-            code = verdicts[partition]
-            return refuse(_for_client(code, api_version)) if code else submit(guard)
+        def ask() -> Later[TxnOffsetCommitResponse]:
+            asked = verification.ask()
+            if not isinstance(asked, asyncio.Future):
+                return follow()
+            answer: asyncio.Future[TxnOffsetCommitResponse] = asked.get_loop().create_future()
 
-        return and_then(verdicts, follow)
+            def arrived(done: asyncio.Future[None]) -> None:
+                if done.cancelled():
+                    answer.cancel()  # the node is stopping
+                elif not answer.done():
+                    settle(answer, follow)
+
+            when_done(asked, arrived)
+            return answer
+
+        def follow() -> Later[TxnOffsetCommitResponse]:
+            if verification.must_ask_again():
+                return ask()
+            guard = verification.guards.get(place)
+            return refuse(_for_client(guard.code, api_version)) if isinstance(guard, KafkaError) else submit(guard)
+
+        return ask()
 
 
 def refused(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:

@@ -3,7 +3,8 @@
 Responsible for what a Produce request of transactional batches needs before it appends: one producer, a guard from each
 partition where nothing of the transaction is open yet, the coordinator's verdict on those (up to version 11 of Produce
 they must have been added, from version 12 on they are added), and what that verdict is called in the client's version.
-A partition where the transaction is open costs a look into a dictionary. Not responsible for appending.
+A partition where the transaction is open costs a look into a dictionary. Not responsible for questions and guards that
+go away (coordinator/request_guards.py), nor for appending.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from pykbroker.coordinator.later import Later, then
+from pykbroker.coordinator.request_guards import Guards, NotVerified, Verification
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.coordinator.transaction.shard import Producer
-from pykbroker.coordinator.transaction.verifier import PartitionVerdicts, Verifier
+from pykbroker.coordinator.transaction.verifier import Verifier
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -41,10 +42,6 @@ class Unverified(KafkaError):
     """Records that were not given to the log; the client is told the message, if there is one."""
 
 
-#: By partition: the guard to append with, or why nothing is appended. A partition that is missing needs no guard.
-Guards = dict[TopicPartition, "object | KafkaError"]
-
-
 def is_transactional(records: Buffer) -> bool:
     """Whether a batch says that it belongs to a transaction."""
     return len(records) > ATTRIBUTES_AT and bool(records[ATTRIBUTES_AT] & TRANSACTIONAL)
@@ -58,19 +55,18 @@ def producer_of(records: Buffer) -> tuple[int, int, int] | None:
     return found if found[0] >= 0 else None
 
 
-def guards_for(
+def verification_of(
     replicas: ReplicaTable,
     verifier: Verifier,
     transactional_id: str,
     batches: Iterable[tuple[TopicPartition, Buffer]],
     *,
     version: int,
-) -> Later[Guards]:
-    """The guards of a request's batches, now or when the coordinator has answered. `version`: that of Produce."""
+) -> Verification | Guards:
+    """What a request's batches have to wait for, or the guards when there is nothing to ask. `version`: that of
+    Produce."""
     adds = version >= ADDS_FROM
-    skip = not adds and not verifier.enabled
-    guards: Guards = {}
-    asked: list[TopicPartition] = []
+    asked: list[tuple[TopicPartition, int]] = []
     identity: tuple[int, int] | None = None
     everything = list(batches)
     for place, records in everything:
@@ -82,35 +78,25 @@ def guards_for(
             )
             return {place: mixed for place, _ in everything}
         identity = producer[:2]
-        if skip:
-            continue
-        try:
-            guard = replicas.get(*place).start_verification(*producer, supports_epoch_bump=adds)
-        except KafkaError as error:
-            guards[place] = error
-            continue
-        if guard is not None:
-            guards[place] = guard
-            asked.append(place)
-    if not asked:
-        return guards
-    assert identity is not None
-    verdicts = verifier.verify(transactional_id, *identity, asked, add=adds)
-    return then(verdicts, lambda found: _judged(guards, found, version))
+        asked.append((place, producer[2]))
+    if identity is None or (not adds and not verifier.enabled):
+        return {}
+    return Verification(replicas, verifier, transactional_id, identity, asked, add=adds)
 
 
-def _judged(guards: Guards, verdicts: PartitionVerdicts, version: int) -> Guards:
-    for place, code in verdicts.items():
-        if code:
-            guards[place] = refusal(version, code)
-    return guards
+def for_client(guards: Guards, version: int) -> Guards:
+    """The guards with each verdict of the coordinator in the words of a client's version."""
+    return {
+        place: refusal(version, guard.code) if isinstance(guard, NotVerified) else guard
+        for place, guard in guards.items()
+    }
 
 
 def guard_at_once(
     verifier: Verifier, partition: Partition, records: Buffer, transactional_id: str, *, version: int
 ) -> tuple[bool, object | None]:
     """For a request of one partition: whether its batch may be appended now, and with which guard. False when anything
-    is unusual or has to wait: `guards_for` decides then."""
+    is unusual or has to wait: `verification_of` is asked then."""
     if not is_transactional(records) or (producer := producer_of(records)) is None:
         return False, None
     adds = version >= ADDS_FROM

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pykbroker.coordinator.group.java import partition_for
 from pykbroker.coordinator.kept_count import KeptCount
-from pykbroker.coordinator.later import Later, gather, then
+from pykbroker.coordinator.later import CallWhenDone, Later, at_any_time, gather, then
 from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.transaction import records
 from pykbroker.coordinator.transaction.markers import MarkerJob
@@ -140,8 +140,13 @@ class TransactionService:
     # -- producers ----------------------------------------------------------------------------------------------------
 
     def init_producer_id(
-        self, transactional_id: str, timeout_ms: int, expected: tuple[int, int] | None
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: tuple[int, int] | None,
+        when_done: CallWhenDone = at_any_time,
     ) -> Later[Identity]:
+        """`when_done`, here and in `end`: for the wait before the append, while the controller gives producer ids."""
         if not transactional_id:
             return Identity(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self.settings.max_timeout_ms:
@@ -156,6 +161,7 @@ class TransactionService:
                 Identity,
             ),
             Identity,
+            when_done,
         )
 
     def add_partitions(
@@ -183,7 +189,9 @@ class TransactionService:
             refuse,
         )
 
-    def end(self, producer: Producer, commit: bool, client_version: int) -> Later[Identity]:
+    def end(
+        self, producer: Producer, commit: bool, client_version: int, when_done: CallWhenDone = at_any_time
+    ) -> Later[Identity]:
         if not producer.transactional_id:
             return Identity(ErrorCode.INVALID_REQUEST)
         index = self.partition_of(producer.transactional_id)
@@ -194,10 +202,14 @@ class TransactionService:
                 Identity,
             ),
             Identity,
+            when_done,
         )
 
     def _with_producer_id(
-        self, attempt: Callable[[int | None], Later[T]], refusal: Callable[[ErrorCode], T]
+        self,
+        attempt: Callable[[int | None], Later[T]],
+        refusal: Callable[[ErrorCode], T],
+        when_done: CallWhenDone = at_any_time,
     ) -> Later[T]:
         """Most operations need no new producer id; those that do are decided again with one."""
         try:
@@ -227,7 +239,7 @@ class TransactionService:
             elif not outer.done():
                 outer.set_exception(error)
 
-        taken.add_done_callback(arrived)
+        when_done(taken, arrived)
         return outer
 
     # -- questions ----------------------------------------------------------------------------------------------------

@@ -101,8 +101,10 @@ class Verifier:
         partitions: list[TopicPartition],
         *,
         add: bool,
+        before_again: Callable[[], object] = lambda: None,
     ) -> Later[PartitionVerdicts]:
-        """The verdict on each partition: NONE, or why its records may not be appended."""
+        """The verdict on each partition: NONE, or why its records may not be appended. `before_again` is called before
+        the coordinator is asked again."""
         producer = Producer(transactional_id, producer_id, producer_epoch)
         answer = self._ask(producer, partitions, add)
         if not add or (not isinstance(answer, asyncio.Future) and not _between_transactions(answer)):
@@ -120,9 +122,22 @@ class Verifier:
 
         def again() -> None:
             if not outer.done():
-                _when_done(self._ask(producer, partitions, add), arrived)
+                before_again()
+                listen(self._ask(producer, partitions, add))
 
-        _when_done(answer, arrived)
+        def answered(future: asyncio.Future[PartitionVerdicts]) -> None:
+            if future.cancelled():
+                outer.cancel()  # the node is stopping
+            else:
+                arrived(future.result())
+
+        def listen(answer: Later[PartitionVerdicts]) -> None:
+            if isinstance(answer, asyncio.Future):
+                answer.add_done_callback(answered)
+            else:
+                arrived(answer)
+
+        listen(answer)
         return outer
 
     def verify_at_once(self, producer: Producer, partition: TopicPartition, *, add: bool) -> bool:
@@ -213,13 +228,6 @@ class Verifier:
 
 def _between_transactions(verdicts: PartitionVerdicts) -> bool:
     return ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values()
-
-
-def _when_done(value: Later[PartitionVerdicts], callback: Callable[[PartitionVerdicts], None]) -> None:
-    if isinstance(value, asyncio.Future):
-        value.add_done_callback(lambda done: None if done.cancelled() else callback(done.result()))
-    else:
-        callback(value)
 
 
 def _message(questions: list[_Question]) -> AddPartitionsToTxnTransaction:

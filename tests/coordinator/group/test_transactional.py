@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ class FakeVerifier:
         partitions: list[tuple[str, int]],
         *,
         add: bool,
+        before_again: Callable[[], object],
     ) -> Later[dict[tuple[str, int], ErrorCode]]:
         assert partitions == [(TOPIC, 0)]
         self.asked.append((transactional_id, producer_id, producer_epoch, add))
@@ -228,6 +230,24 @@ def test_verification_that_comes_later(machine: Machine) -> None:
     machine.world.loop.settle()
     assert machine.codes(answer) == {ErrorCode.NOT_COORDINATOR}
     assert machine.commit({("t", 0): 10}) == {ErrorCode.NOT_COORDINATOR}
+
+
+def test_a_guard_that_a_marker_took_away_is_taken_anew(machine: Machine) -> None:
+    """The answer was about the transaction that the marker has ended."""
+    partition = machine.replicas.partitions[0]
+    partition.guard = object()
+    first = machine.verifier.later = asyncio.Future(loop=as_loop(machine.world.loop))
+    answer = machine.commit({("t", 0): 10})
+    partition.guard = fresh = object()
+    second = machine.verifier.later = asyncio.Future(loop=as_loop(machine.world.loop))
+    first.set_result({(TOPIC, 0): ErrorCode.NONE})
+    machine.world.loop.settle()
+    assert not answer.done()
+    assert partition.verifications == []
+    second.set_result({(TOPIC, 0): ErrorCode.NONE})
+    machine.world.loop.settle()
+    assert machine.codes(answer) == {0}
+    assert partition.verifications == [fresh]
 
 
 def test_without_verification_nobody_is_asked_but_for_clients_that_add(machine: Machine) -> None:

@@ -127,10 +127,15 @@ def test_brokers_keep_their_troubles_to_themselves() -> None:
 
 def test_between_two_transactions_it_asks_again_for_a_while() -> None:
     asking = Asking()
-    waiting = asking.verifier.verify("x", 1, 0, [T0], add=True)
+    renewed: list[int] = []
+    waiting = asking.verifier.verify("x", 1, 0, [T0], add=True, before_again=lambda: renewed.append(len(asking.sent)))
     asking.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert not cast(Any, waiting).done()
+    assert renewed == []
     asking.bench.advance(20)
+    # Guards are taken anew before the coordinator is asked again.
+    assert renewed == [0]
+    assert len(asking.sent) == 1
     asking.answer()
     assert told(waiting) == {T0: ErrorCode.NONE}
     waiting = asking.verifier.verify("x", 1, 0, [T0], add=True)
