@@ -116,7 +116,7 @@ class Client:
         found, data = [], bytes(self.transport.written)
         while data:
             size = 4 + int.from_bytes(data[:4], "big")
-            answer = decode_response(0, VERSION, data[4:size])[1]
+            answer: Any = decode_response(0, VERSION, data[4:size])[1]
             found.append(ErrorCode(answer.responses[0].partition_responses[0].error_code))
             data = data[size:]
         return found

@@ -1,0 +1,99 @@
+"""Short transactions one after the other on a cluster (ShortTransactions.java), and what must hold of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from compat_tests.built import java_classes
+from compat_tests.exactly_once import reading
+from compat_tests.mixed_cluster.members import PATIENCE_S, Cluster
+from compat_tests.oracle.kafka import java_command
+from tests.node.wire import Wire
+
+PARTITIONS = 6
+_numbers = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """`transactions` of each producer, or as many as it makes in `seconds`."""
+
+    producers: int
+    records: int
+    transactions: int = 0
+    seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`committed`: names of transactions; `in_doubt`: those whose end no client knows. Errors are counted by class."""
+
+    committed: list[str]
+    in_doubt: list[str]
+    errors: dict[str, int]
+    fatal: dict[str, int]
+    seconds: float
+
+
+class Transactions:
+    """A running program with its topic."""
+
+    def __init__(self, cluster: Cluster, task: Task) -> None:
+        self._cluster = cluster
+        self._task = task
+        self.topic = f"short-{next(_numbers)}"
+        with Wire(cluster.address(cluster.living()[0])) as wire:
+            wire.create(self.topic, PARTITIONS, 3)
+        cluster.in_sync(self.topic)
+        words = (
+            cluster.bootstrap,
+            self.topic,
+            PARTITIONS,
+            task.producers,
+            task.transactions,
+            task.records,
+            task.seconds,
+        )
+        classes = java_classes(Path(__file__).with_name("ShortTransactions.java"))
+        command = java_command("ShortTransactions", extra_classpath=classes)
+        self._process = subprocess.Popen(
+            [*command, *map(str, words), self.topic], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def end(self) -> Outcome:
+        out, error = self._process.communicate(timeout=PATIENCE_S + 10 * self._task.seconds)
+        assert self._process.returncode == 0, error[-3000:]
+        return Outcome(**json.loads(out))
+
+    def close(self) -> None:
+        if self.is_running:
+            self._process.kill()
+            self._process.wait()
+
+    def check_records(self, outcome: Outcome) -> None:
+        """Readers of committed records find each committed transaction whole and once, in order, and no other one
+        but those in doubt."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for values in reading.values(self._cluster.bootstrap, self.topic).values():
+            last: dict[str, tuple[int, int]] = {}
+            for value in values:
+                name, _, number = value.decode().rpartition("-")
+                found[name].append(int(number))
+                producer, _, transaction = name.rpartition("-")
+                place = int(transaction), int(number)
+                assert place > last.get(producer, (0, -1)), f"{value!r} after {last[producer]}"
+                last[producer] = place
+        whole = list(range(self._task.records))
+        torn = {name: numbers for name, numbers in found.items() if sorted(numbers) != whole}
+        assert not torn
+        assert set(outcome.committed) <= found.keys()
+        assert found.keys() - set(outcome.committed) <= set(outcome.in_doubt)
