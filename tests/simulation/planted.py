@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from pykbroker.api import produce
 from pykbroker.controller import active, alter_partition, brokers
 from pykbroker.controller.active import ActiveController
 from pykbroker.controller.early_fence import BrokerAddress, EarlyFence, FenceEffect
@@ -21,7 +22,9 @@ from pykbroker.controller.held_elections import HeldElections
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.coordinator.host import Host
+from pykbroker.coordinator.later import at_any_time
 from pykbroker.coordinator.machine import CoordinatorRuntime
+from pykbroker.coordinator.request_guards import Verification
 from pykbroker.coordinator.transaction.shard import TransactionShard
 from pykbroker.metadata.image import PartitionImage
 from pykbroker.quorum.driver import QuorumDriver
@@ -253,6 +256,24 @@ def followers_forget_producers() -> Iterator[None]:
             return append(self, records, now_ms=now_ms)
 
     with mock.patch.object(PartitionLog, "append_as_follower", without_producers):
+        yield
+
+
+@contextmanager
+def requests_overtake_one_that_waits_for_a_coordinator() -> Iterator[None]:
+    """A connection is not muted while a Produce waits for a transaction's coordinator, and the guard of the first
+    question is that of the append (KIP-890). Found without faults (run_together in transactions.py)."""
+    take_guards = Verification._take_guards
+
+    def once(self: Verification) -> None:
+        if not self._questions:
+            take_guards(self)
+
+    with (
+        mock.patch.object(produce, "in_order", lambda ctx: at_any_time),
+        mock.patch.object(Verification, "_take_guards", once),
+        mock.patch.object(Verification, "must_ask_again", lambda self: False),
+    ):
         yield
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.planted import requests_overtake_one_that_waits_for_a_coordinator
 from tests.simulation.test_groups import QUORUMS, each_seed
 from tests.simulation.traces import printed_twice
-from tests.simulation.transactions import run_duel, run_producers, run_transform
+from tests.simulation.transactions import run_duel, run_producers, run_together, run_transform
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +43,15 @@ def test_b4_transactions_on_three_combined_nodes_survive_changes_of_the_leader()
     """The coordinators of producers, groups and partitions are on different nodes."""
     each_seed(4000, lambda seed: run_producers(seed, brokers=3, quorum=QUORUMS[seed % 2]), 4)
     each_seed(4020, lambda seed: run_transform(seed, brokers=3, quorum=QUORUMS[seed % 2]), 3)
+
+
+def test_batches_that_are_sent_together_are_appended_in_their_order() -> None:
+    each_seed(4100, run_together, 3)
+
+
+def test_a_broker_that_lets_them_overtake_each_other_is_found() -> None:
+    with requests_overtake_one_that_waits_for_a_coordinator(), pytest.raises(AssertionError):
+        each_seed(4100, run_together, 3)
 
 
 def test_a_seed_gives_the_same_trace_in_two_processes() -> None:

@@ -321,3 +321,25 @@ def run_transform(seed: int, *, version: int = 2, brokers: int = 1, quorum: Quor
     stage = Stage(seed, brokers, quorum=quorum)
     play(lambda stage: transform(stage, version), stage)
     return stage
+
+
+async def together(stage: Stage) -> None:
+    """Producers with several batches on their way, and short transactions one after the other, without faults."""
+    await stage.peer("admin").create_topic(TOPIC, len(PLACES))
+
+    async def run(name: str) -> None:
+        producer = TransactionalProducer(stage.cluster, stage.history, name, name, version=2)
+        await producer.init()
+        for _ in range(8):
+            producer.begin()
+            await asyncio.gather(*(producer.produce_together(place, 3) for place in PLACES))
+            await producer.end(commit=True)
+
+    await stage.together(*(run(name) for name in IDS))
+
+
+def run_together(seed: int) -> Stage:
+    """On three nodes, so that coordinators and leaders are on different ones."""
+    stage = Stage(seed, 3, quorum=Quorum.STATIC)
+    play(together, stage)
+    return stage

@@ -231,6 +231,48 @@ class TransactionalProducer(Peer):
                 assert code in ABORTABLE or code == ErrorCode.PRODUCER_FENCED, ErrorCode(code)
                 raise MustAbort(ErrorCode(code).name)
 
+    async def produce_together(self, place: Place, batches: int) -> None:
+        """Batches of one record for one partition, all on their way at once, on a connection that nothing disturbs.
+
+        A batch that was refused for now is sent again with all that came after it. Any other refusal is a failure of
+        the broker: `AssertionError`. Only for version 2.
+        """
+        assert self.transaction is not None
+        self.transaction.partitions.add(place)
+        self.transaction.started = True
+        left = []
+        for value in self.values(batches):
+            sequence = self._sequences.get(place, 0)
+            self._sequences[place] = sequence + 1
+            left.append(
+                build_batch(
+                    [(None, value, (), self.world.now_ms())],
+                    producer_id=self.producer_id,
+                    producer_epoch=self.epoch,
+                    base_sequence=sequence,
+                    transactional=True,
+                )
+            )
+        while left:
+            # What has to be looked up is known before the first is sent: they leave in their order.
+            await self.topic_id(place[0])
+            await self.leader(place)
+            answers = await asyncio.gather(*(self._send_batch(place, records) for records in left))
+            codes = [ErrorCode.NETWORK_EXCEPTION if one is None else ErrorCode(one.error_code) for one in answers]
+            self.note("together", place, [code.name for code in codes])
+            refused = [number for number, code in enumerate(codes) if code]
+            if not refused:
+                return
+            first, *later = codes[refused[0] :]
+            passing = {ErrorCode.NETWORK_EXCEPTION, ErrorCode.CONCURRENT_TRANSACTIONS, *MOVED, *NO_COORDINATOR}
+            assert first in passing, (place, codes)
+            # What comes after a refused batch is out of order, and is refused too.
+            assert set(later) <= {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, *passing}, (place, codes)
+            assert len(refused) == len(codes) - refused[0], (place, codes)
+            left = left[refused[0] :]
+            self.lost_leader(place)
+            await self.pause()
+
     async def _send_batch(self, place: Place, records: bytes) -> Any:
         topic, index = place
         data = PartitionProduceData(index=index, records=records)
