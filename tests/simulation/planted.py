@@ -270,9 +270,9 @@ def requests_overtake_one_that_waits_for_a_coordinator() -> Iterator[None]:
             take_guards(self)
 
     with (
-        mock.patch.object(produce, "in_order", lambda ctx: at_any_time),
+        mock.patch.object(produce, "in_order", return_value=at_any_time),
         mock.patch.object(Verification, "_take_guards", once),
-        mock.patch.object(Verification, "must_ask_again", lambda self: False),
+        mock.patch.object(Verification, "must_ask_again", return_value=False),
     ):
         yield
 
