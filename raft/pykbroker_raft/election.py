@@ -25,9 +25,10 @@ from pykbroker_wire.errors import ErrorCode
 def may_grant(state: State, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:
     """Whether a replica in this state, in the candidate's epoch, gives its vote; a pre-vote binds to nothing."""
     match state:
-        case Leader() | Resigned():
+        case Leader():
             return False
-        case Candidate():
+        case Candidate() | Resigned():
+            # A resigned leader leads no longer, and has no vote left to give in its epoch.
             return pre_vote and log_is_up_to_date
         case Follower():
             # A follower that hears its leader says no: that is what keeps a returning replica from disturbing the

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pykbroker_raft import rpc
 from pykbroker_raft.election_state import ElectionState
-from pykbroker_raft.raft_node import RaftNode
+from pykbroker_raft.log_view import LogView, OffsetAndEpoch
+from pykbroker_raft.raft_node import Inbound, RaftNode
 from pykbroker_raft.ready import Now, Outgoing
 from pykbroker_raft.states import Candidate, Role
 from pykbroker_wire.errors import ErrorCode
@@ -37,3 +38,55 @@ def test_b5_a_candidate_that_lost_waits_out_its_timeout() -> None:
     subject.tick(Now(candidate.election_deadline_ms, 0))
     assert subject.role is Role.PROSPECTIVE
     assert subject.epoch == candidate.epoch
+
+
+def resigned() -> RaftNode:
+    """Voter 1, that led epoch 5 before it was started again."""
+    subject = node(ElectionState(5, leader_id=1), log=LogView(0, 10, 10, [(5, 0)]))
+    subject.start(Now(0, 0))
+    assert subject.role is Role.RESIGNED
+    return subject
+
+
+def grants(subject: RaftNode, end: OffsetAndEpoch, epoch: int, pre_vote: bool) -> bool:
+    """Voter 2, whose log ends at `end`, asks for a vote. Return whether it gets it."""
+    request = rpc.vote_request("cluster", key(2), epoch, key(1), end, pre_vote)
+    subject.receive(Inbound(1, request, request.MAX_VERSION, "CONTROLLER"), Now(1, 1))
+    partition = subject.ready().replies[-1].response.topics[0].partitions[0]
+    assert partition.error_code == ErrorCode.NONE
+    granted: bool = partition.vote_granted
+    return granted
+
+
+def test_a_resigned_leader_grants_pre_votes_to_an_up_to_date_log() -> None:
+    """As Apache Kafka does. It refused them, and two voters had no controller until its election timeout."""
+    subject = resigned()
+    assert grants(subject, OffsetAndEpoch(10, 5), 5, pre_vote=True)
+    assert subject.role is Role.RESIGNED
+    assert subject.epoch == 5
+
+
+def test_a_resigned_leader_refuses_a_pre_vote_to_a_shorter_log() -> None:
+    assert not grants(resigned(), OffsetAndEpoch(9, 5), 5, pre_vote=True)
+
+
+def test_a_resigned_leader_votes_in_the_next_epoch_only() -> None:
+    """It gave its vote of its own epoch to itself."""
+    subject = resigned()
+    assert not grants(subject, OffsetAndEpoch(10, 4), 5, pre_vote=False)
+    assert grants(subject, OffsetAndEpoch(10, 5), 6, pre_vote=False)
+
+
+def test_a_resigned_leader_stands_as_soon_as_the_others_had_their_time() -> None:
+    """Its log may be ahead of theirs: then no other voter can be elected. It waited for a second election timeout."""
+    subject = resigned()
+    deadline_ms = 0
+    while subject.role is Role.RESIGNED:
+        assert subject.deadline_ms is not None
+        deadline_ms = subject.deadline_ms
+        for outgoing in subject.ready().requests:
+            subject.response(outgoing.correlation_id, outgoing.destination, None, Now(deadline_ms, 0))
+        subject.tick(Now(deadline_ms, 0))
+    assert subject.epoch == 6
+    subject.tick(Now(deadline_ms, 0))
+    assert subject.role is Role.PROSPECTIVE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.raft.simulation import Faults, Simulation
+from tests.raft.simulation import Faults, SimNode, Simulation
 from tests.raft.voter_simulation import ChangingVoters
 
 CALM = Faults(0, 0, 0, 0, 0, 0)
@@ -98,6 +98,35 @@ def test_leader_gone_for_good() -> None:
         return any(node.raft is not None and node.raft.is_leader for node in run.nodes.values())
 
     assert run.run_until(elected, 2 * (2000 + 2000))
+    run.finish()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("voters", [2, 3])
+def test_a_resigned_leader_helps_to_elect_the_next_one(voters: int, restarts: bool) -> None:
+    """All voters that are left are needed, and one of them is the leader that has resigned, or that was restarted."""
+    run = Simulation(6, voters=voters, observers=0, faults=CALM)
+    assert run.run_until(lambda: len(run.acknowledged) > 10, 20_000)
+
+    def leader() -> SimNode | None:
+        return next((node for node in run.nodes.values() if node.raft is not None and node.raft.is_leader), None)
+
+    former = leader()
+    assert former is not None
+    others = [node for node in run.nodes.values() if node is not former]
+    for down in others[1:]:
+        run.crash(down)
+    # What the crashed voter had acknowledged is committed, so that the one that is left has it too.
+    assert run.run_until(lambda: all(node.disk.end == former.disk.end for node in others[:1]), 1_000)
+    if restarts:
+        run.crash(former)
+        run.start(former)
+    else:
+        run.give(former, former.life, lambda raft: raft.resign(run.now))
+    assert leader() is None
+    before_ms = run.now_ms
+    assert run.run_until(lambda: leader() is not None, 20_000)
+    assert run.now_ms - before_ms < former.config.election_timeout_ms
     run.finish()
 
 
