@@ -1,12 +1,16 @@
 """Requests of the quorum that wait for the replica's answer, each under a token.
 
-Responsible for answering each at most once, and all of them at the end. Not responsible for what an answer says.
+Responsible for answering each at most once, and all of them at the end, and for the bytes of log and snapshots that an
+answer carries. Not responsible for anything else that an answer says.
 """
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
+
+from pykbroker_raft.metadata_storage import MetadataStorage
+from pykbroker_raft.ready import ReadLog, ReadSnapshot, Reply
 
 
 class AwaitedAnswers:
@@ -33,3 +37,13 @@ class AwaitedAnswers:
         waiting = [answer for answer in self._waiting.values() if not answer.done()]
         self._waiting.clear()
         return waiting
+
+
+def fill(reply: Reply, storage: MetadataStorage, end_offset: int) -> None:
+    """Put what this reply is to carry of the log, or of a snapshot, into its response. Raises StorageError."""
+    read, response = reply.read, reply.response
+    if isinstance(read, ReadLog):
+        response.responses[0].partitions[0].records = storage.read(read.offset, read.max_bytes, end_offset)
+    elif isinstance(read, ReadSnapshot):
+        data = storage.read_snapshot(read.id, read.position, read.max_bytes)
+        response.topics[0].partitions[0].unaligned_records = data

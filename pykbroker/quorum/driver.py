@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from pykbroker.net.connection import CloseConnection
-from pykbroker.quorum.awaited_answers import AwaitedAnswers
+from pykbroker.quorum.awaited_answers import AwaitedAnswers, fill
 from pykbroker.quorum.blocking_calls import BlockingCalls
 from pykbroker.quorum.channel import NoPeers, Peers, response_to
 from pykbroker.quorum.describe_quorum import describe_quorum
@@ -37,22 +37,20 @@ from pykbroker_log.log_config import StorageError
 from pykbroker_raft.checkpoint import CorruptMetadataSnapshot
 from pykbroker_raft.intact import check_vote, check_voters
 from pykbroker_raft.log_view import OffsetAndEpoch
-from pykbroker_raft.metadata_storage import MetadataStorage
+from pykbroker_raft.metadata_storage import MetadataStorage, SnapshotDropped
 from pykbroker_raft.raft_node import Inbound, NotLeader, RaftNode
 from pykbroker_raft.ready import (
     Append,
     Destination,
     LeaderChange,
+    LogStep,
     Now,
     Outgoing,
-    ReadLog,
-    ReadSnapshot,
     Ready,
     Reply,
     SnapshotChunk,
     Truncate,
 )
-from pykbroker_raft.replica_log import LeaderLostCommitted
 from pykbroker_raft.states import Resigned
 from pykbroker_raft.voters import VoterSet, address
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest
@@ -101,8 +99,7 @@ class QuorumDriver:
         self._calls = BlockingCalls(runtime)
         self._started: _Replica | None = None
         self._inputs: deque[Callable[[], None]] = deque()
-        # A step that blocks is under way: inputs wait.
-        self._busy = False
+        self._busy = False  # a step that blocks is under way: inputs wait
         self._working = False
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
@@ -281,8 +278,8 @@ class QuorumDriver:
                 # Another voter may have room: a leader that cannot write is no use to the cluster.
                 self.resign()
                 raise NotLeader(f"node {self.node_id} has no room for the metadata log, and steps down")
-            log_dir = self._config.log_dir
-            raise StorageError(log_dir, OSError(errno.ENOSPC, "no room for metadata, not even without the reserve"))
+            full = OSError(errno.ENOSPC, "no room for metadata, not even without the reserve")
+            raise StorageError(self._config.log_dir, full)
         offset = node.propose(records, self._now())
         self._work(values=records)
         if self.failed is not None:
@@ -396,22 +393,21 @@ class QuorumDriver:
         if election is None and last is None:
             self._execute(ready, values)
             return
-        storage = self.storage
         self._busy = True
 
         def persist() -> Any:
             if election is not None:
-                storage.write_election_state(election)
-            if last is None:
-                return None
-            storage.append_chunk(last.id, last.position, last.data)
-            return storage.install_snapshot(last.id)
+                self.storage.write_election_state(election)
+            return None if last is None else self.storage.install_snapshot(last)
 
         def persisted(future: asyncio.Future[Any]) -> None:
             self._busy = False
             error = None if future.cancelled() else future.exception()
-            if isinstance(error, StorageError) and error.is_full and last is None:
-                self._wait_for_room(partial(self._begin, ready, values))
+            if isinstance(error, SnapshotDropped) and last is not None:
+                self._wait_for_room(self._fetch_again, last, partial(self._execute, ready, values))
+                return
+            if isinstance(error, StorageError) and error.is_full:
+                self._wait_for_room(self._begin, ready, values)
                 return
             if error is not None and not isinstance(error, CorruptMetadataSnapshot):
                 self._fail(error)
@@ -424,6 +420,7 @@ class QuorumDriver:
                     self._replica.flush.log_was_cut()
                     self._listeners.log_restarted()
                     size, content = future.result()
+                    self._lines.snapshot_installed(last.id)
                     self.node.snapshot_installed(last.id, size, content.voters, content.kraft_version, self._now())
                 self._execute(ready, values)
             except Exception as execute_error:  # noqa: BLE001
@@ -436,22 +433,17 @@ class QuorumDriver:
         """Do the steps of a Ready behind the first `done` of its log."""
         storage = self.storage
         for position, step in enumerate(ready.log[done:], done):
-            if isinstance(step, Append):
-                try:
-                    storage.append(step.records, self.node.epoch, self._runtime.now_ms())
-                except StorageError as error:
-                    if not error.is_full:
-                        raise
-                    # What was written of it is cut off again.
-                    self._wait_for_room(partial(self._execute, ready, values, position))
-                    return
-                self._listeners.appended(step.records, values)
-            elif isinstance(step, Truncate):
-                self._replica.flush.log_was_cut()
-                storage.truncate(step.offset)
-                self._listeners.truncated(step.offset)
-            elif not step.last:
-                storage.append_chunk(step.id, step.position, step.data)
+            try:
+                self._write(step, values)
+            except SnapshotDropped:
+                self._wait_for_room(self._fetch_again, step, partial(self._execute, ready, values, position + 1))
+                return
+            except StorageError as error:
+                if not error.is_full:
+                    raise
+                # What was written of an append is cut off again, and a truncation has cut nothing.
+                self._wait_for_room(self._execute, ready, values, position)
+                return
         for outgoing in ready.requests:
             self._send(outgoing)
         for reply in ready.replies:
@@ -465,9 +457,31 @@ class QuorumDriver:
             self._lines.leader(self.node.role, ready.leader)
             self._listeners.leader_changed(ready.leader)
 
-    def _wait_for_room(self, step: Callable[[], None]) -> None:
+    def _write(self, step: LogStep, values: list[bytes] | None) -> None:
+        """Do one step of a Ready's log. Raises StorageError, and SnapshotDropped."""
+        if isinstance(step, Append):
+            self.storage.append(step.records, self.node.epoch, self._runtime.now_ms())
+            self._listeners.appended(step.records, values)
+        elif isinstance(step, Truncate):
+            self._replica.flush.log_was_cut()
+            self.storage.truncate(step.offset)
+            self._listeners.truncated(step.offset)
+        elif not step.last:
+            self.storage.append_chunk(step)
+
+    def _fetch_again(self, step: LogStep, go_on: Callable[[], None]) -> None:
+        """A piece of a snapshot had no room. Wait for room for all of it, then fetch it from its beginning."""
+        assert isinstance(step, SnapshotChunk)
+        if self.storage.has_room_for_snapshot(step.size):
+            self.node.snapshot_dropped(self._now())
+            go_on()
+        else:
+            self._lines.no_room_for_snapshot(step.id, step.size, self._config.log_dir)
+            self._wait_for_room(self._fetch_again, step, go_on)
+
+    def _wait_for_room(self, step: Callable[..., None], *args: Any) -> None:
         """A full disk, and a step that must be written does not fit: this replica stands still, for others as if it
-        were away, until it does."""
+        were away, and tries `step(*args)` again."""
         self._busy = True
 
         def again() -> None:
@@ -475,7 +489,7 @@ class QuorumDriver:
             if self.failed is not None:
                 return
             try:
-                step()
+                step(*args)
             except Exception as error:  # noqa: BLE001  # as in `_work`
                 self._fail(error)
             self._work()
@@ -501,14 +515,8 @@ class QuorumDriver:
         answer = self._answers.take(reply.token)
         if answer is None or answer.done():
             return
-        response = reply.response
-        if isinstance(reply.read, ReadLog):
-            records = self.storage.read(reply.read.offset, reply.read.max_bytes, self.node.log.end_offset)
-            response.responses[0].partitions[0].records = records
-        elif isinstance(reply.read, ReadSnapshot):
-            data = self.storage.read_snapshot(reply.read.id, reply.read.position, reply.read.max_bytes)
-            response.topics[0].partitions[0].unaligned_records = data
-        answer.set_result(response)
+        fill(reply, self.storage, self.node.log.end_offset)
+        answer.set_result(reply.response)
 
     # The disk
 
@@ -534,14 +542,7 @@ class QuorumDriver:
         if self.failed is not None:
             return
         self.failed = error
-        logger.error(
-            "[RaftManager id=%d] The replica in %s has stopped: %s",
-            self.node_id,
-            self._config.log_dir,
-            error,
-            # Where a disk failed, and what a leader lost, is in the message; anything else is a bug.
-            exc_info=None if isinstance(error, (StorageError, OSError, LeaderLostCommitted)) else error,
-        )
+        self._lines.stopped(self._config.log_dir, error)
         # Their connections close. Why is said above, once.
         self._answers.cancel_all()
         self._inputs.clear()

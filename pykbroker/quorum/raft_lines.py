@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from pykbroker_log.log_config import StorageError
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.ready import LeaderChange, Outgoing
+from pykbroker_raft.replica_log import LeaderLostCommitted
 from pykbroker_raft.states import Role
 from pykbroker_raft.voters import VoterSet
 from pykbroker_wire.apis import APIS
@@ -41,6 +43,8 @@ class RaftLines:
         #: host and port -> the error that this peer answers with
         self._refusals: dict[tuple[str, int], int] = {}
         self._damaged: OffsetAndEpoch | None = None
+        #: a snapshot that waits for room
+        self._waits: OffsetAndEpoch | None = None
 
     def leader(self, role: Role, change: LeaderChange) -> None:
         logger.info("%s %s in epoch %d, leader is %s", self._name, role.value, change.epoch, change.leader_id)
@@ -91,3 +95,33 @@ class RaftLines:
                 leader_id,
                 error,
             )
+
+    def no_room_for_snapshot(self, snapshot: OffsetAndEpoch, size_bytes: int, log_dir: str) -> None:
+        """A snapshot of the leader waits for room. Asked again and again, this is one line."""
+        if snapshot != self._waits:
+            self._waits = snapshot
+            logger.error(
+                "%s The disk of %s has no room for the snapshot %s of the leader (%d bytes): the metadata of this node "
+                "stands still until there is room",
+                self._name,
+                log_dir,
+                snapshot,
+                size_bytes,
+            )
+
+    def snapshot_installed(self, snapshot: OffsetAndEpoch) -> None:
+        """A snapshot of the leader is in place."""
+        if self._waits is not None:
+            self._waits = None
+            logger.warning("%s The snapshot %s found room: the metadata of this node goes on", self._name, snapshot)
+
+    def stopped(self, log_dir: str, error: BaseException) -> None:
+        """The replica has failed."""
+        logger.error(
+            "%s The replica in %s has stopped: %s",
+            self._name,
+            log_dir,
+            error,
+            # Where a disk failed, and what a leader lost, is in the message; anything else is a bug.
+            exc_info=None if isinstance(error, (StorageError, OSError, LeaderLostCommitted)) else error,
+        )

@@ -67,8 +67,10 @@ class FlushedNote:
             return
         if self._file is None:
             self._file = self._disk.open(self._path)
-        self._turn = 1 - self._turn
-        self._file.pwritev([_line(offset)], self._turn * _LINE_BYTES)
+        turn = 1 - self._turn
+        self._file.pwritev([_line(offset)], turn * _LINE_BYTES)
+        # A line that was torn is written again: the other one stays.
+        self._turn = turn
         self.offset = offset
 
     def lower_to(self, offset: int) -> None:

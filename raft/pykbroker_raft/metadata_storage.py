@@ -9,14 +9,15 @@ happens); every disk error is a `StorageError`.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
 from pykbroker_log.deletion import delete_files
-from pykbroker_log.disk import Disk, File, read_file, write_atomic
+from pykbroker_log.disk import Disk, read_file, write_atomic
 from pykbroker_log.guard import DamagedLog
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError, is_full
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
@@ -25,6 +26,8 @@ from pykbroker_raft.election_state import CorruptQuorumState, ElectionState
 from pykbroker_raft.flushed_note import FlushedNote, read_note
 from pykbroker_raft.intact import DisagreeingVoters, LostMetadata, MissingSnapshot
 from pykbroker_raft.log_view import LogView, OffsetAndEpoch
+from pykbroker_raft.partial_snapshot import PartialSnapshot
+from pykbroker_raft.ready import SnapshotChunk
 from pykbroker_raft.reserve import Reserve
 from pykbroker_raft.voters import VoterHistory, VoterSet
 from pykbroker_wire.records.batch import iter_batches
@@ -38,6 +41,10 @@ _ROLL_BYTES = 1024 * 1024
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
+
+
+class SnapshotDropped(Exception):
+    """The disk has no room for a snapshot that is being fetched: what was fetched is given up, to be fetched again."""
 
 
 #: what the first look at a folder raises from which no node can start
@@ -90,7 +97,9 @@ class MetadataStorage:
     snapshots: dict[OffsetAndEpoch, int]
     reserve: Reserve
     _note: FlushedNote
-    _partial: tuple[OffsetAndEpoch, str, File] | None = field(default=None)
+    _partial: PartialSnapshot
+    #: a fetched snapshot that has taken its place, while the log does not start after it yet
+    _in_place: tuple[OffsetAndEpoch, checkpoint.Snapshot] | None = None
     _size_at_roll: int = 0
 
     @classmethod
@@ -101,6 +110,13 @@ class MetadataStorage:
         path = f"{log_dir}/{DIRECTORY}"
         try:
             disk.make_dirs(path)
+            try:
+                return cls._open(disk, log_dir, config, now_ms, is_observer)
+            except (OSError, StorageError) as error:
+                found = Reserve(disk, log_dir, path, config.reserve_bytes)
+                if not is_full(error.cause if isinstance(error, StorageError) else error) or not found.give_up_found():
+                    raise
+            # An open log writes its files again: a start after a crash is not different.
             return cls._open(disk, log_dir, config, now_ms, is_observer)
         except OSError as error:
             raise StorageError(log_dir, error) from error
@@ -138,7 +154,8 @@ class MetadataStorage:
         found.set_damaged_aside(disk, path, now_ms)
         snapshots = _recover_snapshots(disk, path, log.log_start_offset)
         reserve = Reserve(disk, log_dir, path, config.reserve_bytes)
-        storage = cls(disk, log_dir, path, config, log, snapshots, reserve, FlushedNote(disk, path, note))
+        flushed, partial = FlushedNote(disk, path, note), PartialSnapshot(disk, path)
+        storage = cls(disk, log_dir, path, config, log, snapshots, reserve, flushed, partial)
         log.keeper = storage
         latest = storage.latest_snapshot
         epochs = log.epochs.entries()
@@ -262,7 +279,12 @@ class MetadataStorage:
 
     def note_flushed(self, offset: int) -> None:
         """`flush` has returned `offset`, and the log was not cut since. The next start misses records below it."""
-        self._guard(lambda: self._note.raise_to(offset))
+        try:
+            self._guard(lambda: self._note.raise_to(offset))
+        except StorageError as error:
+            # Without room the note says less than it may. The next fsync raises it.
+            if not error.is_full:
+                raise
 
     def before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
         offset = log.recovery_point
@@ -275,15 +297,20 @@ class MetadataStorage:
         return self.log.read(offset, max_bytes, upper_offset).joined()
 
     def truncate(self, offset: int) -> None:
+        """Cut off everything from `offset` on. Durable when it returns. On a full disk nothing is cut."""
+        self._require_room()
         self.log.truncate_to(offset)
+
+    def _require_room(self) -> None:
+        """Raise StorageError without room for what goes with a cut: a log that ran out of it half way is lost."""
+        if not self.has_room_for(0):
+            raise StorageError(self.log_dir, OSError(errno.ENOSPC, "no room to cut the metadata log"))
 
     def set_high_watermark(self, offset: int) -> None:
         self.log.set_high_watermark(offset)
 
     def close(self) -> None:
-        if self._partial is not None:
-            self._partial[2].close()
-            self._partial = None
+        self._partial.close()
         end, is_sound = self.log.log_end_offset, self.log.files.is_sound
         self.log.close(clean=True)
 
@@ -340,46 +367,47 @@ class MetadataStorage:
 
         return self._guard(read)
 
-    def append_chunk(self, snapshot: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """The next piece of a snapshot that is being fetched."""
+    def has_room_for_snapshot(self, size_bytes: int) -> bool:
+        """Whether so much of a snapshot can be fetched, if need be without the reserve."""
+        return self._guard(lambda: self.reserve.has_room_for_all_of(size_bytes), again=False)
+
+    def _keep_room(self, write: Callable[[], T]) -> T:
+        """Write something of a fetched snapshot. Raises SnapshotDropped on a full disk: its pieces must not keep the
+        room that was left."""
+        try:
+            return self._guard(write, again=False)
+        except StorageError as error:
+            if not error.is_full:
+                raise
+            self._guard(self._partial.drop, again=False)
+            raise SnapshotDropped(str(error)) from error
+
+    def append_chunk(self, chunk: SnapshotChunk) -> None:
+        """The next piece of a snapshot that is being fetched. Raises SnapshotDropped."""
 
         def write() -> None:
-            if self._partial is None or self._partial[0] != snapshot or position == 0:
-                if self._partial is not None:
-                    self._partial[2].close()
-                path = f"{self.path}/{checkpoint.file_name(snapshot)[: -len('.checkpoint')]}-fetch.checkpoint.part"
-                file = self.disk.open(path, create=True)
-                file.truncate(0)
-                self._partial = (snapshot, path, file)
-            self._partial[2].pwritev([data], position)
+            if not self.reserve.has_room_for_all_of(chunk.size - chunk.position):
+                raise OSError(errno.ENOSPC, "no room for the rest of a snapshot", self.path)
+            self._partial.write(chunk.id, chunk.position, chunk.data)
 
-        self._guard(write)
+        self._keep_room(write)
 
-    def install_snapshot(self, snapshot: OffsetAndEpoch) -> tuple[int, checkpoint.Snapshot]:
-        """Put the fetched snapshot in place and start the log after it; its size and content. Durable on return.
+    def install_snapshot(self, last: SnapshotChunk) -> tuple[int, checkpoint.Snapshot]:
+        """Write the last piece of a fetched snapshot, put it in place and start the log after it; its size and content.
+        Durable on return.
 
-        Raises CorruptMetadataSnapshot: it is not whole, nothing of it was taken, and the log is as it was."""
-        if self._partial is None or self._partial[0] != snapshot:
-            raise AssertionError(f"snapshot {snapshot} was not fetched")
-        _, path, file = self._partial
-        self._partial = None
-
-        def install() -> tuple[int, checkpoint.Snapshot]:
-            file.fsync()
-            size = file.size()
-            file.close()
-            try:
-                content = checkpoint.decode(read_file(self.disk, path))
-            except checkpoint.CorruptMetadataSnapshot:
-                self.disk.unlink(path)
-                raise
-            self.disk.rename(path, f"{self.path}/{checkpoint.file_name(snapshot)}")
-            self.disk.fsync_dir(self.path)
-            self.snapshots[snapshot] = size
-            self._restart_log(snapshot)
-            return size, content
-
-        return self._guard(install)
+        Raises CorruptMetadataSnapshot if it is not whole, and SnapshotDropped: nothing of it was taken, and the log is
+        as it was. After a StorageError of a full disk it is in place: the same call does the rest."""
+        if self._in_place is None or self._in_place[0] != last.id:
+            self.append_chunk(last)
+            size, content = self._keep_room(lambda: self._partial.put_in_place(last.id))
+            self.snapshots[last.id] = size
+            self._in_place = last.id, content
+        content = self._in_place[1]
+        self._require_room()
+        self._guard(lambda: self._restart_log(last.id), again=False)
+        self._in_place = None
+        return self.snapshots[last.id], content
 
     def _restart_log(self, snapshot: OffsetAndEpoch) -> None:
         self.log.truncate_fully_and_start_at(snapshot.offset)
@@ -399,8 +427,13 @@ class MetadataStorage:
         start, if it moved."""
         if self.log.size_bytes - self._size_at_roll >= _ROLL_BYTES:
             # The next start scans from the segment of the latest snapshot on: what came in two snapshot intervals.
-            self.log.roll(now_ms)
-            self._size_at_roll = self.log.size_bytes
+            try:
+                self.log.roll(now_ms)
+                self._size_at_roll = self.log.size_bytes
+            except StorageError as error:
+                if not error.is_full:
+                    raise
+                logger.warning("The metadata log in %s has no room for a new segment: %s", self.log_dir, error)
         ordered = sorted(self.snapshots)
         keep_from: OffsetAndEpoch | None = None
         total = self.log.size_bytes + sum(self.snapshots.values())
@@ -457,21 +490,22 @@ def _recover_snapshots(disk: Disk, path: str, log_start_offset: int) -> dict[Off
 def write_checkpoint(disk: Disk, folder: str, name: str, data: Iterable[bytes]) -> int:
     """Write a snapshot file, whole or not at all; its size."""
     temporary = f"{folder}/{name[: -len('.checkpoint')]}-write.checkpoint.part"
-    file = disk.open(temporary, create=True)
     size = 0
+    file = disk.open(temporary, create=True)
     try:
-        file.truncate(0)
-        for part in data:
-            size += file.pwritev([part], size)
-        file.fsync()
+        try:
+            file.truncate(0)
+            for part in data:
+                size += file.pwritev([part], size)
+            file.fsync()
+        finally:
+            file.close()
+        disk.rename(temporary, f"{folder}/{name}")
     except OSError as error:
         if is_full(error):
             # What did not fit must not keep the room that is left.
-            file.truncate(0)
+            disk.unlink(temporary)
         raise
-    finally:
-        file.close()
-    disk.rename(temporary, f"{folder}/{name}")
     disk.fsync_dir(folder)
     return size
 

@@ -264,6 +264,11 @@ class RaftNode:
         self._snapshotting.refused(now)
         self._poll(now)
 
+    def snapshot_dropped(self, now: Now) -> None:
+        """The disk had no room for a snapshot that was being fetched, and has it now: fetch it from its beginning."""
+        self._snapshotting.dropped(now)
+        self._poll(now)
+
     def forget(self, token: int) -> None:
         """Nothing waits for the reply to this request any more."""
         self._fetches.forget(token)

@@ -101,13 +101,18 @@ class Truncate:
 
 @dataclass(slots=True)
 class SnapshotChunk:
-    """Bytes of a snapshot that is being fetched. After the last one: put it in place, empty the log so that it starts
-    after it, and tell `RaftNode.snapshot_installed(...)`; or `snapshot_refused` when it is damaged."""
+    """Bytes of a snapshot of `size` bytes that is being fetched. After the last one: put it in place, empty the log so
+    that it starts after it, and tell `RaftNode.snapshot_installed(...)`; or `snapshot_refused` when it is damaged. If
+    the disk has no room for it: give up what was fetched, and tell `snapshot_dropped` when there is room again."""
 
     id: OffsetAndEpoch
     position: int
     data: bytes
-    last: bool
+    size: int
+
+    @property
+    def last(self) -> bool:
+        return self.position + len(self.data) == self.size
 
 
 LogStep = Append | Truncate | SnapshotChunk

@@ -68,6 +68,11 @@ class Reserve:
         logger.warning("The reserve of the metadata log in %s is given up: the disk is full", self._log_dir)
         return True
 
+    def give_up_found(self) -> bool:
+        """As `give_up`, of a reserve that an earlier run has left and this one has not looked for yet."""
+        self.is_there = self.size_bytes > 0 and self._disk.exists(self._path)
+        return self.give_up()
+
     def has_room_for(self, size_bytes: int) -> bool:
         """Whether so much can be written, if need be without the reserve."""
         if not self.size_bytes:
@@ -75,3 +80,10 @@ class Reserve:
         if self.usable_bytes() >= size_bytes + MARGIN_BYTES:
             return True
         return self.give_up() and self.usable_bytes() >= size_bytes
+
+    def has_room_for_all_of(self, size_bytes: int) -> bool:
+        """As `has_room_for`; but the reserve stays where it would not help."""
+        needed = size_bytes + MARGIN_BYTES
+        if self.is_there and self.usable_bytes() < needed and self.usable_bytes() + self.size_bytes < needed:
+            return False
+        return self.has_room_for(size_bytes)

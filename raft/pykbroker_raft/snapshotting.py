@@ -120,11 +120,11 @@ class Snapshotting:
             # Gone from the leader, or an answer to something else: start over with a Fetch.
             follower.end_download()
             return error is ErrorCode.SNAPSHOT_NOT_FOUND
-        last = download.position + len(data) == partition.size
-        self._log.write_chunk(SnapshotChunk(download.id, download.position, data, last))
+        chunk = SnapshotChunk(download.id, download.position, data, partition.size)
+        self._log.write_chunk(chunk)
         download.arrived(len(data))
         follower.fetched()
-        if last:
+        if chunk.last:
             follower.end_download()
             self._is_installing = True
         return True
@@ -140,7 +140,12 @@ class Snapshotting:
 
     def refused(self, now: Now) -> None:
         """The fetched snapshot is damaged, and nothing of it was taken: ask again, but not at once."""
-        self._is_installing = False
         self._pause_until_ms = now.steady_ms + self._config.fetch_timeout_ms // 2
+        self.dropped(now)
+
+    def dropped(self, now: Now) -> None:
+        """Nothing is left of what was fetched: start over with a Fetch."""
+        self._is_installing = False
         if isinstance(self._roles.state, Follower):
+            self._roles.state.end_download()
             self._roles.state.wait_for_leader_until(now.steady_ms + self._config.fetch_timeout_ms)

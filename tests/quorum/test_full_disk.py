@@ -12,7 +12,8 @@ import pytest
 from pykbroker.quorum.channel import InMemoryPeers
 from pykbroker.quorum.driver import NotLeader, QuorumDriver
 from pykbroker_log.log_config import StorageError
-from pykbroker_log.memory_disk import MemoryDisk
+from pykbroker_log.memory_disk import MemoryDisk, Survive
+from pykbroker_raft import metadata_storage
 from pykbroker_raft.metadata_storage import StorageConfig, format_voters
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from tests.quorum.test_observers import Shared, serve
@@ -108,6 +109,69 @@ def test_b14_alone_it_refuses_and_takes_changes_again() -> None:
         await until(lambda: listener.values[-1:] == [b"yes"])
         use_up(quorum, disk, "meta")
         assert short == [True, True]
+        await quorum.stop()
+
+    run(test)
+
+
+@pytest.mark.parametrize("was_killed", [False, True])
+def test_a_node_starts_on_a_full_disk_in_the_room_of_the_reserve(was_killed: bool) -> None:
+    """The log of the metadata writes some of its files again when it is opened."""
+
+    async def test() -> None:
+        disk = small_disk()
+        format_one(disk, "meta")
+        short: list[bool] = []
+
+        async def start() -> QuorumDriver:
+            quorum = driver(
+                InlineRuntime(disk),
+                storage=StorageConfig(reserve_bytes=RESERVE),
+                on_short_of_room=lambda: short.append(True),
+            )
+            await quorum.start()
+            await until(lambda: quorum.is_leader and quorum.high_watermark == quorum.log_end_offset)
+            return quorum
+
+        quorum = await start()
+        last = quorum.append([b"before"])
+        await until(lambda: quorum.high_watermark == last + 1)
+        if was_killed:
+            disk = disk.power_loss(Survive.EVERYTHING)
+        else:
+            await quorum.stop()
+        fill(disk, "meta")
+        quorum = await start()
+        assert short == [True]
+        await quorum.stop()
+
+    run(test)
+
+
+def test_a_full_disk_holds_up_no_leader_that_has_written_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may begin a new segment then, and lets that be."""
+    monkeypatch.setattr(metadata_storage, "_ROLL_BYTES", 0)
+
+    async def test() -> None:
+        disk = small_disk()
+        format_one(disk, "meta")
+        quorum = driver(InlineRuntime(disk))
+        await quorum.start()
+        await until(lambda: quorum.high_watermark == 3)
+
+        def interfere(operation: str, path: str) -> None:
+            if operation == "rename" and path.endswith(".checkpoint.part"):
+                disk.interfere = None
+                fill(disk, "meta")
+
+        disk.interfere = interfere
+        await quorum.write_snapshot(2, 1, [b"it fits"])
+        await until(lambda: not quorum._inputs)
+        assert disk.interfere is None
+        assert quorum.failed is None
+        disk.unlink("meta/ballast")
+        quorum.append([b"yes"])
+        await until(lambda: quorum.high_watermark == 4)
         await quorum.stop()
 
     run(test)

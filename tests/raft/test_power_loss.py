@@ -18,6 +18,7 @@ from pykbroker_raft import checkpoint
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.metadata_storage import MetadataStorage, StorageConfig
+from pykbroker_raft.ready import SnapshotChunk
 from pykbroker_raft.voters import ReplicaKey
 from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records
@@ -133,10 +134,14 @@ class Replica:
         self.elect()
         fetched = OffsetAndEpoch(self.end + self.rng.randrange(1, 20), self.epoch)
         data = b"".join(checkpoint.encode(self.content(fetched), epoch=fetched.epoch, now_ms=NOW))
-        for position in range(0, len(data), 100):
-            self.storage.append_chunk(fetched, position, data[position : position + 100])
+        *pieces, last = (
+            SnapshotChunk(fetched, position, data[position : position + 100], len(data))
+            for position in range(0, len(data), 100)
+        )
+        for piece in pieces:
+            self.storage.append_chunk(piece)
         self.snapshot, self.values, self.flushed = fetched, {}, fetched.offset
-        self.storage.install_snapshot(fetched)
+        self.storage.install_snapshot(last)
         return True
 
     def truncate(self) -> bool:
