@@ -389,7 +389,7 @@ class ActiveController:
 
     def fence_early(self, broker_id: int, broker_epoch: int, refused: Sequence[tuple[str, int]]) -> None:
         """A broker's process is gone: fence this incarnation, and end its session, so that the next one may register at
-        once. `refused`: the endpoints that say so."""
+        once. `refused`: the endpoints that say so; empty if the broker has ended its connection and is not back."""
         fenced = self._run(
             "early fence", lambda state, now_ms: fence_gone_broker(state, broker_id, broker_epoch, now_ms)
         )
@@ -397,11 +397,13 @@ class ActiveController:
             return
         logger.info(
             "[Controller id=%d] Fencing broker %d at epoch %d before its session has timed out: it has ended its "
-            "connection, and refuses new ones at %s.",
+            "connection, and %s.",
             self._node_id,
             broker_id,
             broker_epoch,
-            ", ".join(f"{host}:{port}" for host, port in refused),
+            "refuses new ones at " + ", ".join(f"{host}:{port}" for host, port in refused)
+            if refused
+            else "is not back",
         )
         self.state.sessions.end(BrokerSession(broker_id, broker_epoch))
 

@@ -6,9 +6,12 @@ out (connections to try, fences). Not responsible for sockets (early_fencing.py)
 
 The rule. The peer, and not this node, ends the connection of a broker's last accepted heartbeat: then every armed
 endpoint of the broker is probed, and when all of them, one at least, refuse, the broker is fenced. An endpoint is armed
-once this controller has connected to it since the broker's registration. In every other case (one accepts or is silent,
-none is armed, the broker is in controlled shutdown, it has a newer epoch) the session decides, as in Apache Kafka. A
-new active controller probes, by the same rule, each broker that serves and has sent no heartbeat within GRACE_MS.
+once this controller has connected to it since the broker's registration. Whatever the probes find, the broker is also
+fenced if it is not back with a heartbeat soon (net/peer_ends.py has that rule, and when it does not count). In every
+other case (the broker is in controlled shutdown, it has a newer epoch, its connection is only silent) the session
+decides, as in Apache Kafka. A new active controller probes, by the same rule, each broker that serves and has sent no
+heartbeat within GRACE_MS; it fences the broker of the former leader's process, if that has ended its connection to this
+node and is not back.
 
 Invariants:
 * A heartbeat takes back every probe that began before it.
@@ -21,8 +24,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from pykbroker.net.peer_ends import PeerEnds
+
 #: A broker that serves has sent a heartbeat to a new controller by then.
 GRACE_MS = 200
+#: So long a former leader counts as one that left: a session is over by then.
+LEFT_MS = 10_000
 
 #: Host and port.
 BrokerAddress = tuple[str, int]
@@ -57,7 +64,7 @@ class ProbeEndpoints:
 
 @dataclass(slots=True, frozen=True)
 class Fence:
-    """Fence this incarnation, and end its session."""
+    """Fence this incarnation, and end its session. `refused`: the endpoints that say so; empty if it is not back."""
 
     broker_id: int
     broker_epoch: int
@@ -104,6 +111,10 @@ class EarlyFence:
         self.is_active = False
         self._brokers: dict[int, _Watched] = {}
         self._probes = 0
+        #: brokers that ended the connection of their heartbeats
+        self._ends: PeerEnds[int] = PeerEnds()
+        #: leaders of the quorum that ended their connection to this node and did not come back, and when
+        self._left_ms: dict[int, int] = {}
 
     # -- every controller ---------------------------------------------------------------------------------------------
 
@@ -116,6 +127,7 @@ class EarlyFence:
             watched = self._brokers.get(broker_id)
             if watched is None or watched.broker_epoch < registration.broker_epoch:
                 watched = self._brokers[broker_id] = _Watched(registration.broker_epoch)
+                self._ends.back(broker_id)
             if watched.broker_epoch == registration.broker_epoch:
                 effects += self._registered(broker_id, watched, registration)
         return effects
@@ -143,6 +155,14 @@ class EarlyFence:
             if accepts and registration is not None and endpoint in registration.endpoints:
                 watched.armed.add(endpoint)
 
+    def leader_left(self, broker_id: int, now_ms: int) -> None:
+        """The process of this broker led the quorum, has ended its connection to this node and is not back."""
+        self._left_ms[broker_id] = now_ms
+
+    def turned(self, now_ms: int) -> None:
+        """This node is at work: called several times a second while it is active."""
+        self._ends.turned(now_ms)
+
     # -- the active controller ----------------------------------------------------------------------------------------
 
     def activated(self, now_ms: int) -> None:
@@ -159,6 +179,7 @@ class EarlyFence:
         for watched in self._brokers.values():
             watched.connection = watched.due_ms = None
             watched.probe = 0
+        self._ends.clear()
 
     def heartbeat(
         self, broker_id: int, broker_epoch: int, connection: int | None, *, is_leaving: bool = False
@@ -173,25 +194,32 @@ class EarlyFence:
         watched.is_leaving = is_leaving
         watched.probe = 0
         watched.due_ms = None
+        self._ends.back(broker_id)
+        self._left_ms.pop(broker_id, None)
         if watched.was_fenced and not watched.is_disarmed:
             watched.is_disarmed = True
             return [Disarmed(broker_id, broker_epoch)]
         return []
 
-    def connection_ended(self, connection: int, *, by_peer: bool) -> list[FenceEffect]:
+    def connection_ended(self, connection: int, *, by_peer: bool, now_ms: int) -> list[FenceEffect]:
         """A connection over which heartbeats came has ended."""
         effects: list[FenceEffect] = []
         for broker_id, watched in self._brokers.items():
             if watched.connection == connection:
                 watched.connection = None
                 if by_peer:
+                    if not watched.is_leaving:
+                        self._ends.ended(broker_id, now_ms)
                     effects += self._probe(broker_id, watched)
         return effects
 
     @property
     def deadline_ms(self) -> int | None:
         """When `clock` has something to do."""
-        return min((each.due_ms for each in self._brokers.values() if each.due_ms is not None), default=None)
+        due = [each.due_ms for each in self._brokers.values() if each.due_ms is not None]
+        if self._ends.deadline_ms is not None:
+            due.append(self._ends.deadline_ms)
+        return min(due, default=None)
 
     def clock(self, now_ms: int) -> list[FenceEffect]:
         """Time has passed."""
@@ -199,8 +227,23 @@ class EarlyFence:
         for broker_id, watched in self._brokers.items():
             if watched.due_ms is not None and watched.due_ms <= now_ms:
                 watched.due_ms = None
-                effects += self._probe(broker_id, watched)
+                left_ms = self._left_ms.get(broker_id)
+                if left_ms is not None and now_ms - left_ms < LEFT_MS and not self._ends.has_stalled_since(left_ms):
+                    effects += self._not_back(broker_id, watched)
+                else:
+                    effects += self._probe(broker_id, watched)
+        for broker_id in self._ends.clock(now_ms):
+            if broker_id in self._brokers:
+                effects += self._not_back(broker_id, self._brokers[broker_id])
         return effects
+
+    def _not_back(self, broker_id: int, watched: _Watched) -> Iterable[FenceEffect]:
+        registration = watched.registration
+        serves = registration is not None and not registration.is_fenced and not registration.in_controlled_shutdown
+        if serves and not watched.is_leaving and not watched.was_fenced:
+            watched.probe = 0
+            watched.was_fenced = True
+            yield Fence(broker_id, watched.broker_epoch, ())
 
     def _probe(self, broker_id: int, watched: _Watched) -> Iterable[FenceEffect]:
         if watched.armed and not watched.is_leaving and not watched.was_fenced:
@@ -222,4 +265,5 @@ class EarlyFence:
             return []
         watched.probe = 0
         watched.was_fenced = True
+        self._ends.refused(broker_id)
         return [Fence(broker_id, watched.broker_epoch, tuple(sorted(watched.armed)))]

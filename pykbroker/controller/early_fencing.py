@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 #: An endpoint of a broker that has registered is tried for nearly two minutes, with pauses that double.
 FIRST_PAUSE_SECONDS = 0.1
 LAST_FAILURE = 10
+#: So often an active controller notes that it is at work.
+TURN_SECONDS = 0.25
 
 
 class RunningProbe(Protocol):
@@ -65,6 +67,7 @@ class EarlyFencing:
         self._watched: set[int] = set()
         self._look_soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._turns: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     def start(self) -> None:
@@ -73,7 +76,7 @@ class EarlyFencing:
 
     def close(self) -> None:
         self._is_closed = True
-        for handle in (self._look_soon, self._timer):
+        for handle in (self._look_soon, self._timer, self._turns):
             if handle is not None:
                 handle.cancel()
         for probe in tuple(self._running):
@@ -105,8 +108,19 @@ class EarlyFencing:
                 self._look()
                 self._fence.activated(self._now_ms())
                 self._arm_timer()
+                self._turn()
         elif self._fence.is_active:
             self._fence.deactivated()
+            if self._turns is not None:
+                self._turns.cancel()
+
+    def _turn(self) -> None:
+        self._fence.turned(self._now_ms())
+        self._turns = self._runtime.loop.call_later(TURN_SECONDS, self._turn)
+
+    def leader_left(self, node_id: int) -> None:
+        """The leader of the quorum has ended its connection to this node, and is not back."""
+        self._fence.leader_left(node_id, self._now_ms())
 
     def heartbeat(self, broker_id: int, broker_epoch: int, peer: object, *, is_leaving: bool) -> None:
         """The active controller has accepted a heartbeat from this peer."""
@@ -120,7 +134,8 @@ class EarlyFencing:
     def _ended(self, number: int, end: End) -> None:
         self._watched.discard(number)
         if not self._is_closed:
-            self._do(self._fence.connection_ended(number, by_peer=end.by_peer))
+            self._do(self._fence.connection_ended(number, by_peer=end.by_peer, now_ms=self._now_ms()))
+            self._arm_timer()
 
     def _try(self, effect: TryEndpoint, failures: int = 0) -> None:
         if not self._is_closed and self._fence.is_trying(effect):
@@ -138,8 +153,8 @@ class EarlyFencing:
         refuses = verdict is PortVerdict.REFUSED
         if not refuses:
             logger.info(
-                "[Controller id=%d] Broker %d has ended its connection, and its endpoint %s:%d is %s now: its session "
-                "decides.",
+                "[Controller id=%d] Broker %d has ended its connection, and its endpoint %s:%d is %s now: it is fenced "
+                "if it is not back soon.",
                 self._node_id,
                 effect.broker_id,
                 *endpoint,
@@ -180,9 +195,9 @@ class EarlyFencing:
                     self._controller.fence_early(effect.broker_id, effect.broker_epoch, effect.refused)
                 case Disarmed():
                     logger.warning(
-                        "[Controller id=%d] Broker %d at epoch %d was fenced because it refused connections, and it is "
-                        "alive: until it registers again only its session fences it. Something between the nodes "
-                        "refuses connections in its place.",
+                        "[Controller id=%d] Broker %d at epoch %d was fenced because its connection ended and it "
+                        "refused new ones or did not come back, and it is alive: until it registers again only its "
+                        "session fences it. Something between the nodes ends or refuses connections in its place.",
                         self._node_id,
                         effect.broker_id,
                         effect.broker_epoch,

@@ -389,8 +389,8 @@ class PeerWatch(Protocol):
     def ready(self, address: PeerAddress) -> None:
         """The peer answers on a connection."""
 
-    def lost(self, address: PeerAddress) -> None:
-        """A connection that was ready has ended, and this node did not want that."""
+    def lost(self, address: PeerAddress, by_peer: bool) -> None:
+        """A connection that was ready has ended, and this node did not want that. `by_peer`: the peer ended it."""
 
     def refused(self, address: PeerAddress) -> None:
         """The peer refused a connection."""
@@ -537,7 +537,7 @@ class BrokerConnection:
                 logger.info("Connection to %s: cannot connect: %s", self._address, end)
             self._failures += 1
         if self._was_ready and not self._closed and self._watch is not None:
-            self._watch.lost((self.host, self.port))
+            self._watch.lost((self.host, self.port), end.by_peer)
         waiting, self._waiting = self._waiting, {}
         for request in waiting:
             request.end(Disconnected(f"cannot connect to {self._address}: {end}"))

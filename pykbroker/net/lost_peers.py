@@ -1,7 +1,8 @@
-"""Which peers are gone: a connection to them was lost, and they refuse a new one.
+"""Which peers are gone: a connection to them was lost, and they refuse a new one, or do not come back.
 
-A process that dies closes its sockets, and its port refuses. A peer that is silent, or that takes a connection, is not
-gone here, and no peer is gone to which there was no connection. Responsible for the probe right after the loss; later
+A process that dies closes its sockets, and its port refuses, or its address is gone with it (a container). A peer that
+takes a connection is not gone here, nor one whose connection this node gave up and that is silent, and no peer is gone
+to which there was no connection. Responsible for the probe right after the loss; later
 refusals of the same peer come from whatever tries to reach it. Not responsible for what a lost peer means.
 """
 
@@ -11,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 
 from pykbroker.net.client import PeerAddress
+from pykbroker.net.peer_ends import AGAIN_MS, LATE_MS, RETURN_MS
 from pykbroker.net.probe import PortProbe, PortVerdict
 from pykbroker.runtime import Runtime
 
@@ -18,13 +20,17 @@ from pykbroker.runtime import Runtime
 DOUBT_SECONDS = 0.1
 #: So long a refusal counts: a broker's session is over by then (broker.session.timeout.ms at its default).
 GONE_SECONDS = 10.0
+#: A verdict that is later than this has to wait: what came meanwhile has not been read.
+_LATE_SECONDS = LATE_MS / 1000
 
 
 class LostPeers:
     """A PeerWatch (net/client.py).
 
-    `gone` is told each time that a lost peer refuses; `back` when such a peer answers again, or has not refused for
-    GONE_SECONDS. Between `doubted` and `settled`, DOUBT_SECONDS at most, it is not known whether a lost peer is gone.
+    `gone` is told each time that a lost peer refuses, and once when it ended its connection, takes none and is not back
+    after RETURN_MS; in the second case `left` is told before. `back` is told when such a peer answers again, or has not
+    refused for GONE_SECONDS. Between `doubted` and `settled`, DOUBT_SECONDS at most, it is not known whether a lost
+    peer is gone.
     """
 
     def __init__(
@@ -34,12 +40,16 @@ class LostPeers:
         back: Callable[[PeerAddress], object] = lambda _: None,
         doubted: Callable[[PeerAddress], object] = lambda _: None,
         settled: Callable[[PeerAddress], object] = lambda _: None,
+        left: Callable[[PeerAddress], object] = lambda _: None,
     ) -> None:
         self._runtime = runtime
         self._gone = gone
         self._back = back
         self._doubted = doubted
         self._settled = settled
+        self._left = left
+        #: peers that ended their connection, and may come back
+        self._away: dict[PeerAddress, asyncio.TimerHandle] = {}
         #: when each doubt ends without a verdict
         self._doubts: dict[PeerAddress, asyncio.TimerHandle] = {}
         #: lost, and not ready since; until when a refusal counts
@@ -51,12 +61,15 @@ class LostPeers:
         self._forget(address)
         self._lost.pop(address, None)
         self._end_probe(address)
+        self._end_wait(address)
         self._settle(address)
 
-    def lost(self, address: PeerAddress) -> None:
+    def lost(self, address: PeerAddress, by_peer: bool) -> None:
         if self._is_closed:
             return
         self._lost.setdefault(address, None)
+        if by_peer and address not in self._away:
+            self._wait_for(address, RETURN_MS / 1000)
         if address not in self._probes:
             self._settle(address)
             self._doubts[address] = self._runtime.loop.call_later(DOUBT_SECONDS, self._settle, address)
@@ -71,6 +84,7 @@ class LostPeers:
                 counts.cancel()
             self._lost[address] = self._runtime.loop.call_later(GONE_SECONDS, self._forget, address)
             self._end_probe(address)
+            self._end_wait(address)
             self._gone(address)
             self._settle(address)
 
@@ -83,11 +97,32 @@ class LostPeers:
                 counts.cancel()
         for address in list(self._probes):
             self._end_probe(address)
+        for address in list(self._away):
+            self._end_wait(address)
+
+    def _wait_for(self, address: PeerAddress, seconds: float) -> None:
+        due = self._runtime.loop.time() + seconds
+        self._away[address] = self._runtime.loop.call_at(due, self._not_back, address, due)
+
+    def _not_back(self, address: PeerAddress, due: float) -> None:
+        del self._away[address]
+        if self._runtime.loop.time() - due > _LATE_SECONDS:
+            self._wait_for(address, AGAIN_MS / 1000)
+        else:
+            self._left(address)
+            self.refused(address)
+
+    def _end_wait(self, address: PeerAddress) -> None:
+        away = self._away.pop(address, None)
+        if away is not None:
+            away.cancel()
 
     def _probed(self, address: PeerAddress, verdict: PortVerdict) -> None:
         del self._probes[address]
         if verdict is PortVerdict.REFUSED:
             self.refused(address)
+        elif verdict is PortVerdict.ACCEPTED:
+            self._end_wait(address)
         self._settle(address)
 
     def _forget(self, address: PeerAddress) -> None:

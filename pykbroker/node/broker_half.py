@@ -26,7 +26,7 @@ from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import answers_versions
 from pykbroker.node.shared import SharedServer
 from pykbroker.node_to_controller.assignments import Assignments
-from pykbroker.node_to_controller.controller_channel import Channel
+from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.isr_changes import IsrChanges
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.node_to_controller.producer_ids import ProducerIds
@@ -61,7 +61,7 @@ class BrokerHalf:
     def __init__(
         self,
         shared: SharedServer,
-        channel: Callable[[str], Channel],
+        channel: Callable[[str], ControllerChannel],
         on_failure: Callable[[BaseException], None],
         make_dispatcher: MakeDispatcher,
     ) -> None:
@@ -72,10 +72,11 @@ class BrokerHalf:
         self._shared = shared
         self._on_failure = on_failure
         self._make_dispatcher = make_dispatcher
+        heartbeats = channel("heartbeat")
         self.lifecycle = lifecycle = BrokerLifecycle(
             runtime=runtime,
             config=config,
-            channel=channel("heartbeat"),
+            channel=heartbeats,
             metadata=loader,
             node_id=node_id,
             cluster_id=shared.cluster_id,
@@ -84,6 +85,7 @@ class BrokerHalf:
             previous_broker_epoch=_previous_broker_epoch(data_dirs),
             fatal=lambda reason: on_failure(RuntimeError(reason)),
         )
+        heartbeats.when_lost(lifecycle.connection_lost)
         self.assignments = Assignments(
             runtime, node_id, lambda: lifecycle.broker_epoch, channel("directory-assignments"), loader
         )

@@ -79,6 +79,7 @@ class ControllerHalf:
         if self._early_fencing is not None:
             parts.add("early fencing", self._early_fencing.close)
             self._early_fencing.start()
+            self._shared.when_leader_left(self._early_fencing.leader_left)
 
     async def serve(self, parts: StartedParts) -> None:
         """Let brokers, controllers and clients in; by listeners that early.start.listeners leaves out, when the ACLs

@@ -112,6 +112,7 @@ class SharedServer:
         self._advertised: Advertised | None = None
         self._formatted: Formatted | None = None
         self._quorum: QuorumDriver | None = None
+        self._leader_left: Callable[[int], object] | None = None
 
     @property
     def quorum(self) -> QuorumDriver:
@@ -147,7 +148,11 @@ class SharedServer:
         self._watch_authorizer(parts)
         lost = None
         if config.bool(EARLY_FENCING):
-            lost = LostPeers(self.runtime, lambda address: self.quorum.peer_refused(*address))
+            lost = LostPeers(
+                self.runtime,
+                lambda address: self.quorum.peer_refused(*address),
+                left=lambda address: self._left(*address),
+            )
             parts.add("lost peers", lost.close)
         peers = SocketPeers(self.runtime, f"raft-client-{config.node_id}", self.setup_to_controllers, lost)
         quorum = self._quorum = QuorumDriver(
@@ -181,6 +186,16 @@ class SharedServer:
         if advertised.warning is not None:
             logger.warning("%s", advertised.warning)
         return advertised
+
+    def when_leader_left(self, callback: Callable[[int], object]) -> None:
+        """Call it with the id of a leader of the quorum that has ended its connection and is not back. Once."""
+        assert self._leader_left is None, "one part asks"
+        self._leader_left = callback
+
+    def _left(self, host: str, port: int) -> None:
+        leader = self.quorum.leader
+        if self._leader_left is not None and leader is not None and (leader.host, leader.port) == (host, port):
+            self._leader_left(leader.id)
 
     def _coming_voters(self) -> int:
         """How many there are, or will be with this controller, which joins others."""

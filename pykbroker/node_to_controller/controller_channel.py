@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pykbroker.net.client import BrokerConnection, ConnectionSetup
+from pykbroker.net.client import BrokerConnection, ConnectionSetup, PeerAddress
 from pykbroker.quorum.channel import call_in_memory, failed
 from pykbroker.runtime import Runtime
 from pykbroker_raft.ready import Destination
@@ -70,7 +70,12 @@ class ControllerChannel:
         self._local = local
         self._connection: BrokerConnection | None = None
         self._closed = False
+        self._lost: Callable[[], object] = lambda: None
         watch.on_leader(self._leader_changed)
+
+    def when_lost(self, callback: Callable[[], object]) -> None:
+        """Call it each time that a connection to the controller was lost, or given up after a time-out."""
+        self._lost = callback
 
     def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
         if self._closed:
@@ -84,13 +89,24 @@ class ControllerChannel:
         if connection is None or not _leads_to(connection, destination):
             self._hang_up()
             connection = self._connection = BrokerConnection(
-                self._runtime, destination.host, destination.port, self._client_id, self._setup
+                self._runtime, destination.host, destination.port, self._client_id, self._setup, watch=self
             )
         return connection.send(request, timeout_ms)
 
     def close(self) -> None:
         self._closed = True
         self._hang_up()
+
+    # A PeerWatch.
+
+    def ready(self, address: PeerAddress) -> None:
+        """Requests that waited for it are on their way."""
+
+    def lost(self, address: PeerAddress, by_peer: bool) -> None:
+        self._lost()
+
+    def refused(self, address: PeerAddress) -> None:
+        """The request that connected has failed with it."""
 
     def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
         """A former leader may be cut off: what waits for its answer fails now, and goes to the new one."""

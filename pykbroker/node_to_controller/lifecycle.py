@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SHUTDOWN_POLL_MS = 50
+#: Longer than the pause of a connection before it connects again (net/client.py).
+_AFTER_LOSS_MS = 60
 
 
 class BrokerState(IntEnum):
@@ -186,6 +188,12 @@ class BrokerLifecycle:
             self._failure_timers.append(timer)
         if self._registered:
             self._sender.wake()
+
+    def connection_lost(self) -> None:
+        """The connection to the controller has ended: open the next at once. The controller takes a broker that is not
+        back within half a second for dead (controller/early_fence.py)."""
+        if self._registered:
+            self._sender.wake(_AFTER_LOSS_MS)
 
     def cordon(self, directory_ids: Iterable[bytes]) -> None:
         """Tell the controller which directories get no new replicas (KIP-1066)."""

@@ -19,6 +19,7 @@ from pykbroker.controller.early_fence import (
     Registration,
     TryEndpoint,
 )
+from pykbroker.net.peer_ends import RETURN_MS
 
 A, B = ("one", 9092), ("two", 9093)
 
@@ -40,7 +41,7 @@ def watched(*, armed: tuple[BrokerAddress, ...] = (A, B), **changes: Any) -> Ear
 
 
 def probe_after_the_end(fence: EarlyFence, connection: int = 1) -> ProbeEndpoints:
-    (probe,) = fence.connection_ended(connection, by_peer=True)
+    (probe,) = fence.connection_ended(connection, by_peer=True, now_ms=0)
     assert isinstance(probe, ProbeEndpoints)
     return probe
 
@@ -68,19 +69,19 @@ def test_only_armed_endpoints_are_asked() -> None:
 
 
 def test_nothing_is_armed() -> None:
-    assert watched(armed=()).connection_ended(1, by_peer=True) == []
+    assert watched(armed=()).connection_ended(1, by_peer=True, now_ms=0) == []
 
 
 def test_this_node_ended_the_connection() -> None:
     fence = watched()
-    assert fence.connection_ended(1, by_peer=False) == []
+    assert fence.connection_ended(1, by_peer=False, now_ms=0) == []
 
 
 def test_another_connection_ends() -> None:
     fence = watched()
     assert fence.heartbeat(7, 5, 2) == []
-    assert fence.connection_ended(1, by_peer=True) == []
-    assert fence.connection_ended(2, by_peer=True)
+    assert fence.connection_ended(1, by_peer=True, now_ms=0) == []
+    assert fence.connection_ended(2, by_peer=True, now_ms=0)
 
 
 def test_a_heartbeat_takes_a_probe_back() -> None:
@@ -98,7 +99,7 @@ def test_a_heartbeat_takes_a_probe_back() -> None:
 def test_a_controlled_shutdown_is_left_alone() -> None:
     fence = watched()
     assert fence.heartbeat(7, 5, 1, is_leaving=True) == []
-    assert fence.connection_ended(1, by_peer=True) == []
+    assert fence.connection_ended(1, by_peer=True, now_ms=0) == []
 
 
 def test_a_newer_epoch_begins_anew() -> None:
@@ -110,9 +111,9 @@ def test_a_newer_epoch_begins_anew() -> None:
     # What the former incarnation accepted counts no more, nor does what it still sends.
     fence.tried(7, 5, A, accepts=True)
     assert fence.heartbeat(7, 5, 3) == []
-    assert fence.connection_ended(3, by_peer=True) == []
+    assert fence.connection_ended(3, by_peer=True, now_ms=0) == []
     assert fence.heartbeat(7, 9, 4) == []
-    assert fence.connection_ended(4, by_peer=True) == []
+    assert fence.connection_ended(4, by_peer=True, now_ms=0) == []
 
 
 def test_a_living_broker_is_disarmed_until_it_registers_anew() -> None:
@@ -122,7 +123,7 @@ def test_a_living_broker_is_disarmed_until_it_registers_anew() -> None:
         fence.probed(7, probe.number, endpoint, refuses=True)
     assert fence.heartbeat(7, 5, 2) == [Disarmed(7, 5)]
     assert fence.heartbeat(7, 5, 2) == []
-    assert fence.connection_ended(2, by_peer=True) == []
+    assert fence.connection_ended(2, by_peer=True, now_ms=0) == []
     fence.deactivated()
     fence.activated(0)
     assert fence.clock(GRACE_MS) == []
@@ -130,7 +131,7 @@ def test_a_living_broker_is_disarmed_until_it_registers_anew() -> None:
     for endpoint in (A, B):
         fence.tried(7, 9, endpoint, accepts=True)
     fence.heartbeat(7, 9, 3)
-    assert fence.connection_ended(3, by_peer=True)
+    assert fence.connection_ended(3, by_peer=True, now_ms=0)
 
 
 def test_a_new_controller_asks_after_a_while() -> None:
@@ -156,7 +157,7 @@ def test_a_standby_fences_nothing() -> None:
     assert fence.probed(7, probe.number, A, refuses=True) == []
     assert fence.probed(7, probe.number, B, refuses=True) == []
     assert fence.heartbeat(7, 5, 2) == []
-    assert fence.connection_ended(2, by_peer=True) == []
+    assert fence.connection_ended(2, by_peer=True, now_ms=0) == []
 
 
 def test_each_registration_is_tried_once() -> None:
@@ -180,7 +181,45 @@ def test_a_heartbeat_may_come_before_the_metadata() -> None:
     assert fence.heartbeat(7, 5, 1) == []
     assert fence.metadata({7: registration(5, A)}) == [TryEndpoint(7, 5, A)]
     fence.tried(7, 5, A, accepts=True)
-    assert fence.connection_ended(1, by_peer=True)
+    assert fence.connection_ended(1, by_peer=True, now_ms=0)
+
+
+def test_a_broker_that_is_not_back_is_fenced_whatever_its_endpoints_say() -> None:
+    fence = watched()
+    probe = probe_after_the_end(fence)
+    assert fence.probed(7, probe.number, A, refuses=False) == []
+    assert fence.deadline_ms == RETURN_MS
+    assert fence.clock(RETURN_MS - 1) == []
+    assert fence.clock(RETURN_MS) == [Fence(7, 5, ())]
+    assert fence.heartbeat(7, 5, 2) == [Disarmed(7, 5)]
+
+
+def test_a_broker_that_is_back_is_not_fenced() -> None:
+    fence = watched()
+    probe_after_the_end(fence)
+    assert fence.heartbeat(7, 5, 2) == []
+    assert fence.clock(RETURN_MS) == []
+
+
+def test_a_new_registration_takes_the_end_back() -> None:
+    fence = watched()
+    probe_after_the_end(fence)
+    fence.metadata({7: registration(9)})
+    assert fence.clock(RETURN_MS) == []
+
+
+def test_the_broker_of_the_former_leader_is_fenced_if_it_is_not_back() -> None:
+    fence = EarlyFence()
+    fence.metadata({7: registration(5), 8: registration(6)})
+    fence.leader_left(7, 900)
+    fence.activated(1_000)
+    assert fence.clock(1_000 + GRACE_MS) == [Fence(7, 5, ())]
+    fence = EarlyFence()
+    fence.metadata({7: registration(5)})
+    fence.leader_left(7, 900)
+    fence.activated(1_000)
+    fence.heartbeat(7, 5, 1)
+    assert fence.clock(1_000 + GRACE_MS) == []
 
 
 BROKERS = st.sampled_from((1, 2))
@@ -210,6 +249,8 @@ class Anything(RuleBasedStateMachine):
         self.fenced: set[int] = set()
         self.disarmed: set[int] = set()
         self.silent_since: dict[int, int] = {}
+        #: by broker, when it ended the connection of its heartbeats
+        self.ended: dict[int, int] = {}
         for effect in self.fence.metadata(self.image):
             assert isinstance(effect, TryEndpoint)
             self.fence.tried(effect.broker_id, effect.broker_epoch, effect.endpoint, accepts=True)
@@ -247,6 +288,7 @@ class Anything(RuleBasedStateMachine):
         self.take_back(broker_id)
         self.last.pop(broker_id, None)
         self.silent_since.pop(broker_id, None)
+        self.ended.pop(broker_id, None)
         self.accepted[self.epoch] = set()
         self.image[broker_id] = registration(self.epoch, *sorted(endpoints))
         return self.tries_of(self.fence.metadata(self.image))
@@ -269,6 +311,7 @@ class Anything(RuleBasedStateMachine):
         self.is_active = not self.is_active
         self.void.update(self.open)
         self.last.clear()
+        self.ended.clear()
         self.silent_since.clear()
         if self.is_active:
             self.fence.activated(self.now_ms)
@@ -286,6 +329,7 @@ class Anything(RuleBasedStateMachine):
         if self.is_active:
             self.take_back(broker_id)
             self.silent_since.pop(broker_id, None)
+            self.ended.pop(broker_id, None)
             self.last[broker_id] = -self.connections if is_leaving else self.connections
             assert (epoch in self.fenced) == (epoch in self.disarmed)
         else:
@@ -296,14 +340,25 @@ class Anything(RuleBasedStateMachine):
     def end_connection(self, broker_id: int, by_peer: int) -> None:
         connection = self.last.pop(broker_id, 0)
         epoch = self.image[broker_id].broker_epoch
-        found = self.see(self.fence.connection_ended(abs(connection), by_peer=by_peer < 9)) if connection else []
+        found = []
+        if connection:
+            ended = self.fence.connection_ended(abs(connection), by_peer=by_peer < 9, now_ms=self.now_ms)
+            found = self.see(ended)
+            if by_peer < 9 and connection > 0:
+                self.ended[broker_id] = self.now_ms
         may_probe = by_peer < 9 and connection > 0 and epoch not in self.fenced and self.accepted[epoch] != set()
         assert len(found) == may_probe
 
     @rule(passed_ms=st.sampled_from((1, GRACE_MS)))
     def pass_time(self, passed_ms: int) -> None:
         self.now_ms += passed_ms
-        for probe in self.see(self.fence.clock(self.now_ms)):
+        effects = self.fence.clock(self.now_ms)
+        for fence in effects:
+            if isinstance(fence, Fence):
+                assert fence.refused == ()
+                assert self.ended.pop(fence.broker_id) <= self.now_ms - RETURN_MS
+                self.take_back(fence.broker_id)
+        for probe in self.see(effects):
             assert self.silent_since.pop(probe.broker_id) <= self.now_ms - GRACE_MS
 
     @precondition(lambda self: self.open)

@@ -11,6 +11,7 @@ import pytest
 
 from pykbroker.net.client import BrokerConnection, ConnectionSetup, PeerAddress
 from pykbroker.net.lost_peers import DOUBT_SECONDS, GONE_SECONDS, LostPeers
+from pykbroker.net.peer_ends import RETURN_MS
 from pykbroker.net.probe import PATIENCE_SECONDS, TRIES, PortProbe, PortVerdict
 from pykbroker.runtime import OsRuntime
 from pykbroker_log.memory_disk import MemoryDisk
@@ -288,5 +289,22 @@ def test_nothing_is_told_after_the_close() -> None:
         node.kill()
         await asyncio.sleep(0.5)
         assert not node.gone
+
+    node.run(play)
+
+
+def test_a_peer_that_ends_its_connection_and_is_not_back_is_gone() -> None:
+    """A container that is killed: its address is gone with it, and refuses nothing."""
+    node = Node()
+
+    async def play() -> None:
+        node.listen()
+        await node.ask()
+        silent: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        node.runtime.connect = lambda *_: silent  # type: ignore[method-assign]
+        node.kill()
+        await asyncio.sleep(RETURN_MS / 1000 + 0.1)
+        assert node.gone == [PEER]
+        assert not node.back
 
     node.run(play)

@@ -11,6 +11,7 @@ from pykbroker.metadata.image import MetadataImage
 from pykbroker_log.memory_disk import Survive
 from tests.acting import acts
 from tests.simulation.brokers import Quorum
+from tests.simulation.network import Delay, both_ways
 from tests.simulation.sim_broker import SimBroker
 from tests.simulation.stage import Stage, play
 
@@ -124,6 +125,96 @@ def test_a_broker_behind_an_address_that_refuses_is_fenced_once_at_most(seed: in
         assert controller_of(stage) is controller
         assert fences == 1
         assert broker.starts == 1
+
+    on_three(scenario, seed)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_container_that_is_killed_is_fenced_soon(seed: int, leads: bool) -> None:
+    """Its kernel ends its connections, and then its address is gone: what comes there is neither taken nor refused."""
+
+    async def scenario(stage: Stage) -> None:
+        controller, other = await one_that_follows(stage)
+        killed, seer = (controller, other) if leads else (other, controller)
+        killed.kill(Survive.EVERYTHING)
+        stage.world.network.silence(
+            both_ways([killed.machine], [each.machine for each in stage.cluster.brokers.values() if each is not killed])
+        )
+        assert await seconds_until(stage, lambda: is_fenced(seer, killed)) < (1.5 if leads else 1.0)
+
+    on_three(scenario, seed)
+
+
+class Fences:
+    """Counts the changes of a broker to fenced, as one node hears of them."""
+
+    def __init__(self, broker: SimBroker) -> None:
+        self.number = broker.number
+        self.count = 0
+        self._was_fenced = False
+
+    def publish(self, delta: object, old: object, new: MetadataImage) -> None:
+        is_fenced = new.brokers[self.number].fenced
+        self.count += is_fenced and not self._was_fenced
+        self._was_fenced = is_fenced
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_broker_whose_connections_the_network_cuts_and_that_comes_back_is_not_fenced(seed: int) -> None:
+    """As behind an address translation that forgets its connections, on a slow network."""
+
+    async def scenario(stage: Stage) -> None:
+        network, rng = stage.world.network, stage.random
+        controller, broker = await one_that_follows(stage)
+        machines = [each.machine for each in stage.cluster.brokers.values()]
+        network.slow(both_ways(machines, machines), Delay(0.001, 0.05, 0.02))
+        fences = Fences(broker)
+        controller.node.loader.add_publisher(fences)
+        for _ in range(8):
+            network.reset(broker.machine, controller.machine)
+            await asyncio.sleep(rng.uniform(0.1, 3.0))
+        await asyncio.sleep(2)
+        assert fences.count == 0
+
+    on_three(scenario, seed)
+
+
+@pytest.mark.parametrize("way", ["to the broker", "from the broker"])
+def test_a_broker_that_is_only_silent_keeps_its_session(way: str) -> None:
+    """One direction is cut for a while, and nothing ends."""
+
+    async def scenario(stage: Stage) -> None:
+        controller, broker = await one_that_follows(stage)
+        ways = [(controller.machine, broker.machine)]
+        if way == "from the broker":
+            ways = [(broker.machine, controller.machine)]
+        fences = Fences(broker)
+        controller.node.loader.add_publisher(fences)
+        stage.world.network.silence(ways)
+        await asyncio.sleep(1)
+        stage.world.network.restore(ways)
+        await asyncio.sleep(3)
+        assert fences.count == 0
+
+    on_three(scenario)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_controller_that_stood_still_for_five_seconds_fences_no_living_broker(seed: int) -> None:
+    """Its brokers gave their connections up meanwhile, and are back in what it has not read yet."""
+
+    async def scenario(stage: Stage) -> None:
+        controller, broker = await one_that_follows(stage)
+        others = [each for each in stage.cluster.brokers.values() if each is not controller]
+        fences = [Fences(each) for each in others]
+        for watch in fences:
+            broker.node.loader.add_publisher(watch)
+        controller.runtime.pause()
+        await asyncio.sleep(5)
+        controller.runtime.resume()
+        await asyncio.sleep(5)
+        assert [watch.count for watch in fences] == [0, 0]
 
     on_three(scenario, seed)
 
