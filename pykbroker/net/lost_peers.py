@@ -28,9 +28,9 @@ class LostPeers:
     """A PeerWatch (net/client.py).
 
     `gone` is told each time that a lost peer refuses, and once when it ended its connection, takes none and is not back
-    after RETURN_MS; in the second case `left` is told before. `back` is told when such a peer answers again, or has not
-    refused for GONE_SECONDS. Between `doubted` and `settled`, DOUBT_SECONDS at most, it is not known whether a lost
-    peer is gone.
+    after RETURN_MS. `left` is told before, once, if the peer itself ended its connection. `back` is told when such a
+    peer answers again, or has not refused for GONE_SECONDS. Between `doubted` and `settled`, DOUBT_SECONDS at most, it
+    is not known whether a lost peer is gone.
     """
 
     def __init__(
@@ -84,7 +84,8 @@ class LostPeers:
                 counts.cancel()
             self._lost[address] = self._runtime.loop.call_later(GONE_SECONDS, self._forget, address)
             self._end_probe(address)
-            self._end_wait(address)
+            if self._end_wait(address):
+                self._left(address)
             self._gone(address)
             self._settle(address)
 
@@ -105,17 +106,17 @@ class LostPeers:
         self._away[address] = self._runtime.loop.call_at(due, self._not_back, address, due)
 
     def _not_back(self, address: PeerAddress, due: float) -> None:
-        del self._away[address]
         if self._runtime.loop.time() - due > _LATE_SECONDS:
             self._wait_for(address, AGAIN_MS / 1000)
         else:
-            self._left(address)
             self.refused(address)
 
-    def _end_wait(self, address: PeerAddress) -> None:
+    def _end_wait(self, address: PeerAddress) -> bool:
+        """Wait for it no longer. Returns False if this did not wait for it."""
         away = self._away.pop(address, None)
         if away is not None:
             away.cancel()
+        return away is not None
 
     def _probed(self, address: PeerAddress, verdict: PortVerdict) -> None:
         del self._probes[address]

@@ -170,10 +170,7 @@ class Roles:
     def become_unattached(self, epoch: int, now: Now, leader_id: int | None = None) -> None:
         """A higher epoch was seen, or in this one no voter could be elected."""
         old = self.state
-        if isinstance(old, Resigned):
-            # The others had this time. A leader whose log is ahead of theirs has to stand itself when it is over.
-            deadline = old.election_deadline_ms
-        elif isinstance(old, (Unattached, Prospective, Candidate)) and old.election_deadline_ms is not None:
+        if isinstance(old, (Unattached, Prospective, Candidate)) and old.election_deadline_ms is not None:
             deadline = old.election_deadline_ms
             if deadline <= now.steady_ms:
                 deadline = now.steady_ms + self.random_election_timeout_ms()

@@ -75,18 +75,3 @@ def test_a_resigned_leader_votes_in_the_next_epoch_only() -> None:
     subject = resigned()
     assert not grants(subject, OffsetAndEpoch(10, 4), 5, pre_vote=False)
     assert grants(subject, OffsetAndEpoch(10, 5), 6, pre_vote=False)
-
-
-def test_a_resigned_leader_stands_as_soon_as_the_others_had_their_time() -> None:
-    """Its log may be ahead of theirs: then no other voter can be elected. It waited for a second election timeout."""
-    subject = resigned()
-    deadline_ms = 0
-    while subject.role is Role.RESIGNED:
-        assert subject.deadline_ms is not None
-        deadline_ms = subject.deadline_ms
-        for outgoing in subject.ready().requests:
-            subject.response(outgoing.correlation_id, outgoing.destination, None, Now(deadline_ms, 0))
-        subject.tick(Now(deadline_ms, 0))
-    assert subject.epoch == 6
-    subject.tick(Now(deadline_ms, 0))
-    assert subject.role is Role.PROSPECTIVE

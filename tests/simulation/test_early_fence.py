@@ -138,6 +138,8 @@ def test_a_container_that_is_killed_is_fenced_soon(seed: int, leads: bool) -> No
         controller, other = await one_that_follows(stage)
         killed, seer = (controller, other) if leads else (other, controller)
         killed.kill(Survive.EVERYTHING)
+        # For a moment its address is there and refuses: whatever asks at once is told so, and what asks later is not.
+        await asyncio.sleep(0.02 if leads else 0)
         stage.world.network.silence(
             both_ways([killed.machine], [each.machine for each in stage.cluster.brokers.values() if each is not killed])
         )

@@ -1,6 +1,6 @@
 """What must hold of the cluster's metadata: every node's image is a prefix of one history (R14), one controller acts
-per epoch (C1), has seen before that what is committed up to its epoch (C2), and fences early only what refuses it (C3);
-and P2 and P3 of each partition in every image.
+per epoch (C1), has seen before that what is committed up to its epoch (C2), and fences early only what refuses it or
+is silent (C3); and P2 and P3 of each partition in every image.
 
 The history is replayed here once, from what the quorum has committed.
 """
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from pykbroker.controller.early_fence import GRACE_MS
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import (
     EMPTY_IMAGE,
@@ -192,10 +193,11 @@ class MetadataInvariants:
     def ended(self, number: int) -> None:
         self._agreed.pop(number, None)
 
-    def fences_early(self, number: int, broker_id: int, refused: Collection[bool]) -> None:
-        """A node's controller fences a broker before its session is over. `refused`: of each endpoint that it names."""
+    def fences_early(self, number: int, broker_id: int, refused: Collection[bool], silent_ms: int = 0) -> None:
+        """A node's controller fences a broker before its session is over. `refused`: of each endpoint that it names; it
+        names none of a broker that is not back, whose last heartbeat is `silent_ms` old."""
         require(
-            bool(refused) and all(refused),
+            all(refused) if refused else silent_ms >= GRACE_MS,
             "C3",
             f"the controller of node {number} fences broker {broker_id} early, which has not refused its connection",
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pykbroker.controller.early_fence import GRACE_MS
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.metadata.records import encode_record
 from pykbroker_raft import batches
@@ -239,8 +240,9 @@ def test_c3_a_broker_is_fenced_early_that_refuses_nothing() -> None:
     log.invariants.fences_early(1, 2, [True, True])
     with broken("C3"):
         log.invariants.fences_early(1, 2, [True, False])
+    log.invariants.fences_early(1, 2, [], GRACE_MS)
     with broken("C3"):
-        log.invariants.fences_early(1, 2, [])
+        log.invariants.fences_early(1, 2, [], GRACE_MS - 1)
 
 
 def test_an_unclean_election_is_remembered() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from pykbroker.controller.active import ActiveController
+from pykbroker.controller.heartbeats import BrokerSession
 from pykbroker.metadata.image import EMPTY_IMAGE
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.replica.delayed_produce import ACKS_ALL, DelayedProduce
@@ -215,10 +216,12 @@ class Watcher:
         except AssertionError as error:
             self.note(error)
 
-    def fences_early(self, node: int, broker_id: int, refused: Sequence[tuple[str, int]]) -> None:
+    def fences_early(self, node: int, broker_id: int, refused: Sequence[tuple[str, int]], silent_ms: int) -> None:
         network, machine = self._cluster.world.network, self._cluster.nodes[node].machine
         try:
-            self.metadata.fences_early(node, broker_id, [network.was_refused(machine, port) for _, port in refused])
+            self.metadata.fences_early(
+                node, broker_id, [network.was_refused(machine, port) for _, port in refused], silent_ms
+            )
         except AssertionError as error:
             self.note(error)
 
@@ -265,7 +268,11 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
     def fences_early(
         controller: ActiveController, broker_id: int, broker_epoch: int, refused: Sequence[tuple[str, int]]
     ) -> None:
-        watcher.fences_early(controller._node_id, broker_id, refused)
+        sessions = controller.state.sessions
+        over_at_ms = sessions.over_at_ms(BrokerSession(broker_id, broker_epoch))
+        now_ms = int(cluster.world.loop.time() * 1000)
+        silent_ms = sessions.timeout_ms if over_at_ms is None else sessions.timeout_ms - (over_at_ms - now_ms)
+        watcher.fences_early(controller._node_id, broker_id, refused, silent_ms)
         fence_early(controller, broker_id, broker_epoch, refused)
 
     with (
