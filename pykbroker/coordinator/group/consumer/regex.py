@@ -10,14 +10,14 @@ differs:
 * `\\C` (one byte) and two groups of one name are errors in RE2/J, and so they are here; a backslash before a letter
   that is not ASCII means that letter;
 * RE2 counts nested repetitions together: `(a{500}){3}` is over its limit of 1,000, and RE2/J looks at each alone;
-* a pattern that needs over 1 MiB (`\\pL{100}`) is refused, and RE2/J has no limit.
+* a pattern that needs over 1 MiB (`\\pL{100}`), has over 16,384 characters or 100 Unicode classes is refused, and
+  RE2/J has no such limits.
 
 Without the package every pattern is refused as invalid, and the message says why.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -29,10 +29,15 @@ if TYPE_CHECKING:
 
 #: How many names are compared in one go: a tenth of a millisecond, and some ten with a pattern made to be slow.
 SLICE: Final = 100
-#: A pattern's memory; what fits is compiled in some 20 milliseconds. Clients choose patterns: the ones that are kept
-#: must not add up to the broker's memory.
+#: A pattern's memory; what fits is compiled in some 20 milliseconds, and in 100 if it was made to be slow. Clients
+#: choose patterns: the ones that are kept must not add up to the broker's memory.
 PATTERN_BYTES: Final = 2**20
 KEPT_PATTERNS: Final = 64
+#: Characters of a pattern. A character that stands for itself is at least one instruction of 16 bytes, and RE2 gives a
+#: program a quarter of the memory, so that a longer list of names does not fit. Other longer patterns only take time.
+LONGEST_PATTERN: Final = PATTERN_BYTES // 64
+#: Classes such as `\pL` in one pattern. RE2 walks over hundreds of ranges for each, before it knows what they need.
+MOST_UNICODE_CLASSES: Final = 100
 
 #: What RE2 says, in the words of RE2/J, which clients see. `)` is a surprise to RE2/J, too.
 _WORDS: Final = {
@@ -48,12 +53,6 @@ _WORDS: Final = {
     # RE2/J has no such limit.
     "pattern too large - compile failed": "pattern too large",
 }
-
-# What is looked for (an escaped letter, the name of a group), and where nothing must be looked for: quoted stretches
-# and classes.
-_PARTS: Final = re.compile(
-    r"\\Q.*?(?:\\E|\Z)|\[\^?\]?(?:\\.|\[:.*?:\]|[^\]\\])*\]|\\(?P<letter>.)|\(\?P?<(?P<name>\w+)>", re.DOTALL
-)
 
 
 class Pattern:
@@ -91,19 +90,72 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def _as_re2(text: str) -> str:
+    """The pattern as RE2 understands it like RE2/J, in one pass.
+
+    No position is looked at twice, because a client chooses the text: what RE2 refuses in any case, such as a class
+    without an end, is passed on as it is."""
+    if len(text) > LONGEST_PATTERN or text.count("\\p") + text.count("\\P") > MOST_UNICODE_CLASSES:
+        raise _invalid(text, "pattern too large")
     names: set[str] = set()
+    parts: list[str] = []
+    position = copied = 0
+    last_end = text.rfind(":]")
+    while position < len(text):
+        match text[position]:
+            case "\\":
+                if text.startswith("Q", position + 1):
+                    end = text.find("\\E", position + 2)
+                    position = len(text) if end < 0 else end + 2
+                    continue
+                letter = text[position + 1 : position + 2]
+                if letter == "C":
+                    raise _invalid(text, "invalid escape sequence")
+                if not letter.isascii():
+                    parts.append(text[copied:position])
+                    copied = position + 1
+                position += 2
+            case "[":
+                begin = position
+                position = _end_of_class(text, begin, last_end)
+                if last_end < begin and text.find("[:", begin + 1, position) > 0:
+                    # RE2 would look for the end of each `[:` in the whole text, and then take it as it is written.
+                    parts.append(text[copied : begin + 1] + text[begin + 1 : position].replace("[:", "[\\:"))
+                    copied = position
+            case "(" if text.startswith(("?<", "?P<"), position + 1):
+                begin = text.index("<", position) + 1
+                end = text.find(">", begin)
+                if end < 0:
+                    break
+                name = text[begin:end]
+                if name in names and name.replace("_", "a").isalnum():
+                    raise _invalid(text, "duplicate capture group name")
+                names.add(name)
+                position = end + 1
+            case _:
+                position += 1
+    return "".join((*parts, text[copied:]))
 
-    def part(found: re.Match[str]) -> str:
-        letter, name = found["letter"], found["name"]
-        if name is not None:
-            if name in names:
-                raise _invalid(text, "duplicate capture group name")
-            names.add(name)
-        if letter == "C":
-            raise _invalid(text, "invalid escape sequence")
-        return found[0] if letter is None or letter.isascii() else letter
 
-    return _PARTS.sub(part, text)
+def _end_of_class(text: str, position: int, last_end: int) -> int:
+    """The position after a class such as `[a-z]` that begins at `position`; the text's end if the class has none.
+
+    last_end: the last `:]` of the text, so that no `[:` looks in vain for the end of its name."""
+    position += 1
+    if text.startswith("^", position):
+        position += 1
+    if text.startswith("]", position):
+        position += 1  # It stands for itself.
+    while position < len(text):
+        match text[position]:
+            case "]":
+                return position + 1
+            case "\\":
+                position += 2
+            case "[" if position + 2 <= last_end and text.startswith(":", position + 1):
+                position = text.index(":]", position + 2) + 2
+            case _:
+                position += 1
+    return len(text)
 
 
 def _invalid(text: str, reason: str) -> KafkaError:

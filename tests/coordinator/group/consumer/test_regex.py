@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from pykbroker.coordinator.group.consumer.regex import (
     KEPT_PATTERNS,
+    LONGEST_PATTERN,
     PATTERN_BYTES,
     SLICE,
     compile_pattern,
@@ -16,6 +19,7 @@ from pykbroker.coordinator.group.consumer.regex import (
     resolve_in_slices,
 )
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from tests.growth import assert_grows_no_faster
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +38,12 @@ def re2() -> None:
         ("\\Qa.b\\E", ["a.b"], ["axb"]),
         ("^a$", ["a"], ["aa"]),
         ("", [""], ["a"]),
+        ("[]\\]a]+[^[:^alpha:]\\]C]", ["]ab", "a]a"], ["]]]", "ab]"]),
+        ("[[:x]+", ["[:x"], ["y", "\\"]),
+        ("[\\[:x]+", ["[:x"], ["y", "\\"]),
+        ("\\é", ["é"], ["e"]),
+        ("\\Qa[b", ["a[b"], ["a"]),
+        ("(?P<n>a)(?<m>b)", ["ab"], ["a"]),
     ],
 )
 def test_a_pattern_matches_whole_names(pattern: str, matching: list[str], other: list[str]) -> None:
@@ -59,6 +69,10 @@ def test_a_pattern_matches_whole_names(pattern: str, matching: list[str], other:
         ("(a)\\1", "invalid escape sequence"),
         ("\\pL{400}", "pattern too large"),
         ("a" * 200_000, "pattern too large"),
+        ("(a)" * 6_000, "pattern too large"),
+        ("\\pL|" * 101, "pattern too large"),
+        ("[" + "[:" * 100, "missing closing ]"),
+        ("(?<n" * 100, "invalid named capture"),
     ],
 )
 def test_what_is_no_pattern_says_why_in_the_words_of_re2j(pattern: str, reason: str) -> None:
@@ -75,6 +89,23 @@ def test_patterns_of_clients_do_not_fill_the_memory() -> None:
     kept = compile_pattern.cache_info()
     assert kept.currsize == kept.maxsize == KEPT_PATTERNS
     assert KEPT_PATTERNS * PATTERN_BYTES <= 64 * 2**20
+
+
+@pytest.mark.parametrize(
+    "part", ["[", "[:", "[[:", "[:]", "[\\", "\\Q", "\\Q\\E", "\\", "(?<", "(?P<n>", "(?<n", "[^]", "a", "é\\é"]
+)
+@pytest.mark.parametrize("begin", ["", "[", "(?<n", "\\Q"])
+def test_the_time_for_a_pattern_grows_with_its_length_and_no_faster(begin: str, part: str) -> None:
+    def compiled(count: int) -> Callable[[], object]:
+        text = begin + part * (count // len(part))
+
+        def call() -> None:
+            with contextlib.suppress(KafkaError):
+                compile_pattern.__wrapped__(text)
+
+        return call
+
+    assert_grows_no_faster(compiled, LONGEST_PATTERN // 5)
 
 
 def test_an_escaped_backslash_before_a_c_is_no_escaped_c() -> None:
