@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 #: CPU seconds: a call that takes less than this with 4 N is not judged, because noise would be.
-NOISE_SECONDS: Final = 0.01
+NOISE_SECONDS: Final = 0.03
 #: 4 N may take this many times as long as N. Work that grows with the square takes 16 times as long.
 MOST_GROWTH: Final = 6
 _RUNS: Final = 3

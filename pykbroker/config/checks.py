@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from pykbroker.config.kinds import ConfigError
+from pykbroker.config.kinds import ConfigError, split_list
 from pykbroker.config.listeners import (
     SECURITY_PROTOCOLS,
     EndPoint,
@@ -336,7 +336,7 @@ def _check_listeners(config: Config) -> None:
         mechanism = config.str("sasl.mechanism.inter.broker.protocol")
         prefix = f"listener.name.{listeners.inter_broker_name.lower()}."
         enabled = config.raw(prefix + "sasl.enabled.mechanisms") or ",".join(config.list("sasl.enabled.mechanisms"))
-        if mechanism not in re.split(r"\s*,\s*", enabled):
+        if mechanism not in split_list(enabled):
             raise _wrong(
                 config,
                 "sasl.mechanism.inter.broker.protocol",
@@ -417,7 +417,7 @@ def _check_connections(config: Config) -> None:
 def parse_ip_overrides(text: str) -> dict[str, int]:
     """`max.connections.per.ip.overrides`: host or address -> number of connections."""
     limits: dict[str, int] = {}
-    for entry in re.split(r"\s*,\s*", text) if text else []:
+    for entry in split_list(text):
         host, colon, number = entry.rpartition(":")
         if not colon or not re.fullmatch("[+-]?[0-9]{1,10}", number.strip()) or not _HOST.fullmatch(host.strip()):
             raise ConfigError(

@@ -70,7 +70,8 @@ HIDDEN: Final = "[hidden]"
 
 _BITS: Final[Mapping[Type, int]] = {INT: 32, SHORT: 16, LONG: 64}
 _INTEGER: Final = r"[+-]?[0-9]+"
-_DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)"
+# No digit may be read in two ways: the time would grow with the square of the length.
+_DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)"
 
 
 class Password(str):
@@ -391,6 +392,24 @@ def in_area(area: str, *keys: Key) -> tuple[Key, ...]:
     return keys
 
 
+#: What Java's regular expressions call white space.
+_WHITE_SPACE: Final = " \t\n\v\f\r"
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """The entries of a list as Apache Kafka splits it, with the blanks around each comma left out.
+
+    A client may send the text, so no expression with blanks on both sides of a comma looks for them: its time grows
+    with the square of a stretch of blanks."""
+    if not text:
+        return ()
+    first, *others = text.split(",")
+    if not others:
+        return (first,)
+    middle = (entry.strip(_WHITE_SPACE) for entry in others[:-1])
+    return (first.rstrip(_WHITE_SPACE), *middle, others[-1].lstrip(_WHITE_SPACE))
+
+
 def parse_text(name: str, type: Type, text: str) -> Value:
     """Text to value by type alone. Kafka trims every kind of value, passwords too."""
     trimmed = text.strip("".join(map(chr, range(33))))
@@ -412,7 +431,7 @@ def parse_text(name: str, type: Type, text: str) -> Value:
                 raise invalid(name, text, "Not a number of type DOUBLE")
             return float(trimmed.rstrip("fFdD"))
         case Type.LIST:
-            return tuple(re.split(r"\s*,\s*", trimmed)) if trimmed else ()
+            return split_list(trimmed)
         case Type.PASSWORD:
             return Password(trimmed)
         case Type.CLASS:
@@ -484,7 +503,7 @@ def is_loopback(host: str) -> bool:
 
 def _is_duration(text: str) -> bool:
     """An ISO-8601 duration of days to seconds that is not negative."""
-    number = "[+-]?[0-9]+"
+    number = "[+-]?[0-9]{1,18}"  # a 64-bit number of Java; Python's int() takes no more than 4,300 digits
     time = rf"T(?=.)(?:({number})H)?(?:({number})M)?(?:({number}(?:[.,][0-9]{{0,9}})?)S)?"
     pattern = rf"([+-]?)P(?=.)(?:({number})D)?(?:{time})?"
     match = re.fullmatch(pattern, text, re.IGNORECASE)

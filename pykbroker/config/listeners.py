@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pykbroker.config.kinds import ConfigError
+from pykbroker.config.kinds import ConfigError, split_list
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAINTEXT: Final = "PLAINTEXT"
@@ -60,7 +60,7 @@ def security_protocol_map(
     """`listener.security.protocol.map`. Not given, controller listeners are PLAINTEXT unless TLS or SASL is in use."""
     key = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
-    for entry in re.split(r"\s*,\s*", text) if text else []:
+    for entry in split_list(text):
         name, colon, protocol = entry.rpartition(":")
         if not colon:
             raise ConfigError(f"Invalid value {text} for configuration {key}: each entry must be <listener>:<protocol>")

@@ -76,13 +76,14 @@ def is_known(name: str) -> bool:
 class Config:
     """Typed values by key name. Never changes; `with_overrides` gives another one."""
 
-    __slots__ = ("_raw", "_values", "listeners", "roles", "warnings")
+    __slots__ = ("_raw", "_unknown", "_values", "_warnings", "listeners", "roles")
 
     _raw: Mapping[builtins.str, builtins.str]
     _values: Mapping[builtins.str, Value]
     listeners: Listeners
     roles: frozenset[builtins.str]
-    warnings: tuple[builtins.str, ...]
+    _unknown: tuple[builtins.str, ...]
+    _warnings: tuple[builtins.str, ...]
 
     def __init__(self, raw: Mapping[builtins.str, builtins.str]) -> None:
         """Prefer `load`; this is it, without the rules between keys."""
@@ -92,6 +93,7 @@ class Config:
         elif "broker.id" in raw and "node.id" not in raw:
             with_ids["node.id"] = raw["broker.id"]
         values: dict[builtins.str, Value] = {}
+        unknown: list[builtins.str] = []
         warnings: list[builtins.str] = []
         for name, text in with_ids.items():
             key = find_key(name)
@@ -100,8 +102,7 @@ class Config:
             elif not name.startswith(_PLUGIN_PREFIXES) and not (
                 name in _AUTHORIZER_KEYS and with_ids.get("authorizer.class.name", "").strip()
             ):
-                meant = did_you_mean(name, STATIC_KEYS)
-                warnings.append(f"Configuration {name} is not known and has no effect{meant}")
+                unknown.append(name)
         for name, variable in left_over(with_ids):
             key = find_key(name)
             # In a key that may be for a secret it may be a part of a password.
@@ -110,7 +111,18 @@ class Config:
             warnings.append(f"Configuration {name}: no provider has a value for {shown}, which stays as it is written")
         object.__setattr__(self, "_raw", with_ids)
         object.__setattr__(self, "_values", values)
-        object.__setattr__(self, "warnings", tuple(warnings))
+        object.__setattr__(self, "_unknown", tuple(unknown))
+        object.__setattr__(self, "_warnings", tuple(warnings))
+
+    @property
+    def warnings(self) -> tuple[builtins.str, ...]:
+        """What the log of a start says. It is made when it is asked for: looking for the key that was meant by a name
+        takes milliseconds, and clients send names too."""
+        unknown = (
+            f"Configuration {name} is not known and has no effect{did_you_mean(name, STATIC_KEYS)}"
+            for name in self._unknown
+        )
+        return (*unknown, *self._warnings)
 
     def __setattr__(self, name: builtins.str, value: object) -> None:
         raise AttributeError("a Config does not change; use with_overrides")
@@ -250,7 +262,7 @@ def load(properties: Mapping[str, str]) -> Config:
     object.__setattr__(config, "roles", frozenset(config.list("process.roles")))
     object.__setattr__(config, "listeners", checks.resolve_listeners(config))
     warnings = checks.check_all(config)
-    object.__setattr__(config, "warnings", (*config.warnings, *warnings))
+    object.__setattr__(config, "_warnings", (*config._warnings, *warnings))
     return config
 
 

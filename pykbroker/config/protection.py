@@ -10,8 +10,7 @@ the row out.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -27,10 +26,9 @@ _AUTHORIZER: Final = "authorizer.class.name"
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PROTOCOL_MAP: Final = "listener.security.protocol.map"
 PRINCIPAL_BUILDER: Final = "principal.builder.class"
-#: Behind a listener's name, and perhaps a mechanism's.
-_LISTENER_KEY: Final = re.compile(
-    r"(?:(.+?)\.)?((?:ssl|sasl)\..+|connections\.max\.reauth\.ms|principal\.builder\.class)"
-)
+#: What a key after a listener's name, and perhaps a mechanism's, begins with, or is.
+_PREFIXES: Final = ("ssl.", "sasl.")
+_WHOLE_KEYS: Final = ("connections.max.reauth.ms", PRINCIPAL_BUILDER)
 _LONGEST_VALUE: Final = 200
 
 
@@ -187,23 +185,71 @@ def _late_listeners(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
         yield key, value, f"{protocol} on listener {name}"
 
 
+@dataclass(slots=True)
+class _Branch:
+    """The name that ends here, and the longer ones by their next part."""
+
+    name: str | None = None
+    longer: dict[str, _Branch] = field(default_factory=dict)
+
+
+class _Names:
+    """Names of listeners, by their parts between dots: a client may send many keys, and many listeners."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._root = _Branch()
+        for name in names:
+            branch = self._root
+            for part in name.split("."):
+                branch = branch.longer.setdefault(part, _Branch())
+            branch.name = name
+
+    def longest_of(self, rest: str) -> str | None:
+        """The longest name with which `rest` begins, up to a dot. A name may have dots, and may begin as another."""
+        branch, found = self._root, None
+        for part in rest.split(".")[:-1]:
+            if part not in branch.longer:
+                break
+            branch = branch.longer[part]
+            found = found if branch.name is None else branch.name
+        return found
+
+
+def _split_key(rest: str) -> tuple[str | None, str] | None:
+    """What stands before a key that promises, and the key; None if `rest` has none. The first such key after a dot
+    counts, and only then one at the beginning."""
+    if "\n" in rest:
+        return None
+    found = [(rest.find(f".{prefix}", 1), len(prefix) + 1) for prefix in _PREFIXES]
+    found += [(len(rest) - len(key) - 1, 0) for key in _WHOLE_KEYS if rest.endswith(f".{key}")]
+    places = [place for place, length in found if place > 0 and len(rest) > place + length]
+    if places:
+        place = min(places)
+        return rest[:place], rest[place + 1 :]
+    if rest in _WHOLE_KEYS or (rest.startswith(_PREFIXES) and rest not in _PREFIXES):
+        return None, rest
+    return None
+
+
 def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
     protocols = _protocols(settings.texts)
+    names = _Names(settings.listeners)
     for key, text in settings.texts.items():
         if not key.startswith(LISTENER_PREFIX):
             continue
         rest = key[len(LISTENER_PREFIX) :]
-        # A listener's name may have dots, and may begin as another one.
-        named = [name for name in settings.listeners if rest.upper().startswith(f"{name}.")]
-        name = max(named, key=len, default=None)
-        match = _LISTENER_KEY.fullmatch(rest if name is None else rest[len(name) + 1 :])
-        if match is None or (name is None and not (match[1] and settings.every_listener)):
+        name = names.longest_of(rest.upper())
+        match = _split_key(rest if name is None else rest[len(name) + 1 :])
+        if match is None or (name is None and not (match[0] and settings.every_listener)):
             continue
-        base = match[2]
+        mechanism, base = match
         before = rest[: -len(base) - 1]
         may_change = key not in settings.changed or base in RELOADED
+        protocol = protocols.get(name or "", PLAINTEXT)
         # As in Apache Kafka, it is looked for in lower case alone.
-        if may_change and before == before.lower() and _is_served(base, match[1], protocols.get(name or "", PLAINTEXT)):
+        if may_change and before == before.lower() and _is_served(base, mechanism, protocol):
             continue
         if _is_harmless(base, text, settings.texts):
             continue

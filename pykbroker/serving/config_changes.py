@@ -81,7 +81,8 @@ class BrokerChange:
 
 def judge_on_broker(ctx: BrokerContext, resource: AlteredResource, change: BrokerChange) -> Verdict:
     """OK for what this broker may pass on. A broker's configuration is changed at that broker, which must be able to
-    live with it."""
+    live with it. A client that may not change it is refused here, before the values cost time or name files to read;
+    Apache Kafka's broker judges the values first."""
     verdict = check_keys(resource, change.nulls)
     if not verdict.failed:
         verdict = check_start_only(change.given)
@@ -92,6 +93,9 @@ def judge_on_broker(ctx: BrokerContext, resource: AlteredResource, change: Broke
         return failure(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
     if name and int(name) != node_id:
         return failure(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}, but received {name}")
+    code = unauthorized(ctx, Operation.ALTER_CONFIGS, key_of(resource))
+    if code is not None:
+        return failure(code)
     if (verdict := _check_promises(ctx, name, change.given)).failed:
         return verdict
     configs = ctx.services.metadata.image.configs
@@ -103,8 +107,7 @@ def judge_on_broker(ctx: BrokerContext, resource: AlteredResource, change: Broke
 
     def check() -> None:
         validate_broker_overrides(ctx.services.config, current, layer, per_broker=bool(name))
-        # A client without the ACL is refused by the controller: it must not choose which files this broker reads.
-        if name and ctx.authorize(Operation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME, quiet=True):
+        if name:
             ctx.services.check_stores(DynamicConfigs(layer, current.cluster).apply(ctx.services.config))
 
     return _without_config_error(check)

@@ -1,0 +1,197 @@
+"""No regular expression meets a client's text unless it is listed here with a test of how its time grows.
+
+Python's `re` goes back over a text: an expression that can read a stretch in two ways takes time that grows with the
+square of its length or faster, on the loop that serves all clients. RE2 has a test of its own (test_regex.py).
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import pytest
+
+from pykbroker.api import describe_configs, find_coordinator
+from pykbroker.config import checks, kinds, protection
+from pykbroker.config.kinds import ConfigError, Type, parse_text
+from pykbroker.config.listeners import _LISTENER, security_protocol_map
+from pykbroker.metadata import topic_names
+from pykbroker.security import client_software
+from pykbroker.security.sasl import scram
+from pykbroker.security.tls import stores
+from pykbroker.serving import request_log
+from tests.growth import assert_grows_no_faster
+from tests.parsed import parsed
+from tests.test_house import MODULES, is_generated
+
+#: Rooms that serve no client: programs that people run, and what only tests have.
+TOOLS: Final = tuple(
+    f"pykbroker.{room}"
+    for room in (
+        *("admin", "balance", "cli", "container", "dump", "generate", "kafka_tools", "load", "local_cluster"),
+        *("piping", "testing"),
+    )
+)
+
+FILE: Final = "the operator's properties file, environment or command line"
+NAME: Final = "names of files in a directory of the node"
+OWN: Final = "texts of this program"
+CERTIFICATE: Final = "the name in a certificate that the operator's authority signed, by the operator's own expression"
+BOUNDED: Final = "no more than ten digits are read"
+
+#: Uses that meet no text of a client, or no more than a few characters of it, and why.
+APART: Final = {
+    "pykbroker.api.reference._PREFIX": OWN,
+    "pykbroker.config.checks._HOST": FILE,
+    "pykbroker.config.properties._ESCAPED": FILE,
+    "pykbroker.config.properties._SURROGATES": FILE,
+    "pykbroker.config.properties 'split' '\\\\r\\\\n|\\\\r|\\\\n'": FILE,
+    "pykbroker.config.providers.allowed": FILE,
+    "pykbroker.config.provider_names.VARIABLE": "a change with a variable in its value is refused before",
+    "pykbroker.config.topics_to_create._ENTRY": FILE,
+    "pykbroker.controller.configs 'fullmatch' '[+-]?[0-9]{1,10}'": BOUNDED,
+    "pykbroker.metrics.exposition._BETWEEN_PROPERTIES": "names of metrics, whose topics are legal names",
+    "pykbroker.metrics.exposition._NOT_IN_NAMES": "names of metrics, whose topics are legal names",
+    "pykbroker.metrics.registry._RATE": "names of metrics, whose topics are legal names",
+    "pykbroker.runtime.kafka_opts._OPTION": FILE,
+    "pykbroker.security.tls.cipher_suites._OLDER": "names of OpenSSL's cipher suites",
+    "pykbroker.security.tls.principal_mapping._END_OF_RULE": FILE,
+    "pykbroker.security.tls.principal_mapping._NAMED_GROUP": FILE,
+    "pykbroker.security.tls.principal_mapping._RULE": FILE,
+    "pykbroker.security.tls.principal_mapping.compiled": CERTIFICATE,
+    "pykbroker.security.tls.principal_mapping 'match' '[0-9]+'": FILE,
+    "pykbroker.security.tls.principal_mapping 'match' '\\\\{([a-zA-Z][a-zA-Z0-9]*)\\\\}'": FILE,
+    "pykbroker.serving.broker_loggers 'fullmatch' '[+-]?[0-9]{1,10}'": BOUNDED,
+    "pykbroker.serving.config_changes 'fullmatch' _INTEGER": BOUNDED,
+    "pykbroker.storage.initial_voters._NUMBER": FILE,
+    "pykbroker.storage.scram_arguments._INTEGER": FILE,
+    "pykbroker.storage.scram_arguments 'sub' ',+$'": FILE,
+    "pykbroker_log.names._MARKED": NAME,
+    "pykbroker_log.names._PARTITION": NAME,
+    "pykbroker_log.names._SEGMENT": NAME,
+    "pykbroker_raft.checkpoint._NAME": NAME,
+}
+
+
+class Met(NamedTuple):
+    """A use that meets a client's text: what calls it, and the parts of texts that would cost it most."""
+
+    call: Callable[[str], object]
+    parts: tuple[str, ...]
+
+
+def value_of(kind: Type) -> Callable[[str], object]:
+    return lambda text: parse_text("group.coordinator.threads", kind, text)
+
+
+#: Each text is a part again and again, alone, after the first part and before an end that does not fit.
+MET: Final = {
+    "pykbroker.api.describe_configs._INTEGER": Met(describe_configs._INTEGER.fullmatch, ("1", "+")),
+    "pykbroker.api.find_coordinator._SHARE_KEY": Met(
+        find_coordinator._SHARE_KEY.fullmatch, ("a", ":", f"a:{'b' * 22}:1", "1")
+    ),
+    "pykbroker.config.checks 'fullmatch' '[+-]?[0-9]{1,10}'": Met(checks.parse_ip_overrides, ("1", "a:1,", " ,")),
+    "pykbroker.config.kinds 'fullmatch' '(?:.*://)?(?:\\\\[([0-9a-zA-Z\\\\-%._:]*)\\\\]|([0-9a-zA-Z\\\\-%._]*)):([0-9]{1,5})'": Met(  # noqa: E501
+        kinds.parse_host_port, ("://", "a", ":", "a://a:", "[", "1")
+    ),
+    "pykbroker.config.kinds 'fullmatch' '([0-9]+:[0-9]+)?'": Met(
+        lambda text: kinds.ThrottledReplicas().check("leader.replication.throttled.replicas", (text,)), ("1", ":", "1:")
+    ),
+    "pykbroker.config.kinds 'fullmatch' _DOUBLE": Met(value_of(Type.DOUBLE), ("1", "1.", "1e", "e", "-")),
+    "pykbroker.config.kinds 'fullmatch' _INTEGER": Met(value_of(Type.INT), ("1", "-")),
+    "pykbroker.config.kinds 'fullmatch' pattern": Met(kinds._is_duration, ("P", "1", "1D", "PT", "PT1H", "PT1.")),
+    "pykbroker.config.kinds 'split' '[.$]'": Met(value_of(Type.CLASS), (".", "a", "a.", "$")),
+    "pykbroker.config.listeners._LISTENER": Met(_LISTENER.fullmatch, ("://", "a", "a://a:", ":", "[", "1")),
+    "pykbroker.metadata.topic_names._LEGAL": Met(topic_names._LEGAL.fullmatch, ("a", ".")),
+    "pykbroker.security.client_software._SOFTWARE": Met(client_software._SOFTWARE.fullmatch, ("a", "-", "a-", ".")),
+    "pykbroker.security.sasl.scram._CLIENT_FIRST": Met(
+        scram._CLIENT_FIRST.fullmatch, ("n,,n=", "a", "n,,n=a,r=", ",a=b", "n,a=", "=2C")
+    ),
+    "pykbroker.security.sasl.scram._CLIENT_FINAL": Met(
+        scram._CLIENT_FINAL.fullmatch, ("c=", "abcd", "c=,r=a", ",a=b", ",p=", "=")
+    ),
+    "pykbroker.security.sasl.scram._SERVER_FINAL": Met(scram._SERVER_FINAL.fullmatch, ("v=", "abcd", ",", "e=a")),
+    "pykbroker.security.sasl.scram._SERVER_FIRST": Met(
+        scram._SERVER_FIRST.fullmatch, ("r=a", "r=a,s=", "abcd", "1", ",i=1")
+    ),
+    "pykbroker.security.tls.stores._BLOCK": Met(
+        lambda text: stores._BLOCK.findall(text.encode()),
+        ("-----BEGIN A-----\n", "-----BEGIN ", "-", "A", "-----BEGIN A-----\nAAAA-----END ", "\n"),
+    ),
+    "pykbroker.serving.request_log._NOT_ASCII": Met(lambda text: request_log._NOT_ASCII.sub("", text), ("é", "éa")),
+}
+#: Done by hand because an expression was too slow; what clients can reach them with is tried in the same way.
+BY_HAND: Final = {
+    "a list": Met(value_of(Type.LIST), (" ", ",", " ,", "a ")),
+    "a map of protocols": Met(
+        lambda text: security_protocol_map(text, explicit=True, controller_names=(), listeners=()),
+        (" ", ",", "A:SSL, "),
+    ),
+    "a key of a listener": Met(protection._split_key, (".ssl", "ssl.", "a", ".", ".sasl.", "\n")),
+    "names of listeners": Met(lambda text: protection._Names([text]).longest_of(text), (".", "a.", "a")),
+}
+
+
+def uses(tree: ast.Module) -> Iterator[str]:
+    """The calls of `re`: by the name that a compiled expression has, or by the function and its first argument."""
+    named = {
+        id(node.value): target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if isinstance(node.func.value, ast.Name) and node.func.value.id == "re":
+            name = named.get(id(node)) if node.func.attr == "compile" else None
+            yield f".{name}" if name else f" {node.func.attr!r} {ast.unparse(node.args[0])}"
+
+
+def test_no_expression_meets_a_clients_text_unless_its_growth_is_tried() -> None:
+    found = {
+        f"{module}{use}"
+        for module, path in MODULES.items()
+        if not is_generated(module) and not module.startswith(TOOLS)
+        for use in uses(parsed(path))
+    }
+    assert found == APART.keys() | MET.keys()
+    assert not APART.keys() & MET.keys()
+
+
+def test_re_is_imported_under_its_own_name() -> None:
+    for module, path in MODULES.items():
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ImportFrom):
+                assert node.module != "re", f"{module}: the test above looks for re.<function>"
+            elif isinstance(node, ast.Import):
+                assert all(alias.name != "re" or alias.asname is None for alias in node.names), module
+
+
+@pytest.mark.parametrize("name", [*MET, *BY_HAND])
+def test_the_time_grows_with_the_length_of_a_text_and_no_faster(name: str) -> None:
+    met = {**MET, **BY_HAND}[name]
+    for begin in ("", met.parts[0]):
+        for part in met.parts:
+            for end in ("", "!", "}"):
+
+                def make(length: int, begin: str = begin, part: str = part, end: str = end) -> Callable[[], object]:
+                    text = begin + part * (length // len(part)) + end
+
+                    def call() -> None:
+                        with contextlib.suppress(ConfigError):
+                            met.call(text)
+
+                    return call
+
+                assert_grows_no_faster(make, 5_000)
+
+
+def test_an_expression_that_goes_back_fails() -> None:
+    slow = re.compile(r"\s*,")
+    with pytest.raises(AssertionError):
+        assert_grows_no_faster(lambda length: lambda: slow.split(" " * length), 5_000)
