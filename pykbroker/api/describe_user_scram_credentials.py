@@ -24,6 +24,9 @@ def handle(ctx: AnyContext, request: DescribeUserScramCredentialsRequest) -> Des
     known = ctx.services.metadata.image.scram
     users = [user.name for user in request.users or ()] or [name for _, name in known]
     asked_twice = {name for name, count in Counter(users).items() if request.users and count > 1}
+    by_user: dict[str, list[CredentialInfo]] = {}
+    for (mechanism, user), credential in known.items():
+        by_user.setdefault(user, []).append(CredentialInfo(mechanism=mechanism, iterations=credential.iterations))
     results = []
     for name in dict.fromkeys(users):
         result = DescribeUserScramCredentialsResult(user=name)
@@ -31,11 +34,7 @@ def handle(ctx: AnyContext, request: DescribeUserScramCredentialsRequest) -> Des
             result.error_code = ErrorCode.DUPLICATE_RESOURCE
             result.error_message = f"Cannot describe the credentials of one user twice in a request: {name}"
         else:
-            result.credential_infos = [
-                CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
-                for (mechanism, user), credential in known.items()
-                if user == name
-            ]
+            result.credential_infos = by_user.get(name, [])
             if not result.credential_infos:
                 result.error_code = ErrorCode.RESOURCE_NOT_FOUND
                 result.error_message = f"Attempt to describe a user credential that does not exist: {name}"

@@ -54,6 +54,7 @@ def _respond_when_read(ctx: BrokerContext, request: ListOffsetsRequest) -> Later
 
 def _respond(ctx: BrokerContext, request: ListOffsetsRequest, wait: bool) -> ListOffsetsResponse:
     seen = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    refused: set[tuple[str, int]] = set()
     topics: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
         allowed = ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, topic.name)
@@ -64,9 +65,11 @@ def _respond(ctx: BrokerContext, request: ListOffsetsRequest, wait: bool) -> Lis
             try:
                 if not allowed:
                     raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                if seen[topic.name, asked.partition_index] > 1:
-                    if any(answer.partition_index == asked.partition_index for answer in answers):
+                place = topic.name, asked.partition_index
+                if seen[place] > 1:
+                    if place in refused:
                         continue
+                    refused.add(place)
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition stands in the request more than once")
                 answers.append(_answer(ctx, request, topic.name, asked, wait))
             except KafkaError as error:

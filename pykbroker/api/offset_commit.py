@@ -70,11 +70,14 @@ def _refuse(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitRes
 def _merge(refused: list[OffsetCommitResponseTopic], response: OffsetCommitResponse) -> OffsetCommitResponse:
     """What was refused first comes first; a topic stands in the answer once."""
     merged = list(refused)
+    # The first that was refused, as there may be several of one topic.
+    by_id = {other.topic_id: other for other in reversed(refused)}
+    by_name = {other.name: other for other in reversed(refused) if other.name}
+    order = {id(other): position for position, other in enumerate(refused)}
     for topic in response.topics:
-        for other in refused:
-            if other.topic_id == topic.topic_id or (other.name and other.name == topic.name):
-                other.partitions += topic.partitions
-                break
+        same = [other for other in (by_id.get(topic.topic_id), by_name.get(topic.name)) if other is not None]
+        if same:
+            min(same, key=lambda other: order[id(other)]).partitions += topic.partitions
         else:
             merged.append(topic)
     return OffsetCommitResponse(topics=merged)

@@ -263,7 +263,8 @@ def _controlled_shutdown_records(state: ControllerState, broker: BrokerImage) ->
 
 def _directory_records(state: ControllerState, broker: BrokerImage, request: BrokerHeartbeatRequest) -> list[TopLevel]:
     """Directories that went offline take their replicas out of the ISRs (KIP-858)."""
-    lost = [directory for directory in broker.directories if directory in set(request.offline_log_dirs)]
+    offline = set(request.offline_log_dirs)
+    lost = [directory for directory in broker.directories if directory in offline]
     records: list[TopLevel] = []
     if lost:
         for directory in lost:
@@ -273,7 +274,7 @@ def _directory_records(state: ControllerState, broker: BrokerImage, request: Bro
             BrokerRegistrationChangeRecord(
                 broker_id=broker.id,
                 broker_epoch=broker.epoch,
-                log_dirs=[directory for directory in broker.directories if directory not in lost],
+                log_dirs=[directory for directory in broker.directories if directory not in offline],
             )
         )
     cordoned = request.cordoned_log_dirs

@@ -6,6 +6,7 @@ before (api/). Records of one topic are TopicRecord, ConfigRecords, PartitionRec
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pykbroker.controller.configs import Alteration, AlterOperation, effective_topic_configs, incremental_records
@@ -183,13 +184,13 @@ def _manual(state: ControllerState, topic: CreatableTopic) -> list[_Assignment]:
 def check_assignment(state: ControllerState, replicas: Sequence[int], replication_factor: int | None = None) -> None:
     """Refuse replicas that an administrator named and that cannot be. `replication_factor`: how many there must be."""
     problem = None
-    unknown = [broker for broker in sorted(replicas) if broker not in state.image.brokers]
+    unknown = min((broker for broker in replicas if broker not in state.image.brokers), default=None)
     if not replicas:
         problem = "an empty replica list"
-    elif unknown:
-        problem = f"broker {unknown[0]}, but no such broker is registered"
+    elif unknown is not None:
+        problem = f"broker {unknown}, but no such broker is registered"
     elif len(set(replicas)) != len(replicas):
-        problem = f"the broker {max(replicas, key=list(replicas).count)} more than once"
+        problem = f"the broker {Counter(replicas).most_common(1)[0][0]} more than once"
     elif replication_factor is not None and len(replicas) != replication_factor:
         problem = (
             f"a partition with {len(replicas)} replica(s), but this is not consistent with previous partitions, "

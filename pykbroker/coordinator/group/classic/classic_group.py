@@ -72,6 +72,7 @@ class Member:
     """One member. `awaiting_join` and `awaiting_sync` name its parked request, if any."""
 
     __slots__ = (
+        "_protocols",
         "assignment",
         "awaiting_join",
         "awaiting_sync",
@@ -80,7 +81,7 @@ class Member:
         "instance_id",
         "is_new",
         "member_id",
-        "protocols",
+        "protocol_names",
         "rebalance_timeout_ms",
         "session_timeout_ms",
     )
@@ -108,6 +109,16 @@ class Member:
         self.awaiting_sync: Token | None = None
         #: has not been told its member id yet, so it cannot heartbeat
         self.is_new = False
+
+    @property
+    def protocols(self) -> Protocols:
+        return self._protocols
+
+    @protocols.setter
+    def protocols(self, protocols: Protocols) -> None:
+        self._protocols = protocols
+        #: made once: a member may have 100,000 protocols, and each request to join is compared with them
+        self.protocol_names = frozenset(name for name, _ in protocols)
 
     @property
     def is_static(self) -> bool:
@@ -355,9 +366,9 @@ class ClassicGroup:
     def _candidates(self) -> set[str]:
         """What every member supports."""
         members = iter(self.members.values())
-        common = {name for name, _ in next(members).protocols}
+        common = set(next(members).protocol_names)
         for member in members:
-            common.intersection_update(name for name, _ in member.protocols)
+            common &= member.protocol_names
         return common
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
@@ -368,7 +379,9 @@ class ClassicGroup:
         if protocol_type != self.protocol_type:
             return False
         # While the last member is on its way out there is no member to agree with.
-        return bool(offered) if not self.members else not offered.isdisjoint(self._candidates())
+        for member in self.members.values():
+            offered &= member.protocol_names
+        return bool(offered)
 
     def select_protocol(self) -> str:
         """Each member votes for the first of its protocols that all support. Of several with as many votes it is that
