@@ -32,6 +32,8 @@ RETRY_SECONDS = 0.05
 #: As Apache Kafka's brokers: the whole (retryTimeoutMs), and one try (the default of controller.socket.timeout.ms).
 TIMEOUT_MS = 60_000
 TRY_MS = 30_000
+#: More than the header of an Envelope, its lengths and an address take together; a client id of ours is short.
+_ENVELOPE_BYTES = 1024
 
 
 def packed_address(host: str) -> bytes:
@@ -80,6 +82,17 @@ def _pass_on(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[
         client_host_address=packed_address(ctx.client_host),
     )
     answer: asyncio.Future[Any] = loop.create_future()
+    principal = envelope.request_principal or b""
+    if len(frame) + len(principal) + _ENVELOPE_BYTES > services.config.int("socket.request.max.bytes"):
+        # The controller would end the connection on which all requests are forwarded, and again at each try.
+        logger.info(
+            "%s request from %s has %d bytes: with an Envelope it does not fit into socket.request.max.bytes",
+            row.name,
+            ctx.client_host,
+            len(frame),
+        )
+        answer.set_result(row.refused(_decoded(row, frame), ctx.api_version, ErrorCode.INVALID_REQUEST))
+        return answer
     deadline = loop.time() + TIMEOUT_MS / 1000
 
     def send() -> None:

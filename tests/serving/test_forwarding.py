@@ -13,6 +13,7 @@ from pykbroker.api import TABLE
 from pykbroker.net.client import Disconnected
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.versions import UnsupportedVersion
+from pykbroker.security.authorizer import DenyAll
 from pykbroker.serving import forwarding
 from pykbroker.serving.dispatch import Dispatcher, ForwardedResponse
 from pykbroker_wire.apis import ApiKey
@@ -370,3 +371,24 @@ def test_whose_client_has_left_is_not_asked_for_again(wire: Wire, channel: Chann
     channel.sent[0].set_exception(Disconnected("gone"))
     wire.half.loop.advance(1)
     assert len(channel.sent) == 1
+
+
+def test_a_frame_that_does_not_fit_into_an_envelope_is_refused_at_the_broker(wire: Wire, channel: Channel) -> None:
+    services = wire.half.services
+    services.config = services.config.with_overrides({"socket.request.max.bytes": "4000"})
+    pending = wire.send(CreateTopicsRequest(topics=[CreatableTopic(name="t" * 249) for _ in range(15)]))
+    assert not channel.requests
+    wire.half.loop.settle()
+    assert {topic.error_code for topic in pending.future.result().topics} == {ErrorCode.INVALID_REQUEST}
+    wire.send(CreateTopicsRequest(topics=[CreatableTopic(name="t")]))
+    assert len(channel.requests) == 1
+
+
+def test_a_change_of_a_broker_is_not_judged_for_a_client_that_may_not_make_it(wire: Wire, channel: Channel) -> None:
+    wire.half.services.authorizer = DenyAll()
+    key = AlterableConfig(name="num.io.threads", config_operation=0, value="no number")
+    own = IncrementalResource(resource_type=BROKER, resource_name="1", configs=[key])
+    frame = b"".join(wire.send(IncrementalAlterConfigsRequest(resources=[own])))
+    answer: Any = decode_response(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, frame[4:])[1]
+    assert [each.error_code for each in answer.responses] == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
+    assert not channel.requests
