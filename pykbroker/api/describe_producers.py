@@ -28,18 +28,22 @@ def handle(ctx: BrokerContext, request: DescribeProducersRequest) -> Later[Descr
 
 
 def _respond(ctx: BrokerContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    topics = []
+    asked: dict[str, dict[int, None]] = {}
     for topic in request.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    topics = []
+    # What is named twice is answered once: a partition may have a thousand producers.
+    for topic_name, indexes in asked.items():
         try:
-            _check_topic(ctx, topic.name)
+            _check_topic(ctx, topic_name)
         except KafkaError as error:
             partitions = [
                 PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
-                for index in topic.partition_indexes
+                for index in indexes
             ]
         else:
-            partitions = [_describe(ctx, topic.name, index) for index in topic.partition_indexes]
-        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+            partitions = [_describe(ctx, topic_name, index) for index in indexes]
+        topics.append(TopicResponse(name=topic_name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
 
 

@@ -9,11 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from pykbroker.api import list_offsets
+from pykbroker.api import describe_configs, describe_producers, list_offsets
 from pykbroker.api.offset_commit import _merge
 from pykbroker.controller.topics import check_assignment
 from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
 from pykbroker_wire.errors import KafkaError
+from pykbroker_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from pykbroker_wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykbroker_wire.messages.offset_commit import (
     OffsetCommitResponse,
@@ -86,3 +88,18 @@ def test_joining_costs_no_more_because_a_member_has_many_protocols() -> None:
         return lambda: [group.supports("consumer", ["p0"]) for _ in range(count)]
 
     assert_grows_no_faster(make, MANY)
+
+
+def test_what_is_described_twice_is_answered_once() -> None:
+    half = Half()
+    configs = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=2, resource_name=name) for name in ("t", "u", "t")]
+    )
+    assert [each.resource_name for each in half.ask(describe_configs, configs).results] == ["t", "u"]
+    topics = [TopicRequest(name=name, partition_indexes=[0, 1, 0]) for name in ("t", "u", "t")]
+    request = DescribeProducersRequest(topics=topics)
+    answer = describe_producers._respond(half.context(request), request)
+    assert [(each.name, [one.partition_index for one in each.partitions]) for each in answer.topics] == [
+        ("t", [0, 1]),
+        ("u", [0, 1]),
+    ]
