@@ -96,6 +96,12 @@ def test_clients_of_the_host_and_inside(cluster: Project) -> None:
         )
 
 
+def _is_fenced_early(cluster: Project, broker: int) -> bool:
+    logs = [docker("logs", found) for found in cluster.containers().values()]
+    lines = "".join(log.stdout + log.stderr for log in logs).splitlines()
+    return any(f"Fencing broker {broker} at" in line and "before its session has timed out" in line for line in lines)
+
+
 def test_a_node_is_killed(cluster: Project) -> None:
     topic = cluster.create_topic()
     with Traffic(cluster.bootstrap(), topic) as traffic:
@@ -104,6 +110,8 @@ def test_a_node_is_killed(cluster: Project) -> None:
         assert set(cluster.containers()) == {"node-1", "node-3"}
         cluster.has_brokers({1: 1, 3: 3})
         traffic.goes_on()
+        # Its address is gone and refuses nothing: the end of its connections says that it is dead, not its session.
+        wait_until(lambda: _is_fenced_early(cluster, 2), "node-2 is fenced before its session is over")
         # Two replicas are enough for acks=all.
         cluster.compose("up", "-d", "node-2")
         cluster.in_sync(topic, 1, 2, 3)
