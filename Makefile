@@ -20,6 +20,8 @@ BENCH_ARGS ?=
 
 COMPILED := $(wildcard wire/pykbroker_wire/records/*.c)
 
+# In a variable: a comma would end the argument of a call.
+TEST_AND_LINT := .[test,lint]
 # $(call into,PYTHON,WHAT): uv installs what it has in its cache within seconds. pip does it where uv is not to be had.
 into = { $(1) -m pip install -q uv && $(1) -m uv pip install -q --compile-bytecode --python $(1) $(2); } \
 	    || $(1) -m pip install -q $(2)
@@ -38,7 +40,7 @@ $(VENV)/.test: pyproject.toml $(COMPILED) | $(BIN)/python
 	@touch $@ $(VENV)/.install
 
 $(VENV)/.lint: pyproject.toml $(COMPILED) | $(BIN)/python
-	$(call into,$(BIN)/python,-e '.[test,lint]')
+	$(call into,$(BIN)/python,-e '$(TEST_AND_LINT)')
 	@touch $@ $(VENV)/.test $(VENV)/.install
 
 $(VENV)/.bench: pyproject.toml $(COMPILED) | $(BIN)/python
