@@ -42,6 +42,8 @@ class WholeRun:
         file, mark = self._folder / f"{name}.json", uuid.uuid4().hex
         command = [sys.executable, "-m", "pytest", "-p", "tests.whole_run.recorder", *self._options, *arguments]
         environment = {**os.environ, recorder.VARIABLE: str(file), leaks.VARIABLE: mark}
+        # Where a machine says that no bytecode is written, each node under test would compile its modules anew.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         ended = subprocess.run(command, cwd=self._root, env=environment, stdin=subprocess.DEVNULL)
         outcome = Outcome.read(file) if file.exists() else Outcome(exit_status=0)
         outcome.exit_status = ended.returncode
