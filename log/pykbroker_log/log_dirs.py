@@ -6,8 +6,8 @@ Responsible for `meta.properties`, `.lock`, `.kafka_cleanshutdown`, the offset c
 when to give up a directory: the caller decides, and tells with `fail`.
 
 Invariants:
-* `.kafka_cleanshutdown` exists only between a clean stop and the next start, and only if every folder had been
-  recovered.
+* `.kafka_cleanshutdown` exists only from a clean stop until a later run changes something of a partition, and only if
+  every folder had been recovered (clean_shutdown.py has the argument).
 * A checkpoint keeps the entries of partitions that were not opened in this run.
 * A recovery point in the checkpoint file is never beyond what is on disk: it is lowered there before a log is
   truncated.
@@ -26,12 +26,11 @@ from pykbroker_log import names
 from pykbroker_log.checkpoints import (
     MalformedFile,
     TopicPartition,
-    decode_clean_shutdown,
     decode_offsets,
     decode_partition_metadata,
-    encode_clean_shutdown,
     encode_offsets,
 )
+from pykbroker_log.clean_shutdown import CleanShutdown
 from pykbroker_log.disk import Disk, Lock, read_file, remove_tree, write_atomic
 from pykbroker_log.loading import set_aside
 from pykbroker_log.log_config import LogConfig, StorageError
@@ -70,13 +69,12 @@ class LogDir:
         "_promised",
         "_recovery_points",
         "_unrecovered",
-        "clean",
         "directory_id",
         "disk",
         "logs",
         "offline",
         "path",
-        "previous_broker_epoch",
+        "sign",
     )
 
     def __init__(self, disk: Disk, path: str, directory_id: bytes, lock: Lock | None) -> None:
@@ -84,10 +82,8 @@ class LogDir:
         self.disk = disk
         self.path = path
         self.directory_id = directory_id
-        #: the stop before this start was clean
-        self.clean = False
-        #: of that stop; -1 if unknown
-        self.previous_broker_epoch = -1
+        #: of the last clean stop
+        self.sign = CleanShutdown(disk, path)
         self.offline = False
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._lock = lock
@@ -141,13 +137,7 @@ class LogDir:
             self._lock.release()
 
     def _start(self, now_ms: int) -> None:
-        marker = f"{self.path}/{names.CLEAN_SHUTDOWN}"
-        if self.disk.exists(marker):
-            self.previous_broker_epoch = decode_clean_shutdown(read_file(self.disk, marker))
-            self.clean = True
-            # First of all, and durably: a crash from now on is a crash.
-            self.disk.unlink(marker)
-            self.disk.fsync_dir(self.path)
+        self.sign.read()
         self._recovery_points = self._read_offsets(names.RECOVERY_POINTS, now_ms)
         self._log_starts = self._read_offsets(names.LOG_START_OFFSETS, now_ms)
         self._high_watermarks = self._read_offsets(names.HIGH_WATERMARKS, now_ms)
@@ -162,8 +152,15 @@ class LogDir:
                 self._doomed.append(name)
         for key in self._folders:
             self._promised[key] = max(self._recovery_points.get(key, 0), self._high_watermarks.get(key, 0))
-        if not self.clean:
+        if not self.sign.was_clean:
             self._unrecovered = set(self._folders)
+
+    def claim(self) -> None:
+        """Return when partitions may be changed: see clean_shutdown.py. Raises StorageError."""
+        try:
+            self.sign.claim()
+        except OSError as error:
+            raise self._failed(error) from error
 
     def _read_offsets(self, name: str, now_ms: int) -> dict[TopicPartition, int]:
         path = f"{self.path}/{name}"
@@ -177,15 +174,16 @@ class LogDir:
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         """Close every log that is still open. `clean`: all is flushed, checkpointed, and said so for the next
-        start."""
+        start. `broker_epoch`: of this run's registration, or -1."""
         try:
-            if clean and not self.offline:
+            if not self.offline and not self.sign.is_claimed:
+                self.sign.keep(broker_epoch)
+            elif clean and not self.offline:
                 for log in self.logs.values():
                     log.close(clean=True)
                 self.checkpoint()
                 if not self._unrecovered:
-                    marker = f"{self.path}/{names.CLEAN_SHUTDOWN}"
-                    write_atomic(self.disk, marker, encode_clean_shutdown(broker_epoch))
+                    self.sign.write(broker_epoch)
         except OSError as error:
             raise self._failed(error) from error
         finally:
@@ -291,6 +289,7 @@ class LogDir:
     def _set_aside(self, topic: str, partition: int, topic_id: bytes | None, why: str) -> None:
         name = names.partition_dir(topic, partition)
         target = self._marked(topic, partition, topic_id or ZERO_UUID, names.STRAY_DIR)
+        self.sign.claim()
         self.disk.rename(f"{self.path}/{name}", f"{self.path}/{target}")
         self._forget((topic, partition))
         logger.warning("%s/%s %s: it is now %s", self.path, name, why, target)
@@ -316,6 +315,7 @@ class LogDir:
     ) -> PartitionLog:
         """The partition's log, created when absent, recovered when the last stop was not clean. What could not be made
         as a whole leaves no folder."""
+        self.claim()
         key = (topic, partition)
         path = f"{self.path}/{names.partition_dir(topic, partition)}"
         is_made = key not in self._folders and not self.disk.exists(path)
@@ -369,6 +369,8 @@ class LogDir:
         self, topic: str, partition: int, config: LogConfig, now_ms: int, *, producer_id_expiration_ms: int
     ) -> Unrecovered:
         """What a job needs to recover a log that is not open; `recovered` tells the end of it."""
+        # Without I/O: a log that needs recovery is in a directory without a sign.
+        self.claim()
         key = (topic, partition)
         return Unrecovered(
             path=f"{self.path}/{names.partition_dir(topic, partition)}",
@@ -425,6 +427,7 @@ class LogDir:
     def adopt_future(self, future: PartitionLog, log: PartitionLog) -> None:
         """The copy takes the place of `log`: see PartitionLog.take_over. Raises StorageError."""
         key = (log.topic, log.partition)
+        self.claim()
         future.take_over(log, f"{self.path}/{names.partition_dir(*key)}")
         del self._futures[key]
         self._adopt(future)
@@ -456,6 +459,7 @@ class LogDir:
 
     def _rename(self, name: str, target: str) -> None:
         try:
+            self.sign.claim()
             self.disk.rename(f"{self.path}/{name}", f"{self.path}/{target}")
         except OSError as error:
             raise self._failed(error) from error
@@ -469,6 +473,7 @@ class LogDir:
         log = log or self.logs.get(key)
         name = names.partition_dir(topic, partition)
         try:
+            self.sign.claim()
             topic_id = log.topic_id if log is not None else self._topic_id(f"{self.path}/{name}")
             if log is not None:
                 log.close(clean=False)
@@ -484,6 +489,7 @@ class LogDir:
 
     def delete_folder(self, name: str) -> None:
         """Remove a folder of `leftovers`, in a thread if you like."""
+        self.claim()
         try:
             remove_tree(self.disk, f"{self.path}/{name}")
         except FileNotFoundError:
@@ -574,6 +580,7 @@ class LogDir:
             while True:
                 at, data = self._contents[name]
                 try:
+                    self.sign.claim()
                     if self._lock is not None and not self.disk.exists(f"{self.path}/{names.LOCK}"):
                         # Unmounted under us: open files still take writes, and the broker would not notice.
                         raise FileNotFoundError(errno.ENOENT, "the log directory has gone", self.path)

@@ -194,6 +194,8 @@ class BrokerHalf:
         live.on_change(services.verifier.reconfigure)
         lifecycle.start(shared.ports.advertised(shared.advertised.broker))
         await lifecycle.caught_up
+        # From here on logs may change. A start that has not come so far leaves the last clean stop as it was.
+        await replicas.logs.directories.claim()
         # Not before: until the controller has heard of this start, the metadata may name this broker as the leader of
         # partitions whose records a power loss has taken from it.
         shared.loader.add_publisher(replicas)
@@ -311,5 +313,5 @@ def _address_of(loader: MetadataLoader, listener_name: str, broker_id: int) -> t
 def _previous_broker_epoch(log_dirs: list[LogDir]) -> int:
     """The epoch of the last run if every directory was stopped cleanly, else -1: a directory that cannot be reached
     may have lost something."""
-    epochs = {-1 if log_dir.offline else log_dir.previous_broker_epoch for log_dir in log_dirs}
+    epochs = {-1 if log_dir.offline else log_dir.sign.broker_epoch for log_dir in log_dirs}
     return epochs.pop() if len(epochs) == 1 else -1

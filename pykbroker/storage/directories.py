@@ -152,6 +152,16 @@ class Directories:
 
     # -- at the start -------------------------------------------------------------------------------------------------
 
+    async def claim(self) -> None:
+        """Return when logs may be opened: the signs of the last clean stop are gone. A directory in which that failed
+        is offline, unless it is only full; then each of its operations tries again first."""
+        claims = [self._runtime.run_blocking(log_dir.claim) for log_dir in self.online()]
+        for end in await asyncio.gather(*claims, return_exceptions=True):
+            if isinstance(end, StorageError):
+                self._on_error(end)
+            elif end is not None:
+                raise end
+
     def settle(
         self, is_known: Callable[[str, int, bytes | None], bool], assigned: Callable[[str, int], bytes]
     ) -> tuple[list[tuple[str, int, LogDir, LogDir]], list[tuple[str, int]]]:

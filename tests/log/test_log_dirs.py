@@ -44,9 +44,9 @@ def test_clean_stop(disk: MemoryDisk) -> None:
     assert read_file(after, "data/log-start-offset-checkpoint") == b"0\n1\nt 0 1\n"
     assert read_file(after, "data/replication-offset-checkpoint") == b"0\n1\nt 0 3\n"
     again = open_dir(after)
-    assert again.clean
-    assert again.previous_broker_epoch == 14
-    assert not after.exists("data/.kafka_cleanshutdown")
+    assert again.sign.was_clean
+    assert again.sign.broker_epoch == 14
+    assert after.exists("data/.kafka_cleanshutdown")
     assert again.holds("t", 0)
     log = open_log(again)
     assert log.recovery is None
@@ -57,7 +57,7 @@ def test_killed(disk: MemoryDisk) -> None:
     log_dir = open_dir(disk)
     append(open_log(log_dir), b"a")
     again = open_dir(disk.power_loss(Survive.EVERYTHING))
-    assert not again.clean
+    assert not again.sign.was_clean
     log = open_log(again)
     assert log.recovery == "checked 1 batches in 1 segments from offset 0"
     assert values(log) == {0: b"a"}
@@ -73,11 +73,11 @@ def test_no_clean_mark_while_a_folder_was_not_recovered(disk: MemoryDisk) -> Non
     log_dir.close(clean=True)
     third = second.power_loss(Survive.EVERYTHING)
     log_dir = open_dir(third)
-    assert not log_dir.clean
+    assert not log_dir.sign.was_clean
     assert open_log(log_dir, 1).recovery is not None
     open_log(log_dir, 0)
     log_dir.close(clean=True)
-    assert open_dir(third.power_loss()).clean
+    assert open_dir(third.power_loss()).sign.was_clean
 
 
 def test_checkpoints_keep_what_was_not_opened(disk: MemoryDisk) -> None:

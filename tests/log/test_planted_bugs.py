@@ -13,6 +13,7 @@ import pytest
 
 from pykbroker_log import disk as disks
 from pykbroker_log import log_dirs, names
+from pykbroker_log.clean_shutdown import CleanShutdown
 from pykbroker_log.deletion import Deletion
 from pykbroker_log.disk import Disk
 from pykbroker_log.loading import Loader
@@ -115,6 +116,22 @@ def clean_shutdown_that_is_kept(patch: Patch) -> None:
     patch.setattr(MemoryDisk, "unlink", some)
 
 
+def clean_shutdown_that_may_come_back(patch: Patch) -> None:
+    """Its unlink is not synced."""
+
+    def unsynced(sign: CleanShutdown) -> None:
+        if not sign.is_claimed and sign.was_clean:
+            sign._disk.unlink(sign._path)
+        sign.is_claimed = True
+
+    patch.setattr(CleanShutdown, "claim", unsynced)
+
+
+def clean_shutdown_that_goes_late(patch: Patch) -> None:
+    """It goes after the log was opened, with the first checkpoint."""
+    patch.setattr(LogDir, "claim", nothing)
+
+
 def clean_shutdown_before_the_checkpoints(patch: Patch) -> None:
     close = LogDir.close
 
@@ -189,6 +206,8 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
     "a truncation leaves its checkpoints": lambda patch: patch.setattr(LogDir, "before_truncation", lambda *_: []),
     "a truncation is not synced": truncation_that_is_not_synced,
     "the sign of a clean stop is not taken away": clean_shutdown_that_is_kept,
+    "the sign of a clean stop may come back": clean_shutdown_that_may_come_back,
+    "the sign of a clean stop goes too late": clean_shutdown_that_goes_late,
     "the sign of a clean stop comes before the flush": clean_shutdown_before_the_checkpoints,
     "retired names go before the log start is durable": names_before_the_log_start,
     "what lies behind a torn segment is kept": later_segments_are_kept,

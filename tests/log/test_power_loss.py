@@ -128,7 +128,7 @@ class Workload(RecordedLog[bytes]):
         begun = len(self.disk.calls)
         end = self.log.log_end_offset
         self.open()
-        assert self.dir.clean
+        assert self.dir.sign.was_clean
         assert self.log.recovery is None
         assert self.log.log_end_offset == end
         self.moment(begun)

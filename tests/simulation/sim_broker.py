@@ -76,6 +76,7 @@ class SimBroker:
         self.disk = self._fitted(MemoryDisk(record=False, clock=world.now_ms))
         self.starts = 0
         self.up = False
+        self._is_stopping = False
         #: the last life ended with the loss of what was not synced
         self.lost_power = False
         self.machine = f"machine {number}"
@@ -166,6 +167,8 @@ class SimBroker:
             if not await self._do(node.start()):
                 return
         except BaseException as error:
+            if self._is_stopping:
+                return  # the stop ends the process
             self.failure = error
             self._die()
             self.disk = self._fitted(self.disk.power_loss(Survive.EVERYTHING))
@@ -211,10 +214,13 @@ class SimBroker:
             self._died.set_result(None)
 
     async def stop(self) -> None:
-        """A controlled shutdown, unless it dies meanwhile."""
+        """A controlled shutdown, unless it dies meanwhile. A start that is under way ends."""
         self.up = False
+        self._is_stopping = True
         self._knew.clear()
-        if await self._do(self.node.stop()):
+        did_stop = await self._do(self.node.stop())
+        self._is_stopping = False
+        if did_stop:
             self._die()
             self.disk = self._fitted(self.disk.power_loss(Survive.EVERYTHING))
             self.world.trace.note("stopped", self.number, round(self.world.loop.time(), 6))
