@@ -128,6 +128,8 @@ class ActiveController:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._last_append_ms = 0
         self._stopped = False
+        # Why a batch of this leader's could not be replayed: it is in the log, and not in the state.
+        self._fault: Exception | None = None
 
     # Operations.
 
@@ -156,7 +158,7 @@ class ActiveController:
         `takes_room`: brokers will need room on their disks for it, so that it is refused while this node's is full.
         """
         future: asyncio.Future[T] = self._runtime.loop.create_future()
-        if not self.is_active:
+        if not self.is_active or self._fault is not None:
             future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
             return future
         if takes_room and self._quorum.is_short_of_room:
@@ -204,7 +206,12 @@ class ActiveController:
             # The append found that the quorum's time was up (this node was paused, say): `_renounce` has reset the
             # state meanwhile, and these records are not committed, if they ever will be.
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
-        state.replay(records, base_offset, epoch)
+        try:
+            state.replay(records, base_offset, epoch)
+        except Exception as error:
+            # Nothing more is decided on this state. When the batch is committed the node ends (`handle_commit`).
+            self._fault = error
+            raise
         self._replayed_offset = last_offset
         self._appended.append((last_offset, state.checkpoint()))
         self._last_append_ms = self._now_ms()
@@ -219,6 +226,8 @@ class ActiveController:
 
     def handle_commit(self, base_offset: int, epoch: int, timestamp_ms: int, values: list[bytes]) -> None:
         last_offset = base_offset + len(values) - 1
+        if self._fault is not None and last_offset > self._replayed_offset:
+            raise RuntimeError(f"the batch at {base_offset} could not be replayed") from self._fault
         if last_offset > self._replayed_offset:
             self.state.replay([decode_record(value) for value in values], base_offset, epoch)
             self._replayed_offset = last_offset
@@ -276,6 +285,7 @@ class ActiveController:
         # Everything above what is committed may be overwritten by the next leader. A metadata transaction that is
         # committed so far and has no end stays open: the next leader aborts it, and that may be this node.
         self.state.reset(self._committed)
+        self._fault = None
         self.state.stop_sessions()
         self._replayed_offset = self.committed_offset
         for waiting in pending:

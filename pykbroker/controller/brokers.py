@@ -140,8 +140,10 @@ def _checked_features(state: ControllerState, request: BrokerRegistrationRequest
     """The broker's ranges, each of which must hold what is finalised; a feature it does not name it has only at 0."""
     finalized = state.image.features.all()
     ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
-    ranges.setdefault("metadata.version", (1, 1))
-    for name in {**ranges, **finalized}:
+    # As in Apache Kafka: what the broker names is judged first, and metadata.version is no feature that it may lack.
+    for name in dict.fromkeys((*ranges, "metadata.version", *finalized)):
+        if name == "metadata.version" and name not in ranges:
+            raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Request features do not contain 'metadata.version'")
         low, high = ranges.get(name, (0, 0))
         level = finalized.get(name, 0)
         if not low <= level <= high:

@@ -272,8 +272,22 @@ class BrokerHalf:
             shared.runtime,
             shared.config.node_id,
             lambda: shared.quorum.voters,
+            self._has_heirs,
             lambda: self.lifecycle.go_without_leave("most voters refuse connections, so no controller can come"),
         )
+
+    def _has_heirs(self) -> bool:
+        """Return True if another broker that lives, as far as the metadata says, could lead a partition of this one's.
+        The controller lets this broker go when there is none."""
+        image = self._shared.loader.image
+        own = self._shared.config.node_id
+        found = (
+            image.topics.partition(partition.topic, partition.index)
+            for partition in self.services.replicas
+            if partition.is_leader
+        )
+        candidates = {replica for partition in found if partition is not None for replica in partition.isr}
+        return any(image.broker_is_active(replica) for replica in candidates - {own})
 
     def _serve_no_more(self) -> None:
         """A client that asked now would be told of a cluster without this node, and some clients take it for good that

@@ -4,6 +4,10 @@ Asked by a broker that waits for the controller's leave to stop. When all nodes 
 the last ones have no controller; without this they wait until their session would be over. Decision 23 says why a
 refusal is as good as a death notice, and what else is not.
 
+Most voters refuse also while they restart together, and then a controller comes back. A broker that leads a partition
+which another broker could lead waits for that: if it went, the partition would have no leader until the new controller
+notices. When all nodes stop at once the voters stay away, and nothing is won by waiting for the end of a session.
+
 Responsible for the rounds of probes. Not responsible for what follows.
 """
 
@@ -21,20 +25,31 @@ from pykbroker_raft.voters import VoterSet
 FIRST_SECONDS = 0.5
 #: From the end of a round to the next.
 EVERY_SECONDS = 0.2
+#: Voters that restart listen again within this time, also those of Apache Kafka.
+RESTART_SECONDS = 4.0
 
 
 class QuorumWatch:
     """Rounds of probes until `then` is called, once, or until `close`. Of `voters` this node is alive, if it is one."""
 
     def __init__(
-        self, runtime: Runtime, node_id: int, voters: Callable[[], VoterSet], then: Callable[[], object]
+        self,
+        runtime: Runtime,
+        node_id: int,
+        voters: Callable[[], VoterSet],
+        has_heirs: Callable[[], bool],
+        then: Callable[[], object],
     ) -> None:
+        """`has_heirs` returns True while another broker could lead a partition that this one leads."""
         self._runtime = runtime
         self._node_id = node_id
         self._voters = voters
+        self._has_heirs = has_heirs
         self._then = then
         self._probes: dict[int, PortProbe] = {}
         self._refused = 0
+        # The first of the rounds on end in which most voters have refused.
+        self._refused_since: float | None = None
         self._timer: asyncio.TimerHandle | None = runtime.loop.call_later(FIRST_SECONDS, self._round)
 
     def close(self) -> None:
@@ -64,7 +79,13 @@ class QuorumWatch:
             return
         voters = len(self._voters())
         if voters and voters - self._refused <= voters // 2:
-            self.close()
-            self._then()
+            now = self._runtime.loop.time()
+            if self._refused_since is None:
+                self._refused_since = now
+            if now - self._refused_since >= RESTART_SECONDS or not self._has_heirs():
+                self.close()
+                self._then()
+                return
         else:
-            self._timer = self._runtime.loop.call_later(EVERY_SECONDS, self._round)
+            self._refused_since = None
+        self._timer = self._runtime.loop.call_later(EVERY_SECONDS, self._round)

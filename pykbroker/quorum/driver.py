@@ -577,7 +577,7 @@ class QuorumDriver:
             return
         try:
             self._listeners.tell()
-        except Exception as error:  # noqa: BLE001  # listeners' own errors do not come here: this is the log
+        except Exception as error:  # noqa: BLE001  # the log cannot be read, or a listener failed: as in `_work`
             self._fail(error)
             return
         self._snapshots_due.look()

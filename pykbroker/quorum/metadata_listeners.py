@@ -4,7 +4,7 @@ batch once, in order.
 Responsible for where each listener stands and for counting what came since the last snapshot. Invariants: nothing
 above the high watermark is told; a listener learns that its own node leads only when it has seen everything committed
 before (it would otherwise decide on old state); listeners are called on the loop and never from within another
-listener's call.
+listener's call; a listener that failed is given no record after the one that it missed.
 """
 
 from __future__ import annotations
@@ -55,6 +55,13 @@ class _Registration:
     # None: nothing told yet.
     next_offset: int | None = None
     told_leader: tuple[int | None, int] | None = None
+    # A call has raised: its state lacks something that is committed.
+    has_failed: bool = False
+
+
+class ListenerFailed(Exception):
+    """A listener has raised, which is a bug or a record that this release does not know. The replica cannot go on: as
+    leader it would decide without committed records, and its snapshots would lack them."""
 
 
 class MetadataListeners:
@@ -119,7 +126,7 @@ class MetadataListeners:
         self._leader = change
 
     def tell(self) -> None:
-        """Bring every listener up to date."""
+        """Bring every listener up to date. Raises ListenerFailed."""
         if self._telling:
             # A listener's call led here: the outer call goes round once more.
             self._again = True
@@ -146,6 +153,8 @@ class MetadataListeners:
             return
         latest = storage.latest_snapshot
         position = registration.next_offset
+        if registration.has_failed:
+            return
         if position is None or position < storage.log.log_start_offset:
             if latest is not None and latest != BOOTSTRAP_SNAPSHOT and latest.offset <= high_watermark:
                 snapshot = storage.load_snapshot(latest)
@@ -202,9 +211,10 @@ class MetadataListeners:
     def _call(self, registration: _Registration, method: str, *args: object) -> None:
         try:
             getattr(registration.listener, method)(*args)
-        except Exception:
-            # A listener's bug must not stop the quorum; the listener has missed this call and says so in the log.
-            logger.exception("Metadata listener %r failed in %s%r", registration.listener, method, args[:2])
+        except Exception as error:
+            registration.has_failed = True
+            what = f"The metadata listener {registration.listener!r} failed in {method}{args[:2]}: {error!r}"
+            raise ListenerFailed(what) from error
 
     def _count(self) -> None:
         """Add up what was committed since the last snapshot, and let go of what every listener has seen."""

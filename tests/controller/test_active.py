@@ -396,6 +396,32 @@ def test_a_bug_in_an_operation_is_an_error_of_that_operation_only(caplog: pytest
     run(main)
 
 
+def test_a_controller_whose_own_batch_cannot_be_replayed_decides_nothing_more() -> None:
+    """The batch is in the log, and the state lacks it. When it is committed the listener fails, which ends the node."""
+
+    async def main(clock: Clock) -> None:
+        world = World()
+        await world.lead()
+        world.quorum.automatic = False
+        replay = world.controller.state.replay
+
+        def broken(*args: Any) -> None:
+            raise ZeroDivisionError
+
+        world.controller.state.replay = broken  # type: ignore[method-assign]
+        topic = TopicRecord(name="t", topic_id=b"t" * 16)
+        for code in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER):
+            with pytest.raises(KafkaError) as caught:
+                await world.controller.submit("topic", lambda state, now_ms: Result("done", [topic]))
+            assert caught.value.code is code
+        world.controller.state.replay = replay  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError, match="could not be replayed"):
+            world.quorum.commit()
+        world.close()
+
+    run(main)
+
+
 def test_an_answer_whose_client_has_left_is_no_error_line() -> None:
     """Two nodes sent heartbeats and went: the last controller stopped with "Future exception was never retrieved"."""
     complaints: list[dict[str, Any]] = []

@@ -115,7 +115,11 @@ def test_a_broker_starts_fenced_and_is_unfenced_when_caught_up() -> None:
         ({"log_dirs": [DIRECTORY_LOST]}, ErrorCode.INVALID_REGISTRATION),
         ({"log_dirs": [b"z" * 16, b"z" * 16]}, ErrorCode.INVALID_REGISTRATION),
         ({"log_dirs": [directory_of(0)]}, ErrorCode.INVALID_REGISTRATION),
-        ({"features": []}, ErrorCode.UNSUPPORTED_VERSION),
+        ({"features": []}, ErrorCode.INVALID_REGISTRATION),
+        (
+            {"features": [Feature(name="group.version", min_supported_version=9, max_supported_version=9)]},
+            ErrorCode.UNSUPPORTED_VERSION,
+        ),
         (
             {"features": [Feature(name="metadata.version", min_supported_version=7, max_supported_version=29)]},
             ErrorCode.UNSUPPORTED_VERSION,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykbroker.node_to_controller.quorum_watch import EVERY_SECONDS, FIRST_SECONDS, QuorumWatch
+from pykbroker.node_to_controller.quorum_watch import EVERY_SECONDS, FIRST_SECONDS, RESTART_SECONDS, QuorumWatch
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from tests.simulation.world import World
 
@@ -33,12 +33,14 @@ def voters(*numbers: int) -> VoterSet:
     return VoterSet.of(VoterNode(ReplicaKey(number), (Endpoint("C", "localhost", number),)) for number in numbers)
 
 
-def watched(ports: Ports, of: VoterSet, node_id: int, seconds: float) -> tuple[bool, float]:
+def watched(
+    ports: Ports, of: VoterSet, node_id: int, seconds: float, has_heirs: Callable[[], bool] = lambda: False
+) -> tuple[bool, float]:
     """Whether the watch says that no controller can come, and when it or the time was over."""
 
     async def wait() -> tuple[bool, float]:
         said = asyncio.Event()
-        watch = QuorumWatch(ports, node_id, lambda: of, said.set)  # type: ignore[arg-type]
+        watch = QuorumWatch(ports, node_id, lambda: of, has_heirs, said.set)  # type: ignore[arg-type]
         try:
             await asyncio.wait_for(said.wait(), seconds)
         except TimeoutError:
@@ -87,3 +89,28 @@ def test_a_controller_that_answers_at_once_is_not_probed() -> None:
     ports = Ports()
     assert watched(ports, voters(1, 2, 3), 3, FIRST_SECONDS / 2) == (False, FIRST_SECONDS / 2)
     assert ports.asked == []
+
+
+def test_a_broker_whose_partitions_others_could_lead_waits_for_voters_that_restart() -> None:
+    """Two of three controllers restart together. They refuse connections for longer than one round."""
+    ports = Ports()
+    ports.refusing = {1, 2}
+    ports.loop.call_later(RESTART_SECONDS - 1, ports.refusing.clear)
+    said, _ = watched(ports, voters(1, 2, 3), 9, 20.0, lambda: True)
+    assert not said
+
+
+def test_it_goes_when_the_voters_stay_away() -> None:
+    ports = Ports()
+    ports.refusing = {1, 2, 3}
+    said, when = watched(ports, voters(1, 2, 3), 9, 20.0, lambda: True)
+    assert said
+    assert FIRST_SECONDS + RESTART_SECONDS <= when <= FIRST_SECONDS + RESTART_SECONDS + 2 * EVERY_SECONDS
+
+
+def test_it_goes_as_soon_as_no_other_broker_could_lead() -> None:
+    ports = Ports()
+    ports.refusing = {1, 2, 3}
+    said, when = watched(ports, voters(1, 2, 3), 9, 20.0, lambda: ports.loop.time() < 2)
+    assert said
+    assert 2 <= when <= 2 + 2 * EVERY_SECONDS

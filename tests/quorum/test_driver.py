@@ -9,6 +9,7 @@ import pytest
 
 from pykbroker.net.connection import CloseConnection
 from pykbroker.quorum.driver import NotLeader
+from pykbroker.quorum.metadata_listeners import ListenerFailed
 from pykbroker.runtime import OsRuntime
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryDisk
@@ -105,6 +106,38 @@ def test_listener_appends_while_it_is_told() -> None:
         quorum.append([b"start"])
         await until(lambda: len(second.values) == 4)
         assert first.values == second.values == [b"start", b"more", b"more", b"more"]
+        await quorum.stop()
+
+    run(test)
+
+
+def test_a_listener_that_fails_ends_the_replica() -> None:
+    """As Apache Kafka's fault handler does. A controller would go on leading without a committed record."""
+
+    async def test() -> None:
+        runtime = InlineRuntime()
+        format_one(runtime.disk, "meta")
+        failures: list[BaseException] = []
+        quorum, listener = driver(runtime, on_failure=failures.append), Listener()
+
+        def fail() -> None:
+            if listener.values[-1] == b"bad":
+                raise ValueError("a record of another release")
+
+        listener.on_commit = fail
+        quorum.register(listener)
+        await quorum.start()
+        await until(lambda: quorum.high_watermark == 3)
+        quorum.append([b"good"])
+        quorum.append([b"bad"])
+        quorum.append([b"after it"])
+        await until(lambda: quorum.failed is not None)
+        assert isinstance(quorum.failed, ListenerFailed)
+        assert "a record of another release" in str(quorum.failed)
+        assert failures == [quorum.failed]
+        assert not quorum.is_leader
+        await until(lambda: listener.told[-1] == "leader None epoch 1")
+        assert listener.values == [b"good", b"bad"]
         await quorum.stop()
 
     run(test)
