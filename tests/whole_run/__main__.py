@@ -21,10 +21,11 @@ from tests.whole_run import known, leaks, recorder, timings
 from tests.whole_run.forgiving import closing_line, first_verdict, flaky_lines
 from tests.whole_run.outcome import Outcome
 
-#: Unit tests share nothing, so all cores run them. Compat tests mostly wait: compat_tests/workers.py deals them out.
+#: Half of the time of both sessions is waiting, for nodes, JVMs and time-outs: four workers keep two cores busy.
+#: Unit tests share nothing; compat_tests/workers.py deals the compat tests out.
 SESSIONS: Final[Mapping[str, Sequence[str]]] = {
-    "tests": ["-m", "not long", "-n", "logical", "--dist", "worksteal"],
-    "compat_tests": ["-m", "not long", "-n", "3"],
+    "tests": ["-m", "not long", "-n", "4", "--dist", "worksteal"],
+    "compat_tests": ["-m", "not long", "-n", "4"],
 }
 
 
