@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from pykbroker.node_to_controller.controller_channel import Channel, LeaderWatch
 from pykbroker.node_to_controller.pace import Pace
 from pykbroker.runtime import Runtime
+from pykbroker.runtime.line_limit import LineLimit
 from pykbroker_wire.errors import ErrorCode, error_name
 from pykbroker_wire.primitives import TopLevel
 
@@ -66,6 +67,8 @@ class ControllerSender:
         self._take_answer = answered
         self._timeout_ms = timeout_ms
         self._pace = Pace(first_pause_ms, last_pause_ms)
+        self._last_pause_ms = last_pause_ms
+        self._lines = LineLimit(runtime.loop.time)
         self._timer: asyncio.TimerHandle | None = None
         self._in_flight: asyncio.Future[Any] | None = None
         #: why the last request that failed did
@@ -145,16 +148,21 @@ class ControllerSender:
             elif future.result().error_code:
                 code = future.result().error_code
                 meaning = f" ({_MEANINGS[code]})" if code in _MEANINGS else ""
-                self._failed(f"the controller says {error_name(code)}{meaning}")
+                # The session of a run that was killed is over by itself: nobody has to do anything.
+                passes = code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+                self._failed(f"the controller says {error_name(code)}{meaning}", is_expected=passes)
             else:
                 self._pace.answered()
                 self._take_answer(future.result())
         finally:
             self._arm()
 
-    def _failed(self, reason: str) -> None:
+    def _failed(self, reason: str, *, is_expected: bool = False) -> None:
         self.last_failure = reason
         first = self._pace.failures == 0
         pause_ms = self._pace.failed(self._now_ms())
-        level = logging.INFO if first else logging.WARNING
-        logger.log(level, "%s %s: %s; trying again in %d ms", self._name, self._asked, reason, pause_ms)
+        level = logging.INFO if first or is_expected else logging.WARNING
+        # While the pauses grow each failure has its line; then one a minute.
+        left_out = "" if pause_ms != self._last_pause_ms else self._lines.take(reason)
+        if left_out is not None:
+            logger.log(level, "%s %s: %s; trying again in %d ms%s", self._name, self._asked, reason, pause_ms, left_out)

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SHUTDOWN_POLL_MS = 50
+#: Apache Kafka's pauses double up to broker.session.timeout.ms. A broker that waits for the end of its last session
+#: would lose up to half of that once more.
+_LONGEST_PAUSE_MS = 1_000
 #: Longer than the pause of a connection before it connects again (net/client.py).
 _AFTER_LOSS_MS = 60
 
@@ -114,7 +117,7 @@ class BrokerLifecycle:
             self._next_request,
             self._answered,
             timeout_ms=self._heartbeat_ms,
-            last_pause_ms=self._session_ms,
+            last_pause_ms=min(self._session_ms, _LONGEST_PAUSE_MS),
         )
 
     # From the broker half.

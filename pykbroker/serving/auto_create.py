@@ -1,7 +1,8 @@
 """Topics that come into being by being asked for: a client's, and Kafka's own.
 
 Through CreateTopics on the controller's channel, like any client's. A topic whose creation is under way is not asked
-for again. Not responsible for authorization.
+for again. A creation that fails is tried again as often as clients ask, and said once a minute. Not responsible for
+authorization.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -16,10 +18,12 @@ from pykbroker.config.load import Config
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.topic_names import (
     GROUP_METADATA_TOPIC,
+    INTERNAL_TOPICS,
     SHARE_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,
     topic_name_problem,
 )
+from pykbroker.runtime.line_limit import LineLimit
 from pykbroker.serving.services import BrokerServices
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import (
@@ -31,8 +35,25 @@ from pykbroker_wire.messages.create_topics import (
 
 logger = logging.getLogger(__name__)
 
-#: Per broker: topics whose creation is under way, each with what its callers wait for.
-_in_flight: WeakKeyDictionary[MetadataLoader, dict[str, asyncio.Future[ErrorCode]]] = WeakKeyDictionary()
+_MOST_NAMED = 20
+
+
+@dataclass(slots=True)
+class _Creations:
+    """Those of one broker: topics whose creation is under way, each with what its callers wait for, and its lines."""
+
+    lines: LineLimit
+    in_flight: dict[str, asyncio.Future[ErrorCode]] = field(default_factory=dict)
+
+
+_of_brokers: WeakKeyDictionary[MetadataLoader, _Creations] = WeakKeyDictionary()
+
+
+def _creations(services: BrokerServices) -> _Creations:
+    found = _of_brokers.get(services.metadata)
+    if found is None:
+        found = _of_brokers[services.metadata] = _Creations(LineLimit(services.runtime.loop.time))
+    return found
 
 
 def ensure_topic(services: BrokerServices, name: str) -> asyncio.Future[ErrorCode]:
@@ -46,7 +67,7 @@ def ensure_topic(services: BrokerServices, name: str) -> asyncio.Future[ErrorCod
 def create_missing(services: BrokerServices, names: Iterable[str]) -> dict[str, asyncio.Future[ErrorCode]]:
     """As `ensure_topic`, many in one request."""
     loop = services.runtime.loop
-    in_flight = _in_flight.setdefault(services.metadata, {})
+    in_flight = _creations(services).in_flight
     futures: dict[str, asyncio.Future[ErrorCode]] = {}
     wanted: list[str] = []
     for name in names:
@@ -63,23 +84,24 @@ def create_missing(services: BrokerServices, names: Iterable[str]) -> dict[str, 
             in_flight[name] = future
             wanted.append(name)
     if wanted:
-        _create(services, wanted, in_flight)
+        _create(services, wanted)
     return futures
 
 
-def _create(services: BrokerServices, names: list[str], in_flight: dict[str, asyncio.Future[ErrorCode]]) -> None:
+def _create(services: BrokerServices, names: list[str]) -> None:
+    creations = _creations(services)
     timeout_ms = services.config.int("request.timeout.ms")
     request = CreateTopicsRequest(topics=[_creatable(services, name) for name in names], timeout_ms=timeout_ms)
 
     def finish(name: str, code: ErrorCode) -> None:
-        future = in_flight.pop(name, None)
+        future = creations.in_flight.pop(name, None)
         if future is not None and not future.done():
             future.set_result(code)
 
     def answered(sent: asyncio.Future[CreateTopicsResponse]) -> None:
         error = None if sent.cancelled() else sent.exception()
         if sent.cancelled() or error is not None:
-            logger.warning("Auto creation of topics %s failed: %r", ", ".join(names), error)
+            _say(creations, "no answer", logging.WARNING, "Auto creation of topics %s failed: %r", _some(names), error)
             for name in names:
                 finish(name, ErrorCode.LEADER_NOT_AVAILABLE)
             return
@@ -94,11 +116,26 @@ def _create(services: BrokerServices, names: list[str], in_flight: dict[str, asy
                 code = ErrorCode.LEADER_NOT_AVAILABLE
             else:
                 message = None if result is None else result.error_message
-                logger.warning("Auto creation of topic %s failed: %s", name, message)
+                # A client chooses the name of any other topic, and may ask for a new one each time.
+                subject = name if name in INTERNAL_TOPICS else code.name
+                _say(creations, subject, logging.WARNING, "Auto creation of topic %s failed: %s", name, message)
             finish(name, code)
 
-    logger.info("Sent auto-creation request for %s to the active controller.", ", ".join(names))
+    line = "Sent auto-creation request for %s to the active controller."
+    _say(creations, f"sent {_some(names)}", logging.INFO, line, _some(names))
     services.controller_channel.send(request, timeout_ms).add_done_callback(answered)
+
+
+def _say(creations: _Creations, subject: str, level: int, line: str, *args: object) -> None:
+    left_out = creations.lines.take(subject)
+    if left_out is not None:
+        logger.log(level, line + "%s", *args, left_out)
+
+
+def _some(names: list[str]) -> str:
+    """A line names no more than a few of very many topics."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _when_known(services: BrokerServices, name: str, done: Callable[[ErrorCode], None]) -> None:
@@ -113,17 +150,19 @@ def _when_known(services: BrokerServices, name: str, done: Callable[[ErrorCode],
     known.add_done_callback(finished)
 
 
-def internal_number(config: Config, key: str, *, only_voter: bool, brokers: int) -> int:
+def internal_number(config: Config, key: str, *, only_voter: bool, brokers: int, lines: LineLimit | None = None) -> int:
     """The replication factor or the least ISR of an internal topic: Apache Kafka's, but 1 where the key is not set and
     nothing else can be meant: on a combined node that is the only voter, while one broker is registered.
 
     Elsewhere other brokers may still come: a cluster that starts must not get the topic with one replica for ever.
+    `lines` limits the line about it: each new try asks again.
     """
     number = config.int(key)
     alone = config.is_broker and config.is_controller and only_voter and brokers == 1
     if number == 1 or not config.is_default(key) or not alone:
         return number
-    logger.warning("%s is 1 instead of %d: it is not set, and this node is the whole cluster", key, number)
+    if lines is None or lines.take(key) is not None:
+        logger.warning("%s is 1 instead of %d: it is not set, and this node is the whole cluster", key, number)
     return 1
 
 
@@ -132,7 +171,8 @@ def _creatable(services: BrokerServices, name: str) -> CreatableTopic:
 
     def number(key: str) -> int:
         brokers = len(services.metadata.image.brokers)
-        return internal_number(config, key, only_voter=services.quorum.is_only_voter, brokers=brokers)
+        lines = _creations(services).lines
+        return internal_number(config, key, only_voter=services.quorum.is_only_voter, brokers=brokers, lines=lines)
 
     match name:
         case "__consumer_offsets":

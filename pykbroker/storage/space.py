@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pykbroker.runtime import Runtime
+from pykbroker.runtime.line_limit import LineLimit
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
-_LINE_EVERY_S = 60.0
 #: So much more than there was when a write found no room is room again.
 _GROWTH_BYTES = 128 * 1024
 #: What must be left for appends beside the reserve.
@@ -50,7 +50,7 @@ class DiskSpace:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._full: dict[str, _Full] = {}
-        self._last_line: dict[str, float] = {}
+        self._lines = LineLimit(runtime.loop.time)
         self._timer: asyncio.TimerHandle | None = None
         self._owner: ReserveOwner | None = None
         self._directories: Sequence[str] = ()
@@ -130,7 +130,7 @@ class DiskSpace:
                 del self._full[log_dir]
                 if full.was_told:
                     logger.warning("Log directory %s: there is room again, %d bytes: writes are taken", log_dir, usable)
-            elif full.refused and self._is_time_for_a_line(log_dir):
+            elif full.refused and self._lines.is_due(log_dir):
                 refused, full.refused = full.refused, 0
                 self._tell(log_dir, full, f"the disk is still full, {usable} bytes are left: {refused} writes refused")
         if self._full or (owner is not None and owner.is_short_of_room):
@@ -141,12 +141,8 @@ class DiskSpace:
         if not done.cancelled() and (error := done.exception()) is not None:
             logger.error("The reserve of the metadata log could not be made again: %s", error)
 
-    def _is_time_for_a_line(self, log_dir: str) -> bool:
-        last = self._last_line.get(log_dir)
-        return last is None or self._runtime.loop.time() - last >= _LINE_EVERY_S
-
     def _tell(self, log_dir: str, full: _Full, what: str) -> None:
-        if self._is_time_for_a_line(log_dir):
-            self._last_line[log_dir] = self._runtime.loop.time()
+        # How many writes were refused stands in the line already.
+        if self._lines.take(log_dir) is not None:
             full.was_told = True
             logger.error("Log directory %s: %s", log_dir, what)

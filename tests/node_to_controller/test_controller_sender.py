@@ -133,6 +133,28 @@ def test_d4_there_is_never_more_than_one_request_in_flight() -> None:
     assert told.sent == 2
 
 
+def test_a_session_that_is_not_over_yet_is_nothing_to_warn_of(caplog: pytest.LogCaptureFixture) -> None:
+    told = Told()
+    waits = ControllerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+    with caplog.at_level(logging.INFO):
+        for _ in range(8):
+            told.channel.answer(waits)
+            told.loop.advance(1)
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
+
+
+def test_a_failure_that_lasts_is_said_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    told = Told()
+    with caplog.at_level(logging.INFO):
+        for _ in range(70):
+            told.channel.answer(NOT_CONTROLLER)
+            told.loop.advance(1)
+    assert told.sent == 71
+    # 100, 200, 400, 800 ms, then the longest pause, then one a minute later.
+    assert len(caplog.records) == 6
+    assert caplog.messages[-1].endswith("trying again in 1000 ms (59 more lines like it were left out)")
+
+
 def test_d4_what_is_closed_sends_nothing() -> None:
     told = Told()
     told.sender.close()

@@ -1,0 +1,49 @@
+"""Log lines that a client, or a state that lasts, could cause again and again: one a minute for each subject.
+
+Responsible for whether a line is due and for how many were left out. Pure, on a clock that its owner passes in; it
+writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+EVERY_SECONDS = 60.0
+#: Subjects that are remembered. With more of them at once, those that are new share one subject.
+MOST_SUBJECTS = 1_000
+
+
+class LineLimit:
+    """`take` before each line."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """`now` in seconds, of a clock that does not jump."""
+        self._now = now
+        # When each subject had its last line, the oldest first, and how many were left out since.
+        self._lines: dict[str, tuple[float, int]] = {}
+
+    def is_due(self, subject: str) -> bool:
+        """Return True if `take` would let the line through."""
+        last = self._lines.get(subject)
+        return last is None or self._now() - last[0] >= EVERY_SECONDS
+
+    def take(self, subject: str) -> str | None:
+        """Return None if the line is to be left out, else the words to end it with: how many were left out before."""
+        now = self._now()
+        subject = self._remembered(subject, now)
+        last = self._lines.get(subject)
+        if last is not None and now - last[0] < EVERY_SECONDS:
+            self._lines[subject] = last[0], last[1] + 1
+            return None
+        self._lines.pop(subject, None)
+        self._lines[subject] = now, 0
+        return "" if last is None or not last[1] else f" ({last[1]} more lines like it were left out)"
+
+    def _remembered(self, subject: str, now: float) -> str:
+        if subject in self._lines or subject == "" or len(self._lines) < MOST_SUBJECTS:
+            return subject
+        oldest = next(iter(self._lines))
+        if now - self._lines[oldest][0] < EVERY_SECONDS:
+            return ""
+        del self._lines[oldest]
+        return subject
