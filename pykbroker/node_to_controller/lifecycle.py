@@ -104,6 +104,8 @@ class BrokerLifecycle:
         self._cordoned: tuple[bytes, ...] = ()
         #: those in the heartbeat that was sent last
         self._told: tuple[bytes, ...] = ()
+        # The last heartbeat asked to stay fenced only because the controller has to hear of a failed directory first.
+        self._is_held_back = False
         self._shutdown_answers = 0
         self._fenced: Callable[[], None] = lambda: None
         self._registration_timer: asyncio.TimerHandle | None = None
@@ -292,11 +294,14 @@ class BrokerLifecycle:
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
         self._told = tuple(self._offline)
+        # A heartbeat that told it of the failure and unfenced this broker would make it leader of what was there.
+        is_coming_up = self.state in (BrokerState.STARTING, BrokerState.RECOVERY)
+        self._is_held_back = self._ready and is_coming_up and not all(self._offline.values())
         return BrokerHeartbeatRequest(
             broker_id=self.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._metadata.last_offset,
-            want_fence=not self._ready,
+            want_fence=not self._ready or self._is_held_back,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(self._offline),
             cordoned_log_dirs=(
@@ -317,7 +322,7 @@ class BrokerLifecycle:
         if self.state is BrokerState.RECOVERY and not response.is_fenced:
             self.state = BrokerState.RUNNING
             self._check_running()
-        self._sender.wake(self._heartbeat_ms)
+        self._sender.wake(0 if self._is_held_back else self._heartbeat_ms)
 
     def _shutdown_answered(self, granted: bool) -> None:
         if granted:

@@ -408,7 +408,7 @@ def test_a_controller_whose_own_batch_cannot_be_replayed_decides_nothing_more() 
         def broken(*args: Any) -> None:
             raise ZeroDivisionError
 
-        world.controller.state.replay = broken  # type: ignore[method-assign]
+        world.controller.state.replay = broken  # type: ignore[method-assign, assignment]
         topic = TopicRecord(name="t", topic_id=b"t" * 16)
         for code in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER):
             with pytest.raises(KafkaError) as caught:

@@ -244,8 +244,9 @@ def test_a_registration_that_has_to_wait_is_tried_again_every_second() -> None:
     to = FakeChannel(loop)
     loader = MetadataLoader()
     loader.handle_leader(2, 1)
+    runtime: Any = SimpleNamespace(loop=as_loop(loop))
     lifecycle = BrokerLifecycle(
-        runtime=SimpleNamespace(loop=as_loop(loop)),  # type: ignore[arg-type]
+        runtime=runtime,
         config=node_config(),
         channel=to,
         metadata=loader,
