@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
-from compat_tests.three_nodes.clusters import Both
-from compat_tests.three_nodes.transactions import Task, Transactions
+from compat_tests import needs
+from compat_tests.exactly_once.short_transactions import Task, Transactions
+from compat_tests.mixed_cluster.members import Cluster, Kind, Member
+from compat_tests.oracle.kafka import kafka_libs
+
+pytestmark = pytest.mark.slow
 
 SHORT = Task(producers=4, transactions=30, records=6)
+NUMBERS = (1, 2, 3)
+REPLICATED = {
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(against: str) -> Iterator[Cluster]:
+    """Three nodes whose coordinators have as many partitions as by default."""
+    needs.java()
+    kafka_libs()
+    kind: Kind = "kafka" if against == "apache-kafka" else "pykbroker"
+    with Cluster({number: Member(kind) for number in NUMBERS}, settings=REPLICATED, directories=1) as cluster:
+        cluster.format()
+        cluster.launch(*NUMBERS)
+        cluster.ready(*NUMBERS)
+        cluster.serving(*NUMBERS)
+        yield cluster
+        assert not cluster.complaints()
 
 
 @pytest.mark.parametrize(
@@ -27,10 +53,10 @@ SHORT = Task(producers=4, transactions=30, records=6)
     ],
     ids=["short", "many", "large"],
 )
-def test_producers_see_no_error_at_all(both: Both, task: Task) -> None:
+def test_producers_see_no_error_at_all(cluster: Cluster, task: Task) -> None:
     """Each batch that begins a transaction in a partition waits for a coordinator on another node, while the next
     batches of its connection come."""
-    with closing(Transactions(both.ours, task)) as transactions:
+    with closing(Transactions(cluster, task)) as transactions:
         outcome = transactions.end()
         assert (outcome.errors, outcome.fatal, outcome.in_doubt) == ({}, {}, [])
         assert len(outcome.committed) == task.producers * task.transactions
