@@ -28,8 +28,9 @@ from pykbroker.net.peer_ends import PeerEnds
 
 #: A broker that serves has sent a heartbeat to a new controller by then.
 GRACE_MS = 200
-#: So long a former leader counts as one that left: a session is over by then.
-LEFT_MS = 10_000
+#: So long a former leader counts as one that left. An election that follows its death is over by then, and an older end
+#: of a connection says nothing of a broker that may have come back to another controller.
+LEFT_MS = 2_000
 
 #: Host and port.
 BrokerAddress = tuple[str, int]
@@ -128,6 +129,8 @@ class EarlyFence:
             if watched is None or watched.broker_epoch < registration.broker_epoch:
                 watched = self._brokers[broker_id] = _Watched(registration.broker_epoch)
                 self._ends.back(broker_id)
+                # Its process was started after the one that left.
+                self._left_ms.pop(broker_id, None)
             if watched.broker_epoch == registration.broker_epoch:
                 effects += self._registered(broker_id, watched, registration)
         return effects

@@ -10,6 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from pykbroker.controller.early_fence import (
     GRACE_MS,
+    LEFT_MS,
     BrokerAddress,
     Disarmed,
     EarlyFence,
@@ -220,6 +221,24 @@ def test_the_broker_of_the_former_leader_is_fenced_if_it_is_not_back() -> None:
     fence.activated(1_000)
     fence.heartbeat(7, 5, 1)
     assert fence.clock(1_000 + GRACE_MS) == []
+
+
+def test_a_former_leader_that_has_registered_again_is_not_fenced() -> None:
+    """It led, was restarted, and serves again when the next controller dies and a third one takes over."""
+    fence = EarlyFence()
+    fence.metadata({7: registration(5)})
+    fence.leader_left(7, 900)
+    fence.metadata({7: registration(6)})
+    fence.activated(1_000)
+    assert not [effect for effect in fence.clock(1_000 + GRACE_MS) if isinstance(effect, Fence)]
+
+
+def test_a_leader_that_left_long_ago_is_not_fenced_for_it() -> None:
+    fence = EarlyFence()
+    fence.metadata({7: registration(5)})
+    fence.leader_left(7, 900)
+    fence.activated(900 + LEFT_MS)
+    assert not [effect for effect in fence.clock(900 + LEFT_MS + GRACE_MS) if isinstance(effect, Fence)]
 
 
 BROKERS = st.sampled_from((1, 2))
