@@ -9,7 +9,6 @@ The table of the last stored run (tests/whole_run/timings.json) says how long fi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -22,8 +21,9 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
 
 MOST_SECONDS: Final = 100.0
-#: Its images are built once, which takes longer than any of its files.
-NEVER_DIVIDED: Final = frozenset({"container"})
+#: The images of container are built once, which takes longer than any of its files. The six nodes of three_nodes are
+#: started once, and its last file looks at what the others have written.
+NEVER_DIVIDED: Final = frozenset({"container", "three_nodes"})
 #: For a file that the table does not know yet.
 UNKNOWN_SECONDS: Final = 20.0
 
@@ -33,46 +33,33 @@ def folder(file: str) -> str:
     return file.split("/")[1]
 
 
-def units(files: Mapping[str, float]) -> dict[str, str]:
-    """The unit of each file. `files`: how many seconds each takes, by its path."""
-    seconds: dict[str, float] = defaultdict(float)
-    for file, spent in files.items():
-        seconds[folder(file)] += spent
-    return {
-        file: file if seconds[folder(file)] > MOST_SECONDS and folder(file) not in NEVER_DIVIDED else folder(file)
-        for file in files
-    }
-
-
 @cache
 def _stored() -> dict[str, float]:
+    """How many seconds each file took in the stored run."""
     return {file: spent.seconds for file, spent in timings.read().items() if file.startswith("compat_tests/")}
 
 
-class Units:
-    """The units of a run, which may hold files that the table lacks."""
+@cache
+def _divided() -> frozenset[str]:
+    """The folders whose files are units of their own."""
+    seconds: dict[str, float] = defaultdict(float)
+    for file, spent in _stored().items():
+        seconds[folder(file)] += spent
+    return frozenset(name for name, spent in seconds.items() if spent > MOST_SECONDS) - NEVER_DIVIDED
 
-    def __init__(self, collected: list[str], stored: Mapping[str, float]) -> None:
-        files = dict.fromkeys(nodeid.partition("::")[0] for nodeid in collected)
-        known = {file: stored.get(file, UNKNOWN_SECONDS) for file in files}
-        self._units = units({**stored, **known})
-        self._seconds: dict[str, float] = defaultdict(float)
-        for file, spent in known.items():
-            self._seconds[self._units[file]] += spent
 
-    def of(self, nodeid: str) -> str:
-        return self._units[nodeid.partition("::")[0]]
-
-    def order(self, nodeid: str) -> tuple[float, str]:
-        """Sorts tests so that the unit that takes longest comes first, and that the tests of a unit stay together."""
-        unit = self.of(nodeid)
-        return -self._seconds[unit], unit
+def unit(nodeid: str) -> str:
+    """The unit of a test: its folder, or its file if the folder is divided."""
+    file = nodeid.partition("::")[0]
+    return file if folder(file) in _divided() else folder(file)
 
 
 def arrange(items: list[pytest.Item]) -> None:
-    """Bring collected tests into the order in which the workers take their units."""
-    found = Units([item.nodeid for item in items], _stored())
-    items.sort(key=lambda item: found.order(item.nodeid))
+    """Sort tests so that the unit that takes longest comes first, and that the tests of a unit stay together."""
+    seconds: dict[str, float] = defaultdict(float)
+    for file in {item.nodeid.partition("::")[0] for item in items}:
+        seconds[unit(file)] += _stored().get(file, UNKNOWN_SECONDS)
+    items.sort(key=lambda item: (-seconds[unit(item.nodeid)], unit(item.nodeid)))
 
 
 class ByUnit(LoadScopeScheduling):  # type: ignore[misc]
@@ -83,4 +70,4 @@ class ByUnit(LoadScopeScheduling):  # type: ignore[misc]
         config.option.loadscopereorder = False  # by the number of tests, which says nothing of their length
 
     def _split_scope(self, nodeid: str) -> str:
-        return Units([nodeid], _stored()).of(nodeid)
+        return unit(nodeid)

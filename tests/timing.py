@@ -2,17 +2,16 @@
 
 CPU seconds count the processes that a test started, also those that still run, so that a figure means the same on a
 busy machine. They do not count what a daemon does for a test: containers of Docker belong to its daemon.
-`tests/budgets.py` compares the figures of a whole run with what each folder may use.
+`tests/whole_run/timings.py` compares the figures of a whole run with what each folder may use.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from _pytest.reports import TestReport
 
 NAME = "seconds-per-folder"
-#: Where a run leaves its figures as JSON, if this variable names a file.
-VARIABLE: Final = "PYKBROKER_TIMINGS"
-
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -61,7 +57,7 @@ def _children(pid: int) -> Iterator[int]:
 
 @dataclass(slots=True)
 class Spent:
-    """What the tests of one folder, or one test, have used."""
+    """What the tests of one folder have used."""
 
     tests: int = 0
     seconds: float = 0.0
@@ -77,8 +73,7 @@ class SecondsPerFolder:
     """Adds up set-up, call and tear-down of every test under the folder of its file."""
 
     def __init__(self) -> None:
-        self.folders: dict[str, Spent] = defaultdict(Spent)
-        self.tests: dict[str, Spent] = defaultdict(Spent)
+        self._folders: dict[str, Spent] = defaultdict(Spent)
         self._before = 0.0
 
     def pytest_collection_finish(self) -> None:
@@ -97,20 +92,16 @@ class SecondsPerFolder:
 
     def pytest_runtest_logreport(self, report: TestReport) -> None:
         folder = report.nodeid.partition("::")[0].rpartition("/")[0] or "."
-        for spent in (self.folders[folder], self.tests[report.nodeid]):
-            spent.seconds += report.duration
-            spent.cpu_seconds += cpu_seconds_of(report)
-            spent.tests += report.when == "setup"
-
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if (file := os.environ.get(VARIABLE)) and not hasattr(session.config, "workerinput"):
-            Path(file).write_text(json.dumps({name: asdict(spent) for name, spent in self.tests.items()}, indent=1))
+        spent = self._folders[folder]
+        spent.seconds += report.duration
+        spent.cpu_seconds += cpu_seconds_of(report)
+        spent.tests += report.when == "setup"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if not self.folders:
+        if not self._folders:
             return
         terminalreporter.section("seconds per folder")
-        for folder, spent in sorted(self.folders.items(), key=lambda item: -item[1].seconds):
+        for folder, spent in sorted(self._folders.items(), key=lambda item: -item[1].seconds):
             terminalreporter.write_line(
                 f"{spent.seconds:8.1f} s  {spent.cpu_seconds:8.1f} s of CPU  {spent.tests:5d} tests  {folder}"
             )
