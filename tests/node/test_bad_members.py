@@ -27,8 +27,9 @@ SETTINGS = {
     "metadata.max.idle.interval.ms": 0,
     "broker.session.timeout.ms": 3_000,
     "broker.heartbeat.interval.ms": 500,
-    "initial.broker.registration.timeout.ms": 2_000,
 }
+#: For a node that is to be refused. One that is to serve needs the default: an election can take this long.
+IMPATIENT = {"initial.broker.registration.timeout.ms": 2_000}
 COMBINED, BROKER = "broker,controller", "broker"
 
 
@@ -46,7 +47,14 @@ def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
 class Intruder:
     """A node with ports of its own that is given the cluster's controllers."""
 
-    def __init__(self, trio: Trio, folder: Path, node_id: int, roles: str = COMBINED) -> None:
+    def __init__(
+        self,
+        trio: Trio,
+        folder: Path,
+        node_id: int,
+        roles: str = COMBINED,
+        settings: Mapping[str, int] = IMPATIENT,
+    ) -> None:
         self.node_id = node_id
         port = steady_port()
         listeners = [f"PLAINTEXT://127.0.0.1:{port}"]
@@ -66,6 +74,7 @@ class Intruder:
                 ),
                 "log.dirs": self.data,
                 **SETTINGS,
+                **settings,
             },
         )
 
@@ -173,14 +182,18 @@ def test_a_copied_directory(trio: Trio, tmp_path: Path) -> None:
 def test_a_node_id_that_another_took_while_its_owner_was_down(trio: Trio, tmp_path: Path) -> None:
     """As in Apache Kafka, an id belongs to the process whose session is valid; the other one is refused."""
     number = follower(trio)
-    intruder = Intruder(trio, tmp_path, number, BROKER)
+    intruder = Intruder(trio, tmp_path, number, BROKER, settings={})
     intruder.format()
     voters, records = trio.voters(), trio.same_logs("kept")
     assert trio.stop(number) == 0
+    properties = trio.files[number]
+    kept = properties.read_text()
     with Process(intruder.log, str(intruder.properties)).ready(PATIENCE_SECONDS) as process:
         # It has the id, and none of the records: a new disk of the same broker, which fetches them.
+        properties.write_text(kept + "".join(f"{key}={value}\n" for key, value in IMPATIENT.items()))
         trio.start(number)
         assert trio.running.pop(number).wait(PATIENCE_SECONDS) == 1
+        properties.write_text(kept)
         assert "DUPLICATE_BROKER_REGISTRATION" in (trio.folder / f"{number}.log").read_text()
         assert process.interrupt() == 0
     said = trio.folder / f"{number}.log"
