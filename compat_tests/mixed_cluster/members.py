@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from compat_tests.oracle.kafka import java_command, run_tool
+from compat_tests.oracle.kafka import broker_command, run_tool
 from compat_tests.ports import steady_port
 from pykbroker_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -339,7 +339,7 @@ class _Process:
                 "-Dorg.slf4j.simpleLogger.showDateTime=true",
                 "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
             ]
-            command = java_command("kafka.Kafka", jvm=[*SMALL_JVM, *levels, *dated])
+            command = broker_command([*SMALL_JVM, *levels, *dated])
         else:
             command = [sys.executable, "-m", "pykbroker", "start", "--log-level", _our_level()]
         with log_file.open("ab") as log:

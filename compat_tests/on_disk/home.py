@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from compat_tests.oracle.kafka import BROKER_JVM, SINGLE_NODE, java_command, run_tool
+from compat_tests.oracle.kafka import BROKER_JVM, SINGLE_NODE, broker_command, run_tool
 from compat_tests.ports import steady_port
 
 Owner = Literal["kafka", "pykbroker"]
@@ -88,7 +88,7 @@ class Home:
         assert self._process is None, f"{self.owner} is at home"
         if owner == "kafka":
             info = [f"-Dorg.slf4j.simpleLogger.log.{name}=info" for name in ("kafka", "org.apache.kafka")]
-            command = java_command("kafka.Kafka", jvm=[*BROKER_JVM, *info])
+            command = broker_command([*BROKER_JVM, *info])
         else:
             command = [sys.executable, "-m", "pykbroker", "start"]
         log_file = self.log_file(owner)

@@ -27,6 +27,7 @@ from compat_tests.ports import steady_port
 
 KAFKA = "4.3.1"
 POM = Path(__file__).with_name("pom.xml")
+BROKER = "kafka.Kafka"
 
 # A JVM that lives for a second or two gains nothing from the optimising compiler or a parallel collector, and both
 # would take a core from the broker that is being tested.
@@ -115,25 +116,59 @@ def java_command(
     # Apache Kafka's jars come first: an archive of classes is of use only where the class path begins as at its making.
     classpath = os.pathsep.join([f"{kafka_libs()}/*", *map(str, extra_classpath)])
     quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Xlog:disable"]
-    return [needs.java(), *jvm, *(_shared_classes() if sharing is None else sharing), *quiet, "-cp", classpath, main]
+    return [
+        needs.java(),
+        *jvm,
+        *(_shared_classes(main) if sharing is None else sharing),
+        *quiet,
+        "-cp",
+        classpath,
+        main,
+    ]
 
 
-def _archive() -> Path:
-    """The classes that a tool loads, as the JVM keeps them for the next one: 40 % less CPU for each start after that.
-    Made by the first tool that talks to a broker; a JVM that cannot use it ignores it."""
-    return kafka_libs().parent / "tools.jsa"
+def broker_command(jvm: Sequence[str] = BROKER_JVM) -> list[str]:
+    """The start of the command line of a broker or controller; the file of its properties comes last."""
+    archive = _archive("broker")
+    if not archive.exists():
+        _make_broker_archive(archive)
+    return java_command(BROKER, jvm=jvm)
 
 
-def _shared_classes() -> list[str]:
-    archive = _archive()
+def _archive(name: str) -> Path:
+    """The classes that such a JVM loads, as it keeps them for the next one: 40 % less CPU for each start after that. A
+    JVM that cannot use the archive ignores it. The first tool that talks to a broker makes that of the tools."""
+    return kafka_libs().parent / f"{name}.jsa"
+
+
+def _shared_classes(main: str) -> list[str]:
+    # The broker's own tools, which format and look into its files, load its classes.
+    archive = _archive("broker" if main.startswith("kafka.") else "tools")
     return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+
+
+def _make_broker_archive(archive: Path) -> None:
+    """A broker that starts, does a little and stops leaves it. Who comes meanwhile starts without one."""
+    with archive.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        if archive.exists():
+            return
+        fresh = archive.with_suffix(f".{os.getpid()}")
+        with ApacheKafka(sharing=[f"-XX:ArchiveClassesAtExit={fresh}"]) as kafka:
+            asked = ["--bootstrap-server", kafka.bootstrap, "--create", "--topic", "made"]
+            run_tool("org.apache.kafka.tools.TopicCommand", asked)
+            kafka.stop()
+        fresh.rename(archive)
 
 
 def run_tool(
     main: str, args: Sequence[str], *, stdin: str | bytes | None = None, timeout: float = 60, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's tools to its end; its output is text. With `check`, a failing tool fails the test."""
-    archive = _archive()
+    archive = _archive("tools")
     fresh = archive.with_suffix(f".{os.getpid()}")
     making = not archive.exists() and "--bootstrap-server" in args
     sharing = [f"-XX:ArchiveClassesAtExit={fresh}"] if making else None
@@ -169,12 +204,15 @@ class ApacheKafka:
         data_dir: Path | None = None,
         port: int | None = None,
         format_args: Sequence[str] = (),
+        sharing: Sequence[str] | None = None,
     ) -> None:
+        """`sharing`: options of the JVM instead of the archive of classes that brokers share."""
         self._home = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self.data_dir = data_dir if data_dir is not None else self._home / "data"
         self.log_file = self._home / "server.log"
         self._config = dict(config or {})
         self._format_args = list(format_args)
+        self._sharing = sharing
         self._process: subprocess.Popen[bytes] | None = None
         self.port = steady_port() if port is None else port
         self.controller_port = self.port + 1
@@ -203,8 +241,12 @@ class ApacheKafka:
         before = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
             info = [f"-Dorg.slf4j.simpleLogger.log.{name}=info" for name in ("kafka", "org.apache.kafka")]
+            jvm = [*BROKER_JVM, *info]
+            command = (
+                broker_command(jvm) if self._sharing is None else java_command(BROKER, jvm=jvm, sharing=self._sharing)
+            )
             self._process = subprocess.Popen(
-                [*java_command("kafka.Kafka", jvm=[*BROKER_JVM, *info]), str(properties)],
+                [*command, str(properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
