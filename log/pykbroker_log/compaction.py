@@ -373,7 +373,7 @@ class _Cleaner:
             # The records' own times mean nothing.
             max_timestamp = header.max_timestamp
         elif base_timestamp != header.base_timestamp:
-            payload = rebase(payload, count, wrap_int64(header.base_timestamp - base_timestamp))
+            payload = rebase(payload, count, wrap_int64(header.base_timestamp - base_timestamp), False)
         codec = attributes & CODEC_MASK
         if codec:
             payload = compress(codec, payload)

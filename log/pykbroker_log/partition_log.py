@@ -41,7 +41,7 @@ from pykbroker_log.side_files import InconsistentTopicId
 from pykbroker_log.stopping import close_together
 from pykbroker_log.truncation import Truncation
 from pykbroker_log.txn_index import AbortedTxn
-from pykbroker_log.validate import given_batches, validate_and_assign
+from pykbroker_log.validate import Checked, given_batches, validate
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, CorruptBatch
 
@@ -237,29 +237,34 @@ class PartitionLog:
 
     def append_as_leader(
         self,
-        records: Buffer,
+        records: Buffer | Checked,
         *,
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification: object | None = None,
         transaction_version: int = 0,
+        at_once: bool = False,
     ) -> AppendInfo:
         """Check one batch, give it the next offsets and write it. Raises KafkaError, RecordErrors, StorageError.
 
+        `at_once`: raise TooMuchAtOnce, with nothing changed, of a batch that takes too long to check on an event loop,
+        or that was checked by another configuration than this log has now.
         `verification`: the guard of a batch that begins a transaction (ProducerStates.begin_verification).
         `transaction_version`: by which rules a marker's epoch is judged.
         """
         files = self.files
         if files.failure is not None or files.is_closed or files.is_cutting:
             raise self._refusal()
-        if origin is AppendOrigin.RAFT_LEADER:
+        if origin is AppendOrigin.RAFT_LEADER and not isinstance(records, Checked):
             return self._append_given(records, now_ms, verify=False)
         config = self.config
         offset = self.log_end_offset
-        batch = validate_and_assign(
-            records, config, offset=offset, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin
-        )
+        if isinstance(records, Checked):
+            batch = records.under(config)
+        else:
+            batch = validate(records, config, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, at_once=at_once)
+        batch.assign(offset, leader_epoch)
         data = batch.records
         size = len(data)
         last_offset = batch.last_offset

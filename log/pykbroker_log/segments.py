@@ -13,16 +13,20 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykbroker_log import names
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.segment import Segment
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_log.txn_index import AbortedTxn
-from pykbroker_wire.records.batch import BatchHeader, CorruptBatch
-from pykbroker_wire.records.record import iter_records
+from pykbroker_wire.records.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, CorruptBatch
+from pykbroker_wire.records.compression import decompress
+from pykbroker_wire.records.walk import MIN_INT64, find_timestamp
+
+if TYPE_CHECKING:
+    from pykbroker_wire.primitives import Buffer
 
 logger = logging.getLogger(__name__)
 
@@ -212,9 +216,9 @@ class Segments(list[Segment]):
             start = max(segment.time_index.offset_before(timestamp), start_offset)
             for position, header in segment.walk(segment.position_for(start)):
                 if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-                    for offset, found in _times(segment, position, header):
-                        if found >= timestamp and offset >= start_offset:
-                            return offset, found, header.partition_leader_epoch
+                    found = _first_of_batch(segment, position, header, timestamp, start_offset)
+                    if found is not None:
+                        return *found, header.partition_leader_epoch
         return None
 
     def _look_up_timestamps(self) -> None:
@@ -237,9 +241,9 @@ class Segments(list[Segment]):
             return None
         for position, header in segment.walk(segment.position_for(segment.max_timestamp_offset)):
             if header.max_timestamp == newest:
-                for offset, timestamp in _times(segment, position, header):
-                    if timestamp == newest:
-                        return offset, timestamp, header.partition_leader_epoch
+                found = _first_of_batch(segment, position, header, newest, header.base_offset)
+                if found is not None:
+                    return *found, header.partition_leader_epoch
         return None
 
 
@@ -267,7 +271,18 @@ def _base_offset(segment: Segment) -> int:
     return segment.base_offset
 
 
-def _times(segment: Segment, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    """Offset and timestamp of each record: only the batch that holds the answer is looked into."""
-    for record in iter_records(segment.read_batch(position, header), 0, header):
-        yield record.offset, record.timestamp
+def _first_of_batch(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
+) -> tuple[int, int] | None:
+    """Offset and timestamp of the first record of a batch that is at least this new, from an offset on."""
+    payload: Buffer = memoryview(segment.read_batch(position, header))[HEADER_SIZE:]
+    if header.compression:
+        payload = decompress(header.compression, payload)
+    is_append_time = bool(header.attributes & LOG_APPEND_TIME)
+    target = MIN_INT64 if is_append_time else timestamp
+    first_delta = max(0, start_offset - header.base_offset)
+    found = find_timestamp(payload, header.record_count, header.base_timestamp, target, first_delta)
+    if found is None:
+        return None
+    offset_delta, found_timestamp = found
+    return header.base_offset + offset_delta, header.max_timestamp if is_append_time else found_timestamp

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin, LogConfig
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -64,11 +64,19 @@ from pykbroker_wire.records.compression import (
     stream,
 )
 from pykbroker_wire.records.crc import crc32c
-from pykbroker_wire.records.record import InvalidRecord, encode_record, iter_encoded, wrap_int64
-from pykbroker_wire.records.walk import COMPILED, MIN_INT64, walk, walk_each, walk_stream
+from pykbroker_wire.records.dedupe import rebase
+from pykbroker_wire.records.record import InvalidRecord
+from pykbroker_wire.records.walk import COMPILED, KEYLESS, MIN_INT64, Rules, examine_stream, walk, walk_stream
 
 if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
+
+AT_ONCE_BYTES = 1 << 20
+"""As much of a compressed batch is decompressed and looked at in a turn of the event loop: 1 to 5 ms."""
+MOST_COMPRESSED_AT_ONCE = 1 << 18
+"""A compressed batch of this size holds more than AT_ONCE_BYTES as a rule, so that is not tried."""
+MOST_PLAIN_AT_ONCE = 1 << 22
+"""A batch that is not compressed is looked at in a turn up to this size: 1 to 5 ms."""
 
 MAX_RECORD_ERRORS = 1000
 """Kafka lists every wrong record, and a batch can hold 150,000 of them in a megabyte."""
@@ -84,15 +92,24 @@ class RecordErrors(KafkaError):
         super().__init__(code, message)
         self.record_errors = record_errors
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.code, self.message, self.record_errors)
+
 
 class NotOneBatch(KafkaError):
     """What was produced is not one batch of magic 2; nothing of the log was looked at."""
 
 
+class TooMuchAtOnce(Exception):  # no error of the batch
+    """To look at this batch takes longer than a turn of the event loop may: look at it elsewhere (`validate`)."""
+
+
 class Validated:
-    """A batch that is ready to be written, and what the log must know of it."""
+    """A batch whose records are as they have to be, and what the log must know of it. `assign` makes it ready to be
+    written. Pickles."""
 
     __slots__ = (
+        "_restamped",
         "attributes",
         "base_sequence",
         "first_offset",
@@ -110,10 +127,7 @@ class Validated:
     def __init__(
         self,
         records: memoryview,
-        first_offset: int,
-        last_offset: int,
         max_timestamp: int,
-        offset_of_max_timestamp: int,
         log_append_time_ms: int,
         record_count: int,
         producer_id: int,
@@ -121,14 +135,11 @@ class Validated:
         base_sequence: int,
         attributes: int,
         rewritten: bool,
+        restamped: tuple[int, ...] | None,
     ) -> None:
         self.records = records
         """One batch; the caller's memory, patched in place, unless it was read-only or had to be rewritten."""
-        self.first_offset = first_offset
-        self.last_offset = last_offset
         self.max_timestamp = max_timestamp
-        self.offset_of_max_timestamp = offset_of_max_timestamp
-        """As Kafka since 3.7: the batch's last offset, because followers know no better; -1 without a timestamp."""
         self.log_append_time_ms = log_append_time_ms
         """-1 when the topic keeps the time of creation."""
         self.record_count = record_count
@@ -138,12 +149,57 @@ class Validated:
         self.attributes = attributes
         self.rewritten = rewritten
         """Whether the records were encoded again: the size may have changed."""
+        self._restamped = restamped
+        """The fields of the header, if its timestamps change."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        state = {name: getattr(self, name) for name in self.__slots__ if hasattr(self, name)}
+        state["records"] = bytearray(self.records)
+        return _restored, (state,)
+
+    def assign(self, offset: int, leader_epoch: int) -> None:
+        """Give the batch `offset` and the offsets after it, and write into it what the broker says. Raises nothing."""
+        view = self.records
+        if view.readonly:
+            # A copy of the batch; the network path gives writable memory.
+            view = self.records = memoryview(bytearray(view))
+        stamp(view, 0, offset, leader_epoch)
+        if self._restamped is not None:
+            is_append_time = self.log_append_time_ms != -1
+            header = BatchHeader._make(self._restamped)
+            restamp_timestamp(view, 0, header, self.max_timestamp, log_append_time=is_append_time)
+        self.first_offset = offset
+        self.last_offset = last_offset = offset + self.record_count - 1
+        self.offset_of_max_timestamp = last_offset if self.max_timestamp != NO_TIMESTAMP else -1
+        """As Kafka since 3.7: the batch's last offset, because followers know no better; -1 without a timestamp."""
 
     @property
     def last_sequence(self) -> int:
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return self.base_sequence + self.record_count - 1 & MAX_INT32
+
+
+class Checked(NamedTuple):
+    """A batch that was checked elsewhere (`check_elsewhere`), to be appended. Pickles."""
+
+    batch: Validated
+    config: LogConfig
+
+    def under(self, config: LogConfig) -> Validated:
+        """The batch, if this is the configuration that it was checked by. Raises TooMuchAtOnce."""
+        if self.config != config:
+            raise TooMuchAtOnce
+        return self.batch
+
+
+def check_elsewhere(records: Buffer, config: LogConfig, now_ms: int) -> Checked | KafkaError:
+    """Check a client's batch, however long it takes: for a thread or another process. What is wrong with the batch is
+    returned."""
+    try:
+        return Checked(validate(records, config, now_ms=now_ms), config)
+    except KafkaError as error:
+        return error
 
 
 def validate_and_assign(
@@ -156,8 +212,36 @@ def validate_and_assign(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     decompression_limit_bytes: int = DEFAULT_LIMIT,
 ) -> Validated:
-    """Check one batch and give it `offset` and the offsets after it, as the topic's `config` has it. Raises KafkaError,
-    also RecordErrors."""
+    """Check one batch and give it `offset` and the offsets after it, as the topic's `config` has it, however long that
+    takes. Raises KafkaError, also RecordErrors."""
+    batch = validate(
+        records,
+        config,
+        leader_epoch=leader_epoch,
+        now_ms=now_ms,
+        origin=origin,
+        decompression_limit_bytes=decompression_limit_bytes,
+    )
+    batch.assign(offset, leader_epoch)
+    return batch
+
+
+def validate(
+    records: Buffer | None,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    leader_epoch: int = -1,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    decompression_limit_bytes: int = DEFAULT_LIMIT,
+    at_once: bool = False,
+) -> Validated:
+    """Check one batch as the topic's `config` has it; its bytes stay as they are until `assign`.
+
+    `leader_epoch`: of a leader of Raft, whose batches must carry it. `at_once`: this is a turn of the event loop, so
+    raise TooMuchAtOnce of a batch that takes too long (the records of a compressed batch are counted while they come
+    out of it, and up to AT_ONCE_BYTES of them are looked at in vain). Raises KafkaError, also RecordErrors.
+    """
     if records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "There are no records")
     view = records if type(records) is memoryview else memoryview(records)
@@ -193,6 +277,11 @@ def validate_and_assign(
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE, f"The batch has {size} bytes, max.message.bytes is {config.max_message_bytes}"
         )
+    codec = attributes & CODEC_MASK
+    if at_once:
+        if size > (MOST_COMPRESSED_AT_ONCE if codec else MOST_PLAIN_AT_ONCE):
+            raise TooMuchAtOnce
+        decompression_limit_bytes = min(decompression_limit_bytes, AT_ONCE_BYTES)
     if crc32c(view[CRC_START:]) != crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The CRC of the batch is wrong")
 
@@ -208,7 +297,6 @@ def validate_and_assign(
                 ErrorCode.INVALID_RECORD, f"Producer id {producer_id} with the sequence number {base_sequence}"
             )
 
-    codec = attributes & CODEC_MASK
     payload = view[HEADER_SIZE:]
     try:
         if codec:
@@ -223,6 +311,8 @@ def validate_and_assign(
     except (InvalidRecord, CompressionError) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"The batch is malformed: {error}") from None
     except TooLarge as error:
+        if at_once:
+            raise TooMuchAtOnce from None
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"The batch decompresses to too much: {error}") from None
     _, _, low, high, keyless, dense = walked
 
@@ -249,25 +339,16 @@ def validate_and_assign(
     if not is_create_time:
         append_time = greatest = now_ms
 
-    last_offset = offset + last_delta
     compression_type = config.compression_type
     target = codec if compression_type == "producer" else CODEC_BY_NAME[compression_type]
     rewritten = False
     if (target != codec or not dense) and not (codec == Codec.NONE and attributes & CONTROL):
         if codec == Codec.NONE and target == Codec.NONE:
             raise KafkaError(ErrorCode.INVALID_RECORD, "The offsets of the records are not 0, 1, 2 and so on")
-        view = _rewrite(
-            payload,
-            fields,
-            dense,
-            target,
-            config.compression_level(target),
-            offset,
-            leader_epoch,
-            greatest,
-            append_time,
-            decompression_limit_bytes,
-        )
+        if at_once and codec == Codec.NONE and size > MOST_COMPRESSED_AT_ONCE:
+            raise TooMuchAtOnce
+        level = config.compression_level(target)
+        view = _rewrite(payload, fields, dense, target, level, greatest, append_time, decompression_limit_bytes)
         rewritten = True
         if len(view) > config.max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
             raise KafkaError(
@@ -275,20 +356,12 @@ def validate_and_assign(
                 f"The batch has {len(view)} bytes as {compression_type}, "
                 f"max.message.bytes is {config.max_message_bytes}",
             )
-    else:
-        if not dense:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "The offsets of the control records are not 0, 1, 2 and so on")
-        if view.readonly:
-            view = memoryview(bytearray(view))  # a copy of the batch; the network path gives writable memory
-        stamp(view, 0, offset, leader_epoch)
-        if greatest != max_timestamp or is_create_time is bool(attributes & LOG_APPEND_TIME):
-            restamp_timestamp(view, 0, BatchHeader._make(fields), greatest, log_append_time=not is_create_time)
+    elif not dense:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "The offsets of the control records are not 0, 1, 2 and so on")
+    is_stale = not rewritten and (greatest != max_timestamp or is_create_time is bool(attributes & LOG_APPEND_TIME))
     return Validated(
         view,
-        offset,
-        last_offset,
         greatest,
-        last_offset if greatest != NO_TIMESTAMP else -1,
         append_time,
         count,
         producer_id,
@@ -296,10 +369,19 @@ def validate_and_assign(
         base_sequence,
         attributes,
         rewritten,
+        fields if is_stale else None,
     )
 
 
 # --- the rest is off the fast path ------------------------------------------------------------------------------------
+
+
+def _restored(state: dict[str, object]) -> Validated:
+    batch = Validated.__new__(Validated)
+    state["records"] = memoryview(state["records"])  # type: ignore[arg-type]
+    for name, value in state.items():
+        setattr(batch, name, value)
+    return batch
 
 
 def _refuse_short(view: memoryview) -> None:
@@ -346,40 +428,47 @@ def _first_batch(view: memoryview) -> memoryview:
 def _check_each(payload: Buffer, fields: tuple[int, ...], config: LogConfig, now_ms: int, limit: int) -> int:
     """Look at each record of a batch that was walked before. The greatest timestamp, or RecordErrors."""
     header = BatchHeader._make(fields)
-    codec = header.attributes & CODEC_MASK
-    compacted, is_create_time = config.compact, config.message_timestamp_type == "CreateTime"
-    before_max_ms, after_max_ms = config.timestamp_before_max_ms, config.timestamp_after_max_ms
-    marked_append_time = bool(header.attributes & LOG_APPEND_TIME)
+    codec, count = header.attributes & CODEC_MASK, header.record_count
+    rules = Rules(
+        header.base_timestamp,
+        now_ms,
+        config.timestamp_before_max_ms,
+        config.timestamp_after_max_ms,
+        keyed=config.compact,
+        timed=config.message_timestamp_type == "CreateTime",
+    )
     chunks: Iterable[bytes] = stream(codec, payload, limit) if codec else [bytes(payload)]
-    greatest = NO_TIMESTAMP
-    errors: list[tuple[int, str]] = []
-    code = ErrorCode.INVALID_RECORD
-    for index, walked in enumerate(walk_each(chunks, header.record_count)):
-        timestamp = header.max_timestamp if marked_append_time else wrap_int64(header.base_timestamp + walked[2])
-        greatest = max(greatest, timestamp)
-        if compacted and walked[4]:
-            errors.append((index, "A compacted topic takes no record without a key"))
-        elif is_create_time and timestamp != NO_TIMESTAMP:
-            age = wrap_int64(now_ms - timestamp)
-            if age > before_max_ms or wrap_int64(-age) > after_max_ms:
-                code = ErrorCode.INVALID_TIMESTAMP
-                errors.append(
-                    (
-                        index,
-                        f"Timestamp {timestamp} of the record at offset {index} is out of range: "
-                        f"[{now_ms - before_max_ms}, {now_ms + after_max_ms}]",
-                    )
-                )
-        elif marked_append_time:
-            code = ErrorCode.INVALID_TIMESTAMP
-            errors.append((index, "Only a broker sets the timestamp type LogAppendTime"))
-        if len(errors) == MAX_RECORD_ERRORS:
-            break
-    if not errors:
-        return greatest
-    if code == ErrorCode.INVALID_TIMESTAMP:
-        raise RecordErrors(code, "One or more records have been rejected due to invalid timestamp", errors)
-    raise RecordErrors(code, f"{len(errors)} records have been rejected; the first: {errors[0][1]}", errors)
+    if header.attributes & LOG_APPEND_TIME:
+        # The batch says one timestamp for all, so what is wrong with one record is wrong with each that has a key.
+        greatest = header.max_timestamp
+        _, keyless = examine_stream(chunks, count, rules._replace(timed=False), MAX_RECORD_ERRORS)
+        broken = {index: _NO_KEY for index, _, _ in keyless}
+        is_untimely = bool(rules.broken(greatest, is_keyless=False))
+        if is_untimely or not rules.timed or greatest == NO_TIMESTAMP:
+            said = _untimely(greatest, rules) if is_untimely else "Only a broker sets the timestamp type LogAppendTime"
+            broken = {index: broken.get(index, said) for index in range(min(count, MAX_RECORD_ERRORS))}
+    else:
+        greatest, wrong = examine_stream(chunks, count, rules, MAX_RECORD_ERRORS)
+        broken = {index: _NO_KEY if kind == KEYLESS else _untimely(at, rules, index) for index, kind, at in wrong}
+    if not broken:
+        return max(greatest, NO_TIMESTAMP)
+    errors = list(broken.items())
+    if any(said is not _NO_KEY for said in broken.values()):
+        raise RecordErrors(
+            ErrorCode.INVALID_TIMESTAMP, "One or more records have been rejected due to invalid timestamp", errors
+        )
+    raise RecordErrors(
+        ErrorCode.INVALID_RECORD, f"{len(errors)} records have been rejected; the first: {errors[0][1]}", errors
+    )
+
+
+_NO_KEY = "A compacted topic takes no record without a key"
+
+
+def _untimely(timestamp: int, rules: Rules, index: int | None = None) -> str:
+    whose = "the batch" if index is None else f"the record at offset {index}"
+    earliest, latest = rules.now_ms - rules.before_max_ms, rules.now_ms + rules.after_max_ms
+    return f"Timestamp {timestamp} of {whose} is out of range: [{earliest}, {latest}]"
 
 
 def _rewrite(
@@ -388,8 +477,6 @@ def _rewrite(
     dense: bool,
     target: int,
     level: int | None,
-    offset: int,
-    leader_epoch: int,
     greatest: int,
     append_time: int,
     limit: int,
@@ -398,10 +485,7 @@ def _rewrite(
     header = BatchHeader._make(fields)
     data = decompress(header.attributes & CODEC_MASK, payload, limit)
     if not dense:
-        data = b"".join(
-            encode_record(index, record.timestamp - header.base_timestamp, record.key, record.value, record.headers)
-            for index, record in enumerate(iter_encoded(data, header.record_count, 0, header.base_timestamp))
-        )
+        data = rebase(data, header.record_count, 0, True)
     # Records that are consecutive keep their bytes: deltas count from the header's base timestamp, which stays.
     return memoryview(
         bytearray(
@@ -414,8 +498,8 @@ def _rewrite(
                 attributes=header.attributes & (TRANSACTIONAL | CONTROL)
                 | target
                 | (LOG_APPEND_TIME if append_time != -1 else 0),
-                base_offset=offset,
-                leader_epoch=leader_epoch,
+                base_offset=0,
+                leader_epoch=0,
                 producer_id=header.producer_id,
                 producer_epoch=header.producer_epoch,
                 base_sequence=header.base_sequence,

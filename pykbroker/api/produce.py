@@ -33,7 +33,7 @@ from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.leaders import leader_hint, node_on_listener
 from pykbroker.serving.log_opening import unopened
 from pykbroker_log.results import AppendInfo
-from pykbroker_log.validate import NotOneBatch, RecordErrors
+from pykbroker_log.validate import Checked, NotOneBatch, RecordErrors, TooMuchAtOnce
 from pykbroker_wire import produce_single
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.produce import (
@@ -77,7 +77,7 @@ T = TypeVar("T")
 def handle_frame(ctx: BrokerContext, frame: memoryview, position: int) -> bytes | ProduceResponse | Promise | None:
     """A request for one partition, without building messages when all goes well; None: `handle` decides.
 
-    No append was tried when it returns None, so that what is unusual about a request is judged in one place only.
+    Nothing was appended when it returns None, so that what is unusual about a request is judged in one place only.
     """
     version = ctx.api_version
     single = produce_single.parse(frame, position, version)
@@ -110,7 +110,9 @@ def handle_frame(ctx: BrokerContext, frame: memoryview, position: int) -> bytes 
         if not ready:
             return None
     try:
-        info = partition.append(records, required_acks=acks, now_ms=ctx.arrival_ms, verification=guard)
+        info = partition.append(records, required_acks=acks, now_ms=ctx.arrival_ms, verification=guard, at_once=True)
+    except TooMuchAtOnce:
+        return None
     except KafkaError as error:
         # Not to be tried again: the batch may carry its offset already.
         return _with_endpoints(ctx, _single(topic, _failure(ctx, name, index, error, partition)))
@@ -165,14 +167,16 @@ def handle(ctx: BrokerContext, request: ProduceRequest) -> ProduceResponse | Pro
 
 
 class _Topic:
-    """A topic of the request: what the client said, its name here, and what is wrong with all its partitions."""
+    """A topic of the request: what the client said, its name here, what is wrong with all its partitions, and the
+    answers about those that were tried."""
 
-    __slots__ = ("asked", "error", "name", "partitions")
+    __slots__ = ("answers", "asked", "error", "name", "partitions")
 
     def __init__(self, asked: TopicProduceData, name: str | None) -> None:
         self.asked = asked
         self.name = name
         self.error = _NONE
+        self.answers: list[PartitionProduceResponse] = []
         # A partition may stand there twice: its last entry counts.
         listed = asked.partition_data
         self.partitions: Iterable[PartitionProduceData] = (
@@ -184,7 +188,17 @@ class _Produce:
     """One request on its way: name and judge, open, guard, append, wait. `start` and each step return the response, or
     the promise of it when something has to be waited for."""
 
-    __slots__ = ("_ctx", "_promise", "_request", "_topics", "_transactional")
+    __slots__ = (
+        "_appended",
+        "_ctx",
+        "_failed",
+        "_guards",
+        "_left",
+        "_promise",
+        "_request",
+        "_topics",
+        "_transactional",
+    )
 
     def __init__(self, ctx: BrokerContext, request: ProduceRequest) -> None:
         self._ctx = ctx
@@ -281,66 +295,104 @@ class _Produce:
 
     def _append(self, guards: Guards) -> ProduceResponse | Promise | None:
         """Append what may be appended."""
+        self._guards = guards
+        self._failed = False
+        #: what the answer waits for: where it was appended, up to which offset, and the answer about it
+        self._appended: list[tuple[Partition, int, PartitionProduceResponse]] = []
+        #: what was not tried yet, the next one last
+        self._left = [(topic, one) for topic in self._topics for one in topic.partitions]
+        self._left.reverse()
+        return self._append_left(None)
+
+    def _append_left(self, checked: Checked | KafkaError | None) -> ProduceResponse | Promise | None:
+        """Append what is left. `checked`: what was found about the first batch of it, if that was checked elsewhere."""
+        left = self._left
+        while left:
+            topic, one = left[-1]
+            try:
+                answer = self._append_one(topic, one, checked)
+            except TooMuchAtOnce:
+                return self._wait_in_order(self._check_elsewhere(topic, one), self._append_left)
+            checked = None
+            topic.answers.append(answer)
+            left.pop()
+        return self._answer()
+
+    def _append_one(
+        self, topic: _Topic, one: PartitionProduceData, checked: Checked | KafkaError | None
+    ) -> PartitionProduceResponse:
+        """Append to one partition; the answer about it. Raises TooMuchAtOnce."""
         ctx = self._ctx
-        acks = self._request.acks
-        replicas = ctx.services.replicas
-        now_ms = ctx.arrival_ms
-        by_id = ctx.api_version >= _TOPIC_IDS_FROM
-        before_zstd = ctx.api_version < _ZSTD_FROM
-        topics: list[TopicProduceResponse] = []
-        appended: list[tuple[Partition, int]] = []
-        untrue: list[PartitionProduceResponse] = []
-        failed = False
-        for topic in self._topics:
-            name = topic.name
-            answers: list[PartitionProduceResponse] = []
-            for one in topic.partitions:
-                index = one.index
-                partition: Partition | None = None
-                try:
-                    if topic.error or name is None:
-                        raise KafkaError(self._verdict(topic, index))
-                    records = one.records
-                    if records is None:
-                        raise NotOneBatch(ErrorCode.INVALID_RECORD, "the records field is null")
-                    if before_zstd and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & CODEC_MASK == _ZSTD:
-                        raise NotOneBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-                    guard = guards.get((name, index))
-                    if isinstance(guard, KafkaError):
-                        raise guard
-                    partition = replicas.get(name, index)
-                    if by_id and partition.topic_id != topic.asked.topic_id:
-                        # While this request waited, another topic has got the name.
-                        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-                    info = partition.append(records, required_acks=acks, now_ms=now_ms, verification=guard)
-                except KafkaError as error:
-                    failed = True
-                    answers.append(_failure(ctx, name, index, error, partition))
-                    continue
-                answer = _answer(index, info)
-                answers.append(answer)
-                last = info.last_offset
-                if (acks == ACKS_ALL and not partition.has_committed(last)) or last >= partition.owed_from:
-                    appended.append((partition, last))
-                    untrue.append(answer)
-            if answers:
-                asked = topic.asked
-                topics.append(
-                    TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=answers)
-                )
+        index, name, records = one.index, topic.name, one.records
+        partition: Partition | None = None
+        try:
+            if topic.error or name is None:
+                raise KafkaError(self._verdict(topic, index))
+            if records is None:
+                raise NotOneBatch(ErrorCode.INVALID_RECORD, "the records field is null")
+            before_zstd = ctx.api_version < _ZSTD_FROM
+            if before_zstd and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & CODEC_MASK == _ZSTD:
+                raise NotOneBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            guard = self._guards.get((name, index))
+            if isinstance(guard, KafkaError):
+                raise guard
+            partition = ctx.services.replicas.get(name, index)
+            if ctx.api_version >= _TOPIC_IDS_FROM and partition.topic_id != topic.asked.topic_id:
+                # While this request waited, another topic has got the name.
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            if isinstance(checked, KafkaError):
+                raise checked
+            acks = self._request.acks
+            info = partition.append(
+                records if checked is None else checked,
+                required_acks=acks,
+                now_ms=ctx.arrival_ms,
+                verification=guard,
+                at_once=True,
+            )
+        except KafkaError as error:
+            self._failed = True
+            return _failure(ctx, name, index, error, partition)
+        answer = _answer(index, info)
+        last = info.last_offset
+        if (acks == ACKS_ALL and not partition.has_committed(last)) or last >= partition.owed_from:
+            self._appended.append((partition, last, answer))
+        return answer
+
+    def _check_elsewhere(self, topic: _Topic, one: PartitionProduceData) -> asyncio.Future[Checked | KafkaError]:
+        """Have a large batch checked off the loop."""
+        services = self._ctx.services
+        assert topic.name is not None
+        self._outlive_frame()
+        assert one.records is not None
+        config = services.replicas.get(topic.name, one.index).log.config
+        return services.batch_checks.check(one.records, config, self._ctx.arrival_ms)
+
+    def _answer(self) -> ProduceResponse | Promise | None:
+        """All was tried: the answer, when it is true."""
+        ctx, acks, failed = self._ctx, self._request.acks, self._failed
+        topics = [
+            TopicProduceResponse(
+                name=topic.asked.name, topic_id=topic.asked.topic_id, partition_responses=topic.answers
+            )
+            for topic in self._topics
+            if topic.answers
+        ]
         if acks == 0:
             if failed:
                 _close(ctx, topics)
             return None
         response = ProduceResponse(responses=topics)
-        if not appended:
+        if not self._appended:
             return _with_endpoints(ctx, response) if failed else response
+        untrue = [answer for _, _, answer in self._appended]
 
         def answer_all(codes: dict[int, ErrorCode]) -> ProduceResponse:
             for position, code in codes.items():
                 _fail(untrue[position], KafkaError(code))
             return _with_endpoints(ctx, response)
 
+        appended = [(partition, last) for partition, last, _ in self._appended]
         return _wait(ctx, self._promise or Promise(), appended, acks, self._request.timeout_ms, answer_all)
 
     # -- waiting ------------------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ from pykbroker.replica.isr_updates import FAILED_UPDATES
 from pykbroker.replica.quota import ReplicationQuotas
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.security.peer_session import ANONYMOUS
+from pykbroker.serving.batch_checks import BatchChecks
 from pykbroker.serving.cluster_view import ClusterViews
 from pykbroker.serving.dispatch import Dispatcher, MakeDispatcher
 from pykbroker.serving.forwarding import forward
@@ -160,6 +161,7 @@ class BrokerHalf:
             groups=groups,
             transactions=transactions,
             verifier=Verifier(runtime, live.current, node_id, loader, transactions, self._channels.send),
+            batch_checks=BatchChecks(runtime),
             markers=markers,
             fetch_sessions=FetchSessions(
                 config.int("max.incremental.fetch.session.cache.slots"), runtime.random, shared.metrics

@@ -26,6 +26,7 @@ from pykbroker_log.disk import parent_of
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin, LogConfig, StorageError
 from pykbroker_log.partition_log import AppendInfo, PartitionLog, ReadResult
 from pykbroker_log.producers import ActiveProducer
+from pykbroker_log.validate import Checked
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.control import end_txn_marker
 
@@ -270,15 +271,17 @@ class Partition:
 
     def append(
         self,
-        records: bytes | bytearray | memoryview,
+        records: bytes | bytearray | memoryview | Checked,
         *,
         required_acks: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification: object | None = None,
         transaction_version: int = 0,
+        at_once: bool = False,
     ) -> AppendInfo:
-        """Append as leader. Raises KafkaError; nothing was appended then.
+        """Append as leader. Raises KafkaError; nothing was appended then. With `at_once` also TooMuchAtOnce, of a batch
+        that takes too long to check here.
 
         `verification`: the guard of a batch that begins a transaction here (`start_verification`).
         """
@@ -302,6 +305,7 @@ class Partition:
                 origin=origin,
                 verification=verification,
                 transaction_version=transaction_version,
+                at_once=at_once,
             )
         except StorageError as error:
             raise self.storage_failed(error) from error

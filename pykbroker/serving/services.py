@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pykbroker.replica.fetch_sessions import FetchSessions
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
+    from pykbroker.serving.batch_checks import BatchChecks
     from pykbroker.serving.quorum_requests import QuorumRequests
     from pykbroker.serving.rows import Rows
 
@@ -58,6 +59,7 @@ class BrokerServices(Services):
     groups: GroupService
     transactions: TransactionService
     verifier: Verifier
+    batch_checks: BatchChecks
     markers: MarkerWriter
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds

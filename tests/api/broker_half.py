@@ -13,6 +13,7 @@ from pykbroker.net.promise import Promise
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.security.authorizer import AllowAll, Asker, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS
+from pykbroker.serving.batch_checks import BatchChecks
 from pykbroker.serving.context import BrokerContext, RequestContext
 from pykbroker.serving.rows import On
 from pykbroker.serving.services import BrokerServices
@@ -50,6 +51,7 @@ class Half:
             groups=nothing,
             transactions=nothing,
             verifier=nothing,
+            batch_checks=BatchChecks(self.world.runtime),
             markers=nothing,
             fetch_sessions=FetchSessions(1_000, random.Random(1), self.world.metrics),
             producer_ids=nothing,

@@ -18,6 +18,7 @@ from pykbroker.replica.partition import Partition
 from pykbroker.serving.append_order import in_order
 from pykbroker.serving.context import RequestContext
 from pykbroker.serving.dispatch import Dispatcher
+from pykbroker_log import validate
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages.delete_records import DeleteRecordsRequest
@@ -157,11 +158,47 @@ def _verification_twice(client: Client, patch: pytest.MonkeyPatch) -> list[Calla
     return [answered_too_late, lambda: client.questions[1].set_result({PLACE: NONE})]
 
 
+def _check_elsewhere(client: Client, patch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """The first batch takes too long to be checked on the loop."""
+    under_way: list[tuple[asyncio.Future[Any], Callable[..., Any], tuple[object, ...]]] = []
+
+    def run_blocking(function: Callable[..., Any], *args: object) -> asyncio.Future[Any]:
+        under_way.append((client.half.loop.create_future(), function, args))
+        return under_way[-1][0]
+
+    def checked() -> None:
+        patch.undo()
+        ((future, function, args),) = under_way
+        future.set_result(function(*args))
+
+    patch.setattr(validate, "MOST_PLAIN_AT_ONCE", 0)
+    patch.setattr(client.half.services.runtime, "run_blocking", run_blocking)
+    return [checked]
+
+
+def _verification_then_check(client: Client, patch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    return _verification(client, patch) + _check_elsewhere(client, patch)
+
+
 @pytest.mark.parametrize("acks", [-1, 1, 0])
 @pytest.mark.parametrize(
     ("wait", "sequence"),
-    [(_verification, 0), (_opening, -1), (_opening_then_verification, 0), (_verification_twice, 0)],
-    ids=["verification", "logs that are opened", "logs, then verification", "a guard that went away"],
+    [
+        (_verification, 0),
+        (_opening, -1),
+        (_opening_then_verification, 0),
+        (_verification_twice, 0),
+        (_check_elsewhere, -1),
+        (_verification_then_check, 0),
+    ],
+    ids=[
+        "verification",
+        "logs that are opened",
+        "logs, then verification",
+        "a guard that went away",
+        "a large batch",
+        "verification, then a large batch",
+    ],
 )
 def test_later_requests_append_after_one_that_waits(
     client: Client, monkeypatch: pytest.MonkeyPatch, wait: Wait, sequence: int, acks: int

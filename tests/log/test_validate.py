@@ -32,7 +32,8 @@ def twin(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.skip("the record walk is not compiled here")
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "python":
-            patch.setattr(walk, "walk", walk.walk_python)
+            for name in ("walk", "walk_across", "examine", "find_timestamp"):
+                patch.setattr(walk, name, getattr(walk, f"{name}_python"))
             patch.setattr(validate_module, "walk", walk.walk_python)
             patch.setattr(validate_module, "COMPILED", False)
         yield

@@ -183,6 +183,9 @@ class KafkaError(Exception):
         self.message: Final = code.message if message is None else message
         super().__init__(f"{code.name}: {self.message}")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.code, self.message)
+
 
 _RETRIABLE: Final = frozenset(
     (

@@ -104,8 +104,10 @@ def test_a_full_table_still_takes_what_it_knows(twin: Twin) -> None:
 def test_rebased_records_differ_in_their_timestamp_delta_only(twin: Twin, records: Any, shift: int) -> None:
     made = with_deltas(records)
     moved = [(delta, wrap_int64(time + shift), key, value, some) for delta, time, key, value, some in made]
-    assert twin.rebase(encode(made), len(made), shift) == encode(moved)
-    assert [r.timestamp for r in iter_encoded(twin.rebase(encode(made), len(made), shift), len(made), 0, 0)] == [
+    assert twin.rebase(encode(made), len(made), shift, False) == encode(moved)
+    numbered = [(index, *rest) for index, (_, *rest) in enumerate(moved)]
+    assert twin.rebase(encode(made), len(made), shift, True) == encode(numbered)
+    assert [r.timestamp for r in iter_encoded(twin.rebase(encode(made), len(made), shift, False), len(made), 0, 0)] == [
         time for _, time, *_ in moved
     ]
 
@@ -119,7 +121,8 @@ def test_bytes_that_are_no_records_are_invalid_in_both_twins(twin: Twin, data: b
         calls: list[tuple[Any, tuple[Any, ...]]] = [
             (one.survivors, (table, SEED, data, count, 0, 100, False)),
             (one.put_keys, (table, SEED, 8, data, count, 0, 0)),
-            (one.rebase, (data, count, 7)),
+            (one.rebase, (data, count, 7, False)),
+            (one.rebase, (data, count, 0, True)),
         ]
         results: list[object] = []
         for function, arguments in calls:
@@ -141,4 +144,4 @@ def test_batches_that_are_cut_or_too_long_are_invalid(twin: Twin) -> None:
         with pytest.raises(InvalidRecord):
             twin.survivors(bytearray(8 * SLOT_SIZE), SEED, wrong, 3, 0, 100, False)
         with pytest.raises(InvalidRecord):
-            twin.rebase(wrong, 3, 1)
+            twin.rebase(wrong, 3, 1, True)

@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pykbroker_wire.records import walk as walk_module
-from pykbroker_wire.records.record import InvalidRecord, encode_record, iter_encoded, varint
-from pykbroker_wire.records.walk import MAX_INT64, MIN_INT64, Walked, walk_each, walk_python, walk_stream
+from pykbroker_wire.records.record import InvalidRecord, encode_record, iter_encoded, varint, wrap_int64
+from pykbroker_wire.records.walk import (
+    KEYLESS,
+    MAX_INT64,
+    MIN_INT64,
+    UNTIMELY,
+    Rules,
+    Walked,
+    examine_python,
+    examine_stream,
+    find_timestamp_python,
+    walk_across_python,
+    walk_python,
+    walk_stream,
+)
 
 Walk = Callable[..., Walked]
 
 TWINS: list[Any] = [pytest.param(walk_python, id="python")]
 if walk_module.COMPILED:
     TWINS.append(pytest.param(walk_module.walk, id="compiled"))
+
+#: Every loop that has a compiled twin, by its name.
+LOOPS = ("walk", "walk_across", "examine", "find_timestamp")
+
+
+@pytest.fixture(params=["python", "compiled"])
+def twin(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What goes over chunks uses either twin of each loop."""
+    if request.param == "compiled" and not walk_module.COMPILED:
+        pytest.skip("the record walk is not compiled here")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            for name in LOOPS:
+                patch.setattr(walk_module, name, getattr(walk_module, f"{name}_python"))
+        yield
+
 
 sizes = st.sampled_from((0, 1, 5, 63, 64, 65, 200, 8191, 8192, 20_000))
 maybe_bytes = st.none() | sizes.map(bytes)
@@ -84,23 +114,102 @@ def test_wrong_records(walk: Walk, data: bytes) -> None:
         walk_stream([data[:2], data[2:] + bytes(20)], 1)
 
 
-@settings(max_examples=150, deadline=None)
-@given(record_lists, st.data())
-def test_chunks(records: list[Any], source: st.DataObject) -> None:
-    data = encode(records)
+def cut(data: bytes, source: st.DataObject) -> list[bytes]:
     chunks = []
     rest = data
     while rest:
         size = source.draw(st.integers(1, max(1, len(data))))
         chunks.append(rest[:size])
         rest = rest[size:]
+    return chunks
+
+
+@pytest.mark.usefixtures("twin")
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(record_lists, st.data())
+def test_chunks(records: list[Any], source: st.DataObject) -> None:
+    chunks = cut(encode(records), source)
     assert walk_stream(chunks, len(records))[1:] == facts(records, 0)[1:]
-    assert [one[2] for one in walk_each(chunks, len(records))] == [ts for ts, *_ in records]
+    anything = Rules(0, 0, MAX_INT64, MAX_INT64, keyed=False, timed=False)
+    assert examine_stream(chunks, len(records), anything, 1) == (max(ts for ts, *_ in records), [])
     for wrong in (len(records) - 1, len(records) + 1):
         with pytest.raises(InvalidRecord):
             walk_stream(chunks, wrong)
         with pytest.raises(InvalidRecord):
-            list(walk_each(chunks, wrong))
+            examine_stream(chunks, wrong, anything, 1)
+
+
+@pytest.mark.usefixtures("twin")
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(record_lists, st.data(), deltas, st.booleans(), st.booleans(), st.integers(1, 4))
+def test_records_that_break_a_rule(
+    records: list[Any], source: st.DataObject, base: int, keyed: bool, timed: bool, most: int
+) -> None:
+    rules = Rules(base, 10_000, 9_000, 100, keyed=keyed, timed=timed)
+    expected = []
+    greatest = MIN_INT64
+    for index, (delta, key, _, _) in enumerate(records):
+        timestamp = wrap_int64(base + delta)
+        age = wrap_int64(10_000 - timestamp)
+        greatest = max(greatest, timestamp)
+        if keyed and key is None:
+            expected.append((index, KEYLESS, timestamp))
+        elif timed and timestamp != -1 and (age > 9_000 or wrap_int64(-age) > 100):
+            expected.append((index, UNTIMELY, timestamp))
+        if len(expected) == most:
+            break
+    assert examine_stream(cut(encode(records), source), len(records), rules, most) == (greatest, expected)
+
+
+@pytest.mark.usefixtures("twin")
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(record_lists, deltas, deltas, st.integers(0, 8))
+def test_the_first_record_of_a_time(records: list[Any], base: int, target: int, first: int) -> None:
+    data = encode(records, 2)
+    times = [(2 + n, wrap_int64(base + delta)) for n, (delta, *_) in enumerate(records)]
+    expected = next(((n, at) for n, at in times if at >= target and n >= first), None)
+    assert walk_module.find_timestamp(data, len(records), base, target, first) == expected
+    assert walk_module.find_timestamp(memoryview(data), len(records), base, target, first) == expected
+    with pytest.raises(InvalidRecord):
+        walk_module.find_timestamp(data + b"x", len(records), base, MAX_INT64, 9)
+    with pytest.raises(InvalidRecord):
+        walk_module.find_timestamp(data, len(records) + 1, base, MAX_INT64, 9)
+
+
+def across(loop: Any, chunks: list[bytes]) -> list[object]:
+    """What the loop leaves behind after each chunk, and whether it raised."""
+    state = array("q", bytes(72))
+    left: list[object] = []
+    for chunk in chunks:
+        try:
+            position = loop(state, chunk, 0)
+        except InvalidRecord:
+            return [*left, "invalid"]
+        left.append((position, state.tolist()))
+    return left
+
+
+@pytest.mark.skipif(not walk_module.COMPILED, reason="the record walk is not compiled here")
+@settings(max_examples=300, deadline=None)
+@given(record_lists | st.binary(max_size=60), st.data())
+def test_the_twins_agree_on_what_is_no_record(records: list[Any] | bytes, source: st.DataObject) -> None:
+    data = bytearray(records if isinstance(records, bytes) else encode(records))
+    for _ in range(source.draw(st.integers(0, 3))):
+        place = source.draw(st.integers(0, max(0, min(len(data), 60) - 1)))
+        data[place : place + 1] = source.draw(st.binary(max_size=3))
+    chunks = cut(bytes(data), source)
+    assert across(walk_module.walk_across, chunks) == across(walk_across_python, chunks)
+
+    def verdict(loop: Any, *arguments: Any) -> object:
+        try:
+            return loop(bytes(data), *arguments)
+        except InvalidRecord:
+            return "invalid"
+
+    rules = Rules(5, 10_000, 9_000, 100, keyed=source.draw(st.booleans()), timed=source.draw(st.booleans()))
+    assert verdict(walk_module.examine, 0, 3, *rules) == verdict(examine_python, 0, 3, *rules)
+    wanted = (3, 5, source.draw(deltas), source.draw(st.integers(0, 3)))
+    assert verdict(walk_module.find_timestamp, *wanted) == verdict(find_timestamp_python, *wanted)
 
 
 def outcome(walk: Walk, data: bytes, count: int) -> Walked | str:

@@ -252,35 +252,46 @@ PyObject *rebase(PyObject *module, PyObject *args)
 {
     Py_buffer buffer;
     long long count, shift, index = 0;
+    int renumber;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*LL:rebase", &buffer, &count, &shift))
+    if (!PyArg_ParseTuple(args, "y*LLp:rebase", &buffer, &count, &shift, &renumber))
         return NULL;
 
     Reader reader = {buffer.buf, 0, buffer.len};
     PyObject *result = NULL;
     const char *problem = count < 0 || count > buffer.len ? "no such count" : NULL;
-    /* A timestamp delta grows from 1 byte to 10 at most, and the record's length from 1 to 5. */
-    uint8_t *start = PyMem_Malloc(problem == NULL ? (size_t)buffer.len + (size_t)count * 13 + 1 : 1), *out = start;
+    /* A timestamp delta grows from 1 byte to 10 at most, an offset delta and the record's length from 1 to 5. */
+    uint8_t *start = PyMem_Malloc(problem == NULL ? (size_t)buffer.len + (size_t)count * 17 + 1 : 1), *out = start;
     if (start == NULL) {
         PyErr_NoMemory();
         goto done;
     }
+    /* A whole batch may have 128 MiB. Nobody changes what is in `bytes`, so others may run meanwhile. */
+    PyThreadState *others = buffer.len > 1 << 20 && PyBytes_Check(buffer.obj) ? PyEval_SaveThread() : NULL;
     for (; problem == NULL && index < count; index++) {
         Record record;
-        uint8_t delta[10];
+        uint8_t deltas[20];
         problem = next_record(&reader, buffer.len, &record);
         if (problem != NULL)
             break;
-        int64_t size = put_varint(delta, (int64_t)((uint64_t)record.timestamp_delta + (uint64_t)shift)) - delta;
-        int64_t rest = reader.end - record.after_timestamp;
-        out = put_varint(out, 1 + size + rest);
+        uint8_t *after = put_varint(deltas, (int64_t)((uint64_t)record.timestamp_delta + (uint64_t)shift));
+        Reader rest = {reader.data, record.after_timestamp, reader.end};
+        if (renumber) {
+            int64_t old;
+            varint(&rest, 32, &old);
+            after = put_varint(after, index);
+        }
+        int64_t size = after - deltas, left = rest.end - rest.position;
+        out = put_varint(out, 1 + size + left);
         *out++ = 0;
-        memcpy(out, delta, (size_t)size);
-        memcpy(out + size, reader.data + record.after_timestamp, (size_t)rest);
-        out += size + rest;
+        memcpy(out, deltas, (size_t)size);
+        memcpy(out + size, rest.data + rest.position, (size_t)left);
+        out += size + left;
     }
     if (problem == NULL && reader.position != buffer.len)
         problem = "there is more behind it";
+    if (others != NULL)
+        PyEval_RestoreThread(others);
     result = problem != NULL ? invalid(index, problem) : PyBytes_FromStringAndSize((char *)start, out - start);
 done:
     PyMem_Free(start);

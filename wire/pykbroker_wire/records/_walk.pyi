@@ -3,9 +3,25 @@ from array import array
 from pykbroker_wire.primitives import Buffer
 from pykbroker_wire.records.columns import ColumnBuffers
 from pykbroker_wire.records.dedupe import Put, Survivors
-from pykbroker_wire.records.walk import Walked
+from pykbroker_wire.records.walk import Examined, Walked
 
 def walk(data: Buffer, position: int, expected: int, count: int, /) -> Walked: ...
+def walk_across(state: array[int], data: Buffer, position: int, /) -> int: ...
+def examine(
+    data: Buffer,
+    position: int,
+    count: int,
+    base_timestamp: int,
+    now_ms: int,
+    before_max_ms: int,
+    after_max_ms: int,
+    keyed: bool,
+    timed: bool,
+    /,
+) -> Examined: ...
+def find_timestamp(
+    data: Buffer, count: int, base_timestamp: int, target: int, first_delta: int, /
+) -> tuple[int, int] | None: ...
 def put_keys(
     table: bytearray | memoryview,
     seed: bytes,
@@ -26,7 +42,7 @@ def survivors(
     drop_tombstones: bool,
     /,
 ) -> Survivors: ...
-def rebase(data: Buffer, count: int, shift: int, /) -> bytes: ...
+def rebase(data: Buffer, count: int, shift: int, renumber: bool, /) -> bytes: ...
 def fill_columns(
     data: Buffer,
     count: int,

@@ -1,5 +1,5 @@
 """The loops that compaction runs once per record: keys into a table, which records of a batch survive it, and records
-moved to another base timestamp.
+moved to another base timestamp. Validation has records renumbered by the last one.
 
 Each exists twice, as `walk` does: here in Python, and compiled (`_dedupe.c`, taken at import when it was built;
 PYKBROKER_PURE=1 forces Python). The same tests run on both. Which table, how large, and what becomes of a batch is
@@ -113,15 +113,20 @@ def survivors_python(
     return runs, kept, tombstones, keyless, first, high
 
 
-def rebase_python(data: Buffer, count: int, shift: int) -> bytes:
-    """The records with `shift` added to each timestamp delta; nothing else of them changes. Raises InvalidRecord."""
+def rebase_python(data: Buffer, count: int, shift: int, renumber: bool) -> bytes:
+    """The records with `shift` added to each timestamp delta and, with `renumber`, the offset deltas 0, 1, 2 and so on.
+    Nothing else of them changes. Raises InvalidRecord."""
     if not 0 <= count <= len(data):
         raise InvalidRecord(f"{count} records in {len(data)} bytes")
     parts: list[Buffer] = []
     position = 0
     for index in range(count):
         timestamp_delta, after_timestamp, _, _, _, position = _next(data, position, index)
-        body = b"\x00" + varint(wrap_int64(timestamp_delta + shift)) + bytes(data[after_timestamp:position])
+        deltas, rest = varint(wrap_int64(timestamp_delta + shift)), after_timestamp
+        if renumber:
+            deltas += varint(index)
+            _, rest = read_varint(data, after_timestamp)
+        body = b"\x00" + deltas + bytes(data[rest:position])
         parts.append(varint(len(body)))
         parts.append(body)
     _require_end(data, position, count)
@@ -184,7 +189,7 @@ def _find(table: _Table, seed: bytes, key: Buffer) -> tuple[int, bytes, int]:
 
 put_keys: Callable[[_Table, bytes, int, Buffer, int, int, int], Put] = put_keys_python
 survivors: Callable[[_Table, bytes, Buffer, int, int, int, bool], Survivors] = survivors_python
-rebase: Callable[[Buffer, int, int], bytes] = rebase_python
+rebase: Callable[[Buffer, int, int, bool], bytes] = rebase_python
 COMPILED = False
 if os.environ.get("PYKBROKER_PURE") != "1":
     try:

@@ -1,7 +1,8 @@
 """The walk: every record of a batch is looked at, nothing is copied or kept.
 
-`walk` is the only code that runs per record on the produce path, so it exists twice: `walk_python` and its compiled
-twin (`_walk.c`, taken at import when it was built; PYKBROKER_PURE=1 forces Python). The same tests run on both.
+Only this code runs per record where clients write and ask for offsets, so each loop exists twice: `walk_python` and
+the others, and their compiled twins (`_walk.c`, taken at import when it was built; PYKBROKER_PURE=1 forces Python). The
+same tests run on both.
 
 Responsible for structure (lengths, counts, headers) and for the facts that a verdict needs: extreme timestamps, keyless
 records, offsets that are not consecutive. The verdicts themselves are `pykbroker_log.validate`.
@@ -10,10 +11,11 @@ records, offsets that are not consecutive. The verdicts themselves are `pykbroke
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from pykbroker_wire.records.record import InvalidRecord, read_varint, read_varlong
+from pykbroker_wire.records.record import InvalidRecord, iter_encoded, read_varint, read_varlong, wrap_int64
 
 if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
@@ -145,11 +147,163 @@ def _walk_headers(data: Buffer, position: int, stop: int) -> int:
     return position
 
 
+# --- one record that lies in several chunks --------------------------------------------------------------------------
+
+(_SIZE, _ATTRIBUTES, _TIMESTAMP, _OFFSET, _KEY, _VALUE, _HEADERS, _NAME, _CONTENT, _LAST, _DONE) = range(11)
+#: The numbers of a state: stage, bytes to skip, shift, zigzag, bytes left, headers left, then these three.
+_STATE_SIZE: Final = 9
+_TIMESTAMP_DELTA, _OFFSET_DELTA, _KEY_SIZE = 6, 7, 8
+
+
+def walk_across_python(state: array[int], data: Buffer, position: int) -> int:
+    """Go on with one record from `position`; returns where the chunk or the record ends. `state[0]` is _DONE then, or
+    not. Raises InvalidRecord, and leaves the state as it was."""
+    end = len(data)
+    stage, skip, shift, zigzag, left, headers, *facts = state
+    zigzag &= 0xFFFFFFFFFFFFFFFF
+    while stage != _DONE:
+        if skip > 0:
+            step = min(skip, end - position)
+            position += step
+            skip -= step
+            if skip > 0:
+                break
+        if stage == _LAST:
+            if left:
+                raise InvalidRecord("a record does not end where it says")
+            stage = _DONE
+            break
+        if position >= end:
+            break
+        byte = data[position]
+        position += 1
+        if stage != _SIZE:
+            left -= 1
+            if left < 0:
+                raise InvalidRecord("a length in a record leads out of it")
+        if stage == _ATTRIBUTES:
+            stage = _TIMESTAMP
+            continue
+        zigzag |= (byte & 127) << shift
+        if byte > 127:
+            shift += 7
+            if shift >= (64 if stage == _TIMESTAMP else 32):
+                raise InvalidRecord("a number of too many bytes")
+            continue
+        zigzag &= 0xFFFFFFFFFFFFFFFF if stage == _TIMESTAMP else 0xFFFFFFFF
+        value = zigzag >> 1 ^ -(zigzag & 1)
+        zigzag = shift = 0
+        if stage == _SIZE:
+            if value < 0:
+                raise InvalidRecord("a record of a negative size")
+            left = value
+        elif stage <= _KEY:
+            facts[stage - _TIMESTAMP] = value
+        elif stage == _HEADERS:
+            if value < 0 or value > left:
+                raise InvalidRecord(f"{value} record headers")
+            headers = value
+        elif stage == _NAME and value < 0:
+            raise InvalidRecord("a record header without a key")
+        elif stage == _CONTENT:
+            headers -= 1
+        if stage in _SKIPPED and value > 0:
+            if value > left:
+                raise InvalidRecord("a length in a record leads out of it")
+            skip = value
+            left -= value
+        if stage in (_HEADERS, _CONTENT):
+            stage = _NAME if headers else _LAST
+        else:
+            stage += 1
+    state[:] = array("q", (stage, skip, shift, wrap_int64(zigzag), left, headers, *facts))
+    return position
+
+
+_SKIPPED: Final = frozenset((_KEY, _VALUE, _NAME, _CONTENT))
+
+# --- records that a rule refuses, and the first one of a time --------------------------------------------------------
+
+Examined: TypeAlias = tuple[int, int, int, int, int]
+"""position after the last record, records seen, greatest timestamp of them (MIN_INT64 without records), the timestamp
+of the last one, and what is wrong with it: 0 or KEYLESS or UNTIMELY"""
+
+KEYLESS: Final = 1
+UNTIMELY: Final = 2
+
+
+def examine_python(
+    data: Buffer,
+    position: int,
+    count: int,
+    base_timestamp: int,
+    now_ms: int,
+    before_max_ms: int,
+    after_max_ms: int,
+    keyed: bool,
+    timed: bool,
+) -> Examined:
+    """Walk up to the first record that breaks a rule, that one included, or `count` records. Timestamps wrap around as
+    in Java. `keyed`: each must have a key. `timed`: each that has a timestamp must lie less than so long before and
+    after now. Raises InvalidRecord; a record that is not all there ends the walk in front of it."""
+    rules = Rules(base_timestamp, now_ms, before_max_ms, after_max_ms, keyed, timed)
+    greatest = timestamp = MIN_INT64
+    wrong = seen = 0
+    while not wrong and seen < count:
+        walked = walk_python(data, position, 0, 1)
+        if not walked[1]:
+            break
+        position = walked[0]
+        seen += 1
+        timestamp = wrap_int64(base_timestamp + walked[2])
+        greatest = max(greatest, timestamp)
+        wrong = rules.broken(timestamp, is_keyless=bool(walked[4]))
+    return position, seen, greatest, timestamp, wrong
+
+
+class Rules(NamedTuple):
+    """The arguments of `examine`."""
+
+    base_timestamp: int
+    now_ms: int
+    before_max_ms: int
+    after_max_ms: int
+    keyed: bool
+    timed: bool
+
+    def broken(self, timestamp: int, *, is_keyless: bool) -> int:
+        """0, KEYLESS or UNTIMELY."""
+        if self.keyed and is_keyless:
+            return KEYLESS
+        if self.timed and timestamp != -1:
+            age = wrap_int64(self.now_ms - timestamp)
+            if age > self.before_max_ms or wrap_int64(-age) > self.after_max_ms:
+                return UNTIMELY
+        return 0
+
+
+def find_timestamp_python(
+    data: Buffer, count: int, base_timestamp: int, target: int, first_delta: int
+) -> tuple[int, int] | None:
+    """Offset delta and timestamp of the first of `count` records whose timestamp is `target` or later, and its offset
+    delta `first_delta` or more. Raises InvalidRecord."""
+    for record in iter_encoded(data, count, 0, base_timestamp):
+        if record.timestamp >= target and record.offset >= first_delta:
+            return record.offset, record.timestamp
+    return None
+
+
 walk: Callable[[Buffer, int, int, int], Walked] = walk_python
+walk_across: Callable[[array[int], Buffer, int], int] = walk_across_python
+examine: Callable[[Buffer, int, int, int, int, int, int, bool, bool], Examined] = examine_python
+find_timestamp: Callable[[Buffer, int, int, int, int], tuple[int, int] | None] = find_timestamp_python
 COMPILED = False
 if os.environ.get("PYKBROKER_PURE") != "1":
     try:
+        from pykbroker_wire.records._walk import examine as examine
+        from pykbroker_wire.records._walk import find_timestamp as find_timestamp
         from pykbroker_wire.records._walk import walk as walk
+        from pykbroker_wire.records._walk import walk_across as walk_across
     except ImportError:  # not built here, or built against another C library
         pass
     else:
@@ -162,7 +316,7 @@ if os.environ.get("PYKBROKER_PURE") != "1":
 def walk_stream(chunks: Iterable[bytes], count: int) -> Walked:
     """Walk `count` records that fill all chunks together exactly; `position` in the result means nothing.
 
-    Only one chunk is in memory at a time: a record that goes over its end is read byte by byte and its key and value
+    Only one chunk is in memory at a time: a record that goes over its end is read piece by piece and its key and value
     are skipped, however long they are.
     """
     source = _Source(iter(chunks))
@@ -178,14 +332,31 @@ def walk_stream(chunks: Iterable[bytes], count: int) -> Walked:
     return result
 
 
-def walk_each(chunks: Iterable[bytes], count: int) -> Iterator[Walked]:
-    """The same, but each record is reported by itself."""
+def examine_stream(
+    chunks: Iterable[bytes], count: int, rules: Rules, most: int
+) -> tuple[int, list[tuple[int, int, int]]]:
+    """The greatest timestamp of `count` records that fill all chunks together exactly (MIN_INT64 without records), and
+    (index, KEYLESS or UNTIMELY, timestamp) of each that breaks a rule. The walk ends at the `most`-th of these."""
     source = _Source(iter(chunks))
-    for index in range(count):
-        walked = walk(source.data, source.position, index, 1)
-        source.position = walked[0]
-        yield walked if walked[1] else source.straddling(index)
+    greatest = MIN_INT64
+    broken: list[tuple[int, int, int]] = []
+    seen = 0
+    while seen < count:
+        source.position, more, high, timestamp, wrong = examine(source.data, source.position, count - seen, *rules)
+        seen += more
+        greatest = max(greatest, high)
+        if seen < count and not wrong:
+            walked = source.straddling(seen)
+            seen += 1
+            timestamp = wrap_int64(rules.base_timestamp + walked[2])
+            greatest = max(greatest, timestamp)
+            wrong = rules.broken(timestamp, is_keyless=bool(walked[4]))
+        if wrong:
+            broken.append((seen - 1, wrong, timestamp))
+            if len(broken) == most:
+                return greatest, broken
     source.require_end()
+    return greatest, broken
 
 
 def _merge(first: Walked, second: Walked) -> Walked:
@@ -202,17 +373,15 @@ def _merge(first: Walked, second: Walked) -> Walked:
 class _Source:
     """Chunks as one run of bytes, to be read and skipped but not looked back at."""
 
-    __slots__ = ("_chunks", "_dropped", "data", "position")
+    __slots__ = ("_chunks", "data", "position")
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
-        self._dropped = 0
         self.data = next(chunks, b"")
         self.position = 0
 
     def next_chunk(self) -> bool:
         """Whether there is another chunk; it may raise what the decompressor raises."""
-        self._dropped += len(self.data)
         self.position = 0
         self.data = next(self._chunks, b"")
         return bool(self.data)
@@ -223,52 +392,13 @@ class _Source:
 
     def straddling(self, expected: int) -> Walked:
         """One record, wherever it lies."""
-        size = self._varint(28)
-        stop = self._here() + size
-        self._skip(1)
-        timestamp_delta = self._varint(63)
-        offset_delta = self._varint(28)
-        key_size = self._varint(28)
-        self._skip(key_size)
-        self._skip(self._varint(28))
-        headers = self._varint(28)
-        if size < 0 or headers < 0 or headers > stop - self._here():
-            raise InvalidRecord(f"a record of size {size} with {headers} headers")
-        for _ in range(headers):
-            size = self._varint(28)
-            if size < 0:
-                raise InvalidRecord("a record header without a key")
-            self._skip(size)
-            self._skip(self._varint(28))
-        if self._here() != stop:
-            raise InvalidRecord(f"record {expected} says that it ends at {stop}, its fields end at {self._here()}")
-        return self.position, 1, timestamp_delta, timestamp_delta, int(key_size < 0), offset_delta == expected
-
-    def _here(self) -> int:
-        return self._dropped + self.position
-
-    def _varint(self, most_bits: int) -> int:
-        zigzag = shift = 0
+        state = array("q", bytes(8 * _STATE_SIZE))
         while True:
-            while self.position >= len(self.data):
-                if not self.next_chunk():
-                    raise InvalidRecord("the batch ends inside a record")
-            byte = self.data[self.position]
-            self.position += 1
-            zigzag |= (byte & 127) << shift
-            if byte < 128:
-                zigzag &= 0xFFFFFFFF if most_bits == 28 else 0xFFFFFFFFFFFFFFFF
-                return zigzag >> 1 ^ -(zigzag & 1)
-            shift += 7
-            if shift > most_bits:
-                raise InvalidRecord("a number of too many bytes")
-
-    def _skip(self, size: int) -> None:
-        while size > 0:
-            left = len(self.data) - self.position
-            if size <= left:
-                self.position += size
-                return
-            size -= left
+            self.position = walk_across(state, self.data, self.position)
+            if state[0] == _DONE:
+                break
             if not self.next_chunk():
                 raise InvalidRecord("the batch ends inside a record")
+        timestamp_delta = state[_TIMESTAMP_DELTA]
+        is_dense = state[_OFFSET_DELTA] == expected
+        return self.position, 1, timestamp_delta, timestamp_delta, int(state[_KEY_SIZE] < 0), is_dense
