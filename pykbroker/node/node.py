@@ -27,6 +27,7 @@ from pykbroker.node.controller_half import ControllerHalf
 from pykbroker.node.node_health import HealthSocket, NodeHealth
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import Ending, SharedServer, StartError
+from pykbroker.node.slow_turns import SlowTurns
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.lifecycle import BrokerState
 from pykbroker.runtime import Runtime
@@ -184,6 +185,7 @@ class Node:
             await self._broker.start(parts)
             # The line that tools wait for since before KRaft.
             logger.info("[KafkaServer id=%d] started", config.node_id)
+        parts.add("watch over slow turns", self.runtime.watch_turns(SlowTurns(shared.metrics)))
         logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
 
     async def _open_health_socket(self) -> None:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from pykbroker.runtime.slow_turns import SlowTurn, TurnWatch
+
 if TYPE_CHECKING:
     from pykbroker.runtime.workers import Job, Workers
     from pykbroker_log.disk import Disk, File, Fsyncs
@@ -64,6 +66,11 @@ class Runtime(Protocol):
 
     def keep(self) -> None:
         """Much was made that will stay: the garbage collector need not look at it. May be called often."""
+        ...
+
+    def watch_turns(self, report: Callable[[SlowTurn], None]) -> Callable[[], None]:
+        """Call `report` on the loop after each turn of it that was slow (slow_turns.py), until what this returns is
+        called."""
         ...
 
     def own_name(self) -> asyncio.Future[str]:
@@ -229,6 +236,7 @@ class OsRuntime:
         self._fsyncs: list[_Fsyncs] = []
         self._idle_fsyncs: list[_Fsyncs] = []
         self._workers: Workers | None = None
+        self._watch: TurnWatch | None = None
         #: what `keep` does; only a process that is nothing but a node may touch its collector (cli/start.py)
         self.on_keep: Callable[[], None] = lambda: None
 
@@ -276,6 +284,11 @@ class OsRuntime:
     def keep(self) -> None:
         self.on_keep()
 
+    def watch_turns(self, report: Callable[[SlowTurn], None]) -> Callable[[], None]:
+        self._watch = TurnWatch(self.loop, report)
+        self._watch.start()
+        return self._watch.close
+
     def own_name(self) -> asyncio.Future[str]:
         from pykbroker.runtime.own_name import ask_on_a_thread  # of a node that needs it
 
@@ -310,6 +323,8 @@ class OsRuntime:
         return asyncio.ensure_future(self.loop.create_connection(factory, host, port), loop=self.loop)
 
     def close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
         if self._workers is not None:
             self._workers.close()
         for fsyncs in self._fsyncs:

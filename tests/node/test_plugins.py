@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -48,6 +49,13 @@ class Raising:
             self.turns = getattr(self, "turns", 0) + 1
             return f"User:{self.turns}"
         return "nothing" if client.user == "nothing" else "User:ANONYMOUS"
+
+
+class Slow(Raising):
+    def validate(self, asked: NewTopic | ChangedConfigs) -> None:
+        start = time.thread_time()
+        while time.thread_time() - start < 1:
+            pass
 
 
 class Unconfigured(Raising):
@@ -129,6 +137,15 @@ def test_what_raises_refuses(caplog: pytest.LogCaptureFixture) -> None:
         "Policy of create.topic.policy.class.name raised RuntimeError: the request is refused",
         "Policy of alter.config.policy.class.name raised RuntimeError: the request is refused",
     ]
+
+
+def test_a_plugin_that_holds_the_loop_is_named() -> None:
+    with (
+        pykbroker.Broker({"create.topic.policy.class.name": f"{HERE}.Slow"}) as broker,
+        Wire(broker.bootstrap_servers) as wire,
+    ):
+        assert wire.try_create("t", 1, 1, {}).error_code == ErrorCode.NONE
+        assert broker.metrics()["pykbroker:type=EventLoop,name=SlowTurns,reason=CreateTopics"] >= 1
 
 
 USERS = ("raises", "nothing", "turns", "team.alice")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from pykbroker.runtime import Ended, ListeningSocket, when_done
+from pykbroker.runtime.slow_turns import SlowTurn
 from pykbroker.runtime.workers import Job, finish
 from pykbroker_log.disk import Disk, File
 from tests.simulation.loop import OWNER, VirtualLoop
@@ -195,6 +196,10 @@ class SimRuntime:
     ) -> asyncio.Future[T]:
         """A worker process, all of whose work happens at one moment."""
         return self.run_blocking(lambda: finish(job, self.disk, *args, on_progress=on_progress))
+
+    def watch_turns(self, report: Callable[[SlowTurn], None]) -> Callable[[], None]:
+        """A turn takes no time here."""
+        return lambda: None
 
     def own_name(self) -> asyncio.Future[str]:
         found: asyncio.Future[str] = self.loop.create_future()

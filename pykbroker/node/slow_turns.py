@@ -1,0 +1,46 @@
+"""What a node says of turns of its loop over 100 ms: they are counted by reason, and one line a minute tells of one.
+
+While a turn lasts, no client is served and no heartbeat is sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+from pykbroker.metrics.registry import Metrics
+from pykbroker.runtime.line_limit import LineLimit
+from pykbroker.runtime.slow_turns import SlowTurn
+
+logger = logging.getLogger(__name__)
+
+_METRIC: Final = "pykbroker:type=EventLoop,name="
+#: Seconds. Clients see a turn of this length; shorter ones happen on a machine that has much else to do.
+_WARN_SECONDS: Final = 1.0
+
+
+class SlowTurns:
+    """Call it with each slow turn."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._lines = LineLimit(time.monotonic)
+        self._longest_ms = 0.0
+        metrics.gauge(f"{_METRIC}LongestTurnMs", lambda: self._longest_ms)
+
+    def __call__(self, turn: SlowTurn) -> None:
+        self._metrics.counter(f"{_METRIC}SlowTurns,reason={turn.reason}").value += 1
+        self._longest_ms = max(self._longest_ms, turn.seconds * 1000)
+        level = logging.WARNING if turn.seconds >= _WARN_SECONDS else logging.INFO
+        more = self._lines.take(logging.getLevelName(level))
+        if more is not None:
+            logger.log(
+                level,
+                "The event loop stood still for %.0f ms (%.0f ms of CPU) in %s%s; it was at: %s",
+                turn.seconds * 1000,
+                turn.cpu_seconds * 1000,
+                turn.reason,
+                more,
+                " < ".join(reversed(turn.stack)) or "a call that let no other thread run",
+            )
