@@ -66,7 +66,7 @@ from pykbroker_wire.records.compression import (
 from pykbroker_wire.records.crc import crc32c
 from pykbroker_wire.records.dedupe import rebase
 from pykbroker_wire.records.record import InvalidRecord
-from pykbroker_wire.records.walk import COMPILED, KEYLESS, MIN_INT64, Rules, examine_stream, walk, walk_stream
+from pykbroker_wire.records.walk import COMPILED, KEYLESS, MIN_INT64, RecordRules, examine_stream, walk, walk_stream
 
 if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
@@ -429,7 +429,7 @@ def _check_each(payload: Buffer, fields: tuple[int, ...], config: LogConfig, now
     """Look at each record of a batch that was walked before. The greatest timestamp, or RecordErrors."""
     header = BatchHeader._make(fields)
     codec, count = header.attributes & CODEC_MASK, header.record_count
-    rules = Rules(
+    rules = RecordRules(
         header.base_timestamp,
         now_ms,
         config.timestamp_before_max_ms,
@@ -465,7 +465,7 @@ def _check_each(payload: Buffer, fields: tuple[int, ...], config: LogConfig, now
 _NO_KEY = "A compacted topic takes no record without a key"
 
 
-def _untimely(timestamp: int, rules: Rules, index: int | None = None) -> str:
+def _untimely(timestamp: int, rules: RecordRules, index: int | None = None) -> str:
     whose = "the batch" if index is None else f"the record at offset {index}"
     earliest, latest = rules.now_ms - rules.before_max_ms, rules.now_ms + rules.after_max_ms
     return f"Timestamp {timestamp} of {whose} is out of range: [{earliest}, {latest}]"

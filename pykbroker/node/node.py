@@ -27,7 +27,7 @@ from pykbroker.node.controller_half import ControllerHalf
 from pykbroker.node.node_health import HealthSocket, NodeHealth
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import Ending, SharedServer, StartError
-from pykbroker.node.slow_turns import SlowTurns
+from pykbroker.node.turn_report import SlowTurns
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.lifecycle import BrokerState
 from pykbroker.runtime import Runtime

@@ -17,7 +17,7 @@ from pykbroker_wire.records.walk import (
     MAX_INT64,
     MIN_INT64,
     UNTIMELY,
-    Rules,
+    RecordRules,
     Walked,
     examine_python,
     examine_stream,
@@ -130,7 +130,7 @@ def cut(data: bytes, source: st.DataObject) -> list[bytes]:
 def test_chunks(records: list[Any], source: st.DataObject) -> None:
     chunks = cut(encode(records), source)
     assert walk_stream(chunks, len(records))[1:] == facts(records, 0)[1:]
-    anything = Rules(0, 0, MAX_INT64, MAX_INT64, keyed=False, timed=False)
+    anything = RecordRules(0, 0, MAX_INT64, MAX_INT64, keyed=False, timed=False)
     assert examine_stream(chunks, len(records), anything, 1) == (max(ts for ts, *_ in records), [])
     for wrong in (len(records) - 1, len(records) + 1):
         with pytest.raises(InvalidRecord):
@@ -145,7 +145,7 @@ def test_chunks(records: list[Any], source: st.DataObject) -> None:
 def test_records_that_break_a_rule(
     records: list[Any], source: st.DataObject, base: int, keyed: bool, timed: bool, most: int
 ) -> None:
-    rules = Rules(base, 10_000, 9_000, 100, keyed=keyed, timed=timed)
+    rules = RecordRules(base, 10_000, 9_000, 100, keyed=keyed, timed=timed)
     expected = []
     greatest = MIN_INT64
     for index, (delta, key, _, _) in enumerate(records):
@@ -206,7 +206,7 @@ def test_the_twins_agree_on_what_is_no_record(records: list[Any] | bytes, source
         except InvalidRecord:
             return "invalid"
 
-    rules = Rules(5, 10_000, 9_000, 100, keyed=source.draw(st.booleans()), timed=source.draw(st.booleans()))
+    rules = RecordRules(5, 10_000, 9_000, 100, keyed=source.draw(st.booleans()), timed=source.draw(st.booleans()))
     assert verdict(walk_module.examine, 0, 3, *rules) == verdict(examine_python, 0, 3, *rules)
     wanted = (3, 5, source.draw(deltas), source.draw(st.integers(0, 3)))
     assert verdict(walk_module.find_timestamp, *wanted) == verdict(find_timestamp_python, *wanted)

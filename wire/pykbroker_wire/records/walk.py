@@ -246,7 +246,7 @@ def examine_python(
     """Walk up to the first record that breaks a rule, that one included, or `count` records. Timestamps wrap around as
     in Java. `keyed`: each must have a key. `timed`: each that has a timestamp must lie less than so long before and
     after now. Raises InvalidRecord; a record that is not all there ends the walk in front of it."""
-    rules = Rules(base_timestamp, now_ms, before_max_ms, after_max_ms, keyed, timed)
+    rules = RecordRules(base_timestamp, now_ms, before_max_ms, after_max_ms, keyed, timed)
     greatest = timestamp = MIN_INT64
     wrong = seen = 0
     while not wrong and seen < count:
@@ -261,7 +261,7 @@ def examine_python(
     return position, seen, greatest, timestamp, wrong
 
 
-class Rules(NamedTuple):
+class RecordRules(NamedTuple):
     """The arguments of `examine`."""
 
     base_timestamp: int
@@ -333,7 +333,7 @@ def walk_stream(chunks: Iterable[bytes], count: int) -> Walked:
 
 
 def examine_stream(
-    chunks: Iterable[bytes], count: int, rules: Rules, most: int
+    chunks: Iterable[bytes], count: int, rules: RecordRules, most: int
 ) -> tuple[int, list[tuple[int, int, int]]]:
     """The greatest timestamp of `count` records that fill all chunks together exactly (MIN_INT64 without records), and
     (index, KEYLESS or UNTIMELY, timestamp) of each that breaks a rule. The walk ends at the `most`-th of these."""
