@@ -4,7 +4,8 @@ The loop cannot tell while it stands, and uvloop has no hook for a turn. So a th
 the loop, and looks at the stack of the loop's thread when that does not come. It asks only while the loop computes,
 because an idle node would spend more on being woken than on all its work.
 
-Responsible for finding slow turns and for their reasons. Not responsible for what is made of them (node/turn_report.py).
+Responsible for finding slow turns and for their reasons. Not responsible for what is made of them
+(node/turn_report.py).
 
 Invariants
 * While the loop is busy, each turn of 150 ms or more is found. The first turn after a calm is found from 0.5 s on, and
