@@ -4,10 +4,12 @@ Responsible for Apache Kafka's bounds max.connections, max.connections.per.ip (w
 max.connection.creation.rate. Not responsible for a connection once it is served.
 
 As in Apache Kafka, a connection over max.connections or over the rate waits as it would in the accept queue, and one
-over
-the bound of its address is closed. The listener between brokers is never made to wait by the others: it takes the
-place of
-the connection that was idle longest (KIP-402). All bounds may change while the node runs.
+over the bound of its address is closed. All bounds may change while the node runs.
+
+Invariants
+* Each listener has a waiting queue of its own. Connections that wait at one listener refuse and delay none at another.
+* The listener between brokers is never made to wait by the others: it takes the place of the connection that was idle
+  longest (KIP-402). Clients' connections do not count towards the bound of its addresses either.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _SHORTEST_WAIT_SECONDS = 0.001
 
 @dataclass(slots=True, frozen=True)
 class AdmissionLimits:
-    """Counts, and new connections per second. `waiting` is the length of the accept queue."""
+    """Counts, and new connections per second. `waiting` is the length of each listener's accept queue."""
 
     connections: int = UNBOUNDED
     listener_connections: Mapping[str, int] = field(default_factory=dict)
@@ -68,10 +70,14 @@ class Admission:
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: AdmissionLimits) -> None:
         self._loop = loop
         self._limits = limits
-        self._served: dict[Connection, None] = {}
+        #: and how each counts towards the bound of its address
+        self._served: dict[Connection, tuple[bool, str]] = {}
+        #: of all listeners, in the order in which they came
         self._waiting: dict[Connection, None] = {}
+        self._waiting_at: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
-        self._per_address: Counter[str] = Counter()
+        #: (whether the listener is the protected one, address)
+        self._per_address: Counter[tuple[bool, str]] = Counter()
         self._rates: dict[str, _Rate] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -95,27 +101,30 @@ class Admission:
 
     def arrive(self, connection: Connection) -> str | None:
         """A new connection: served at once, muted until there is room, or refused for the reason returned."""
-        if not self._waiting and self._delay(connection) == 0:
+        name = connection.listener_name
+        if not self._waiting and self._delay(name) == 0:
             return self._enter(connection)
-        if len(self._waiting) >= self._limits.waiting:
-            return f"{len(self._served)} connections are open (max.connections) and {len(self._waiting)} wait"
+        if self._waiting_at[name] >= self._limits.waiting:
+            return f"{len(self._served)} connections are open (max.connections) and {self._waiting_at[name]} wait here"
         self._waiting[connection] = None
+        self._waiting_at[name] += 1
         connection.mute()
         self._admit_waiting()
         return None
 
     def leave(self, connection: Connection) -> None:
         """The connection has ended; the next may come."""
-        self._waiting.pop(connection, None)
+        if connection in self._waiting:
+            self._stop_waiting(connection)
         if connection not in self._served:
             return
-        del self._served[connection]
+        address = self._served.pop(connection)
         self._per_listener[connection.listener_name] -= 1
-        left = self._per_address[connection.client_host] - 1
+        left = self._per_address[address] - 1
         if left:
-            self._per_address[connection.client_host] = left
+            self._per_address[address] = left
         else:
-            del self._per_address[connection.client_host]
+            del self._per_address[address]
         if self._waiting:
             self._admit_waiting()
 
@@ -124,30 +133,35 @@ class Admission:
             self._timer.cancel()
             self._timer = None
 
+    def _stop_waiting(self, connection: Connection) -> None:
+        del self._waiting[connection]
+        self._waiting_at[connection.listener_name] -= 1
+
     def _enter(self, connection: Connection) -> str | None:
         limits = self._limits
-        host = connection.client_host
+        address = (connection.listener_name == limits.protected, connection.client_host)
         for rate in self._rates_of(connection.listener_name):
             rate[0].take()
-        if self._per_address[host] >= limits.address_overrides.get(host, limits.per_address):
-            return f"{self._per_address[host]} connections are open from this address (max.connections.per.ip)"
-        self._served[connection] = None
+        count = self._per_address[address]
+        if count >= limits.address_overrides.get(connection.client_host, limits.per_address):
+            return f"{count} connections are open from this address (max.connections.per.ip)"
+        self._served[connection] = address
         self._per_listener[connection.listener_name] += 1
-        self._per_address[host] += 1
+        self._per_address[address] = count + 1
         if len(self._served) > limits.connections and connection.listener_name == limits.protected:
             self._close_idlest()
         return None
 
     def _close_idlest(self) -> None:
-        others = [one for one in self._served if one.listener_name != self._limits.protected]
+        # One that is closing already gives its place to the connection for which it was closed.
+        others = [one for one in self._served if one.listener_name != self._limits.protected and one.end is None]
         if others:
             idlest = min(others, key=lambda one: one.last_active)
             idlest.close("the listener between brokers needs its place (max.connections)")
 
-    def _delay(self, connection: Connection) -> float:
-        """Seconds until this connection may be served: 0 for now, infinite when another has to end first."""
+    def _delay(self, name: str) -> float:
+        """Seconds until this listener may serve one more: 0 for now, infinite when another has to end first."""
         limits = self._limits
-        name = connection.listener_name
         if self._per_listener[name] >= limits.listener_connections.get(name, UNBOUNDED):
             return float("inf")
         if len(self._served) >= limits.connections and name != limits.protected:
@@ -175,12 +189,18 @@ class Admission:
             self._timer.cancel()
             self._timer = None
         soonest = float("inf")
+        full: set[str] = set()
         for connection in list(self._waiting):
-            delay = self._delay(connection)
+            name = connection.listener_name
+            if name in full or connection not in self._waiting:
+                continue
+            delay = self._delay(name)
             if delay:
+                # Those that came to this listener later wait as long.
+                full.add(name)
                 soonest = min(soonest, delay)
                 continue
-            del self._waiting[connection]
+            self._stop_waiting(connection)
             refused = self._enter(connection)
             if refused is None:
                 connection.unmute()

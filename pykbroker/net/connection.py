@@ -542,6 +542,9 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         out: list[bytes | bytearray | memoryview] = []
         self._replies.take(out)
         self._write(out)
+        if self.end is not None:
+            # TLS could not encrypt them, and that has ended the connection.
+            return
         self.begin_end(End(reason, by_peer=False))
         self.last_active = self.listener.loop.time()
         logger.log(level, "Connection from %s: closed: %s", self, reason)

@@ -102,10 +102,12 @@ class Listener:
         cold_reads: ColdReads | None = None,
         metrics: Metrics | None = None,
         principals: PluginPrincipals | None = None,
+        between_nodes: bool = False,
     ) -> None:
         """`admission`, `memory`, `cold_reads` and `handshakes` are shared by the listeners of one server; without the
         first two nothing is bounded. ConfigError for a protocol that connections do not speak: no client may take a
-        plain socket for a secured one."""
+        plain socket for a secured one. `between_nodes`: other nodes come here, and their handshakes do not wait for
+        those of clients."""
         if security_protocol not in SECURITY_PROTOCOLS or (tls is not None) != (security_protocol in TLS_PROTOCOLS):
             raise ConfigError(f"listener {name}: {security_protocol} is not served")
         self.tls = tls
@@ -131,12 +133,13 @@ class Listener:
         self._tidy_timer: asyncio.TimerHandle | None = None
         self._make_protocol: Callable[[], asyncio.BaseProtocol] = self._make_connection
         if tls is not None:
-            from pykbroker.net.handshakes import Handshakes
+            from pykbroker.net.handshakes import Handshakes, Side
             from pykbroker.net.tls_layer import TlsLayer
 
             shared = handshakes if handshakes is not None else Handshakes(runtime)
+            side = Side.NODE if between_nodes else Side.CLIENT
             self._make_protocol = lambda: TlsLayer(
-                self.loop, self._make_connection(), tls.context, shared, self.receive_view
+                self.loop, self._make_connection(), tls.context, shared, self.receive_view, side=side
             )
 
     async def bind(self, host: str, port: int, backlog: int) -> None:

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final, Protocol, cast
 
-from pykbroker.net.handshakes import Handshakes
+from pykbroker.net.handshakes import Handshakes, Side
 
 #: What a peer may send until its handshake is done: certificates of the longest chains that OpenSSL takes.
 HANDSHAKE_BYTES: Final = 128 * 1024
@@ -82,6 +82,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         "_queue",
         "_queued_bytes",
         "_receive_view",
+        "_side",
         "_server_hostname",
         "_tls",
         "_wants_bytes",
@@ -96,9 +97,12 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         receive_view: memoryview,
         *,
         server_hostname: str | None = None,
+        side: Side = Side.CLIENT,
     ) -> None:
-        """`server_hostname`: the peer's, for a connection that this node makes; None for one that it accepted."""
+        """`server_hostname`: the peer's, for a connection that this node makes; None for one that it accepted, at the
+        listener of this `side`."""
         super().__init__()
+        self._side = side if server_hostname is None else Side.OWN
         self._loop = loop
         self._protocol = protocol
         self._context = context
@@ -219,9 +223,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         assert self._tls is not None
         self._is_stepping = True
         self._update_reading()
-        self._handshakes.run(
-            self._tls.do_handshake, self._stepped, lambda: not self._closing, is_own=self._server_hostname is not None
-        )
+        self._handshakes.run(self._tls.do_handshake, self._stepped, lambda: not self._closing, self._side)
 
     def _stepped(self, error: BaseException | None) -> None:
         self._is_stepping = False
@@ -243,8 +245,12 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             self._decrypt()
 
     def _fail(self, reason: str) -> None:
+        # OpenSSL encrypts nothing after an error, so what the connection has left to say is dropped.
+        self._closing = True
+        self._queue.clear()
+        self._queued_bytes = 0
         self._protocol.insecure(reason)
-        self.close()
+        self._finish()
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -347,8 +353,6 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             try:
                 sent = tls.write(piece)
             except ssl.SSLError as error:
-                queue.clear()
-                self._queued_bytes = 0
                 self._fail(f"an answer cannot be encrypted: {_reason(error)}")
                 return
             if sent == len(view):

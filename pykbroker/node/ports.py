@@ -84,10 +84,13 @@ class Ports:
         limits = limits_of(config)
         # The halves are two servers, as in Apache Kafka: clients cannot take the controller's places.
         for points in (config.listeners.broker, config.listeners.controller):
-            admission = Admission(self._runtime.loop, admission_limits(config, points))
+            bounds = admission_limits(config, points)
+            admission = Admission(self._runtime.loop, bounds)
             self._live.on_change(partial(_change_bounds, admission, points))
-            memory = WaitingMemory(config.int("queued.max.request.bytes"))
+            # Nor can clients of the broker half take those of the listener between brokers, nor its memory.
+            memory, memory_between = (WaitingMemory(config.int("queued.max.request.bytes")) for _ in range(2))
             for point in points:
+                is_protected = point.listener_name == bounds.protected
                 listener = Listener(
                     self._runtime,
                     point.listener_name,
@@ -96,10 +99,11 @@ class Ports:
                     tls=self._tls.get(point.listener_name),
                     handshakes=self._handshakes,
                     admission=admission,
-                    memory=memory,
+                    memory=memory_between if is_protected else memory,
                     cold_reads=self._cold_reads,
                     metrics=self._metrics,
                     principals=self._principals,
+                    between_nodes=is_protected or point in config.listeners.controller,
                 )
                 parts.add(f"listener {listener.name}", listener.close)
                 await listener.bind(point.host, point.port, config.int("socket.listen.backlog.size"))

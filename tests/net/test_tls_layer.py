@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from pykbroker.net.connection import Connection
 from pykbroker.net.connection_state import ConnectionState
-from pykbroker.net.handshakes import RUNNING_AT_ONCE, Handshakes
+from pykbroker.net.handshakes import RUNNING_AT_ONCE, Handshakes, Side
 from pykbroker.net.listener import Limits, Listener
+from pykbroker.net.promise import Promise
 from pykbroker.net.tls_layer import HANDSHAKE_BYTES, SecuredProtocol, TlsLayer
 from pykbroker.runtime import Runtime
 from pykbroker.security.peer_session import PeerSession
@@ -407,27 +408,28 @@ def test_only_so_many_handshakes_take_threads_at_once(contexts: Contexts) -> Non
     assert [bool(pair.below.written) for pair in pairs] == [index != 5 for index in range(10)]
 
 
-def test_connections_that_a_node_makes_take_turns_with_those_that_it_accepts() -> None:
-    """Any number of clients that have proved nothing does not keep it from reaching other nodes."""
+def test_handshakes_with_other_nodes_take_turns_with_those_of_clients() -> None:
+    """Any number of clients that have proved nothing does not keep nodes from reaching each other."""
     runtime = SteppedRuntime()
     handshakes = Handshakes(cast(Runtime, runtime))
     done: list[str] = []
 
     def run(name: str, *, wanted: bool = True) -> None:
-        handshakes.run(
-            lambda: done.append(name), lambda error: None, lambda: wanted, is_own=not name.startswith("client")
-        )
+        side = Side("own" if name == "gone" else name.split()[0])
+        handshakes.run(lambda: done.append(name), lambda error: None, lambda: wanted, side)
 
     for number in range(100):
         run(f"client {number}")
     run("gone", wanted=False)
-    for number in range(3):
+    for number in range(2):
         run(f"own {number}")
+    for number in range(3):
+        run(f"node {number}")
     runtime.loop.turn()
-    # Those that ran when they came, and then one each.
-    order = ["client 0", "client 1", "own 0", "client 2", "own 1", "client 3", "own 2", "client 4", "client 5"]
+    # Those that ran when they came, and then one of each.
+    order = ["client 0", "client 1", "own 0", "node 0", "client 2", "own 1", "node 1", "client 3", "node 2", "client 4"]
     assert done[: len(order)] == order
-    assert len(done) == 103
+    assert len(done) == 105
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
@@ -447,11 +449,22 @@ def test_old_versions_are_refused(version: ssl.TLSVersion, tmp_path: Path) -> No
 # With the connection of a listener on top.
 
 
+class Waiting:
+    """An answer that is not there yet."""
+
+    def __init__(self) -> None:
+        self.future = Promise()
+
+    def encode(self, result: object) -> list[bytes]:
+        return [b"late"]
+
+
 class Served:
     """A TLS listener without a socket, and what its connection dispatched."""
 
     def __init__(self, peer: ssl.SSLContext, own: ssl.SSLContext, rules: str = "DEFAULT") -> None:
         self.frames: list[bytes] = []
+        self.answers: list[Waiting] = []
         runtime = SteppedRuntime()
         self.listener = Listener(
             cast(Runtime, runtime),
@@ -464,9 +477,11 @@ class Served:
         self.connection = Connection(self.listener)
         self.pair = Pair(peer, own, self.connection)
 
-    def _dispatch(self, connection: Connection, frame: memoryview) -> list[bytes]:
+    def _dispatch(self, connection: Connection, frame: memoryview) -> list[bytes] | Waiting:
         assert connection.state is ConnectionState.READY
         self.frames.append(bytes(frame))
+        if self.answers:
+            return self.answers.pop()
         return [b"answer to " + bytes(frame[:10])]
 
 
@@ -498,6 +513,21 @@ def test_plain_frames_reach_no_handler(contexts: Contexts, data: bytes) -> None:
     served.pair.feed(data)
     assert not served.frames
     assert served.connection.state is ConnectionState.CLOSING
+
+
+def test_what_is_not_tls_ends_a_connection_that_has_answers_to_send(contexts: Contexts) -> None:
+    """OpenSSL could not encrypt them, and that ended the connection while it was being ended."""
+    served = Served(*contexts)
+    served.pair.handshake()
+    waiting = [Waiting(), Waiting()]
+    served.answers = list(waiting)
+    served.pair.feed(served.pair.send(frame(b"one") + frame(b"two")))
+    for one in waiting:
+        one.future.set_result(None)
+    served.pair.layer.get_buffer(-1)[:10] = b"GET / HTTP"
+    served.pair.layer.buffer_updated(10)
+    assert str(served.connection.end).startswith("what it sent is not TLS")
+    assert served.pair.below.closed
 
 
 def test_the_principal_is_the_subject_by_the_rules(tmp_path: Path) -> None:

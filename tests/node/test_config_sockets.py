@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import time
 from collections.abc import Callable
@@ -149,6 +150,26 @@ def test_the_listener_between_brokers_never_waits() -> None:
                     assert not served(too_many)
         idle.close()
         busy.close()
+
+
+def test_clients_that_wait_at_their_listener_keep_no_broker_from_its_own() -> None:
+    names = "A://127.0.0.1:0,B://127.0.0.1:0,CONTROLLER://localhost:0"
+    config = {
+        "listeners": names,
+        "advertised.listeners": names,
+        "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "B",
+        "listener.name.a.max.connections": "1",
+        "max.connections.per.ip": "3",
+        "socket.listen.backlog.size": "2",
+    }
+    with Broker(config) as broker, contextlib.ExitStack() as stack:
+        a, b = (f"127.0.0.1:{listener(broker, name).port}" for name in "AB")
+        clients = [stack.enter_context(Wire(a)) for _ in range(3)]
+        until(lambda: listener(broker, "A").admission.waiting == 2)
+        for _ in range(3):
+            assert served(stack.enter_context(Wire(b)))
+        assert served(clients[0])
 
 
 @acts(
