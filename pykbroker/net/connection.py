@@ -11,6 +11,7 @@ Invariants
 * Only a connection that is READY dispatches (connection_state.py). On a listener that authenticates, the frames of
   one that is not go to sasl_connection.py.
 * While a bound is exceeded nothing more is read or dispatched; what was received stays in this connection's buffer.
+* One turn of the loop dispatches the frames of one connection for TURN_SECONDS and no longer, its last frame apart.
 
 Connections share the listener's receive buffer: between two turns of the loop only a connection in the middle of a
 frame owns memory.
@@ -45,6 +46,8 @@ WRITE_BUFFERS = 24
 WRITE_BYTES = 256 * 1024
 #: A connection keeps a receive buffer of its own up to this size after a large request; idle ones give it back.
 KEEP_BUFFER_BYTES = 2 * 1024 * 1024
+#: The frames of one connection may take so long in one turn of the loop. The others wait for the next turn.
+TURN_SECONDS = 0.005
 #: A closed connection's client has this long to take what was answered before.
 DRAIN_SECONDS = 5.0
 
@@ -90,10 +93,12 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         "_own_filled",
         "_own_view",
         "_pending",
+        "_read_goes_on",
         "_reading_paused",
         "_replies",
         "_sender",
         "_stalled",
+        "_turn_began",
         "_writing_paused",
         "client_host",
         "client_port",
@@ -128,6 +133,10 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self._own_view: memoryview | None = None
         self._own_filled = 0
         self._frame_started = 0.0
+        #: when the loop's present turn with this connection began
+        self._turn_began = 0.0
+        #: the buffer was full: the transport reads again, in the same turn if there is more
+        self._read_goes_on = False
         self._replies = Replies()
         self._pending: dict[FutureAnswer, tuple[Slot, Pending]] = {}
         self._reading_paused = False
@@ -247,6 +256,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         if self.end is not None:
             return
         self.last_active = self.listener.loop.time()
+        if not self._read_goes_on:
+            self._turn_began = self.last_active
         if self._own_view is None:
             view = self.listener.receive_view
             end = nbytes
@@ -256,6 +267,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                 # The buffer stays when a request ends with it; the time of the next one begins here.
                 self._frame_started = self.last_active
             self._own_filled = end = self._own_filled + nbytes
+        self._read_goes_on = end == len(view)
         self._consume(view, end)
 
     def eof_received(self) -> bool | None:
@@ -280,8 +292,10 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
     # -- frames -------------------------------------------------------------------------------------------------------
 
     def _consume(self, view: memoryview, end: int) -> None:
-        """Dispatch every whole frame in view[:end] and keep the rest."""
+        """Dispatch the whole frames in view[:end] that this turn has time for, and keep the rest."""
         position = 0
+        # The first frame of a turn needs no look at the clock.
+        is_first = self._turn_began == self.last_active
         out: list[bytes | bytearray | memoryview] = []
         out_bytes = 0
         replies = self._replies
@@ -290,6 +304,12 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                 if self.end is not None:
                     # Another part has closed the connection meanwhile.
                     return
+                if is_first:
+                    is_first = False
+                elif self.listener.loop.time() - self._turn_began > TURN_SECONDS and not self._muted:
+                    # The rest of the node has its turn now. What this connection sent next keeps its place.
+                    self.mute()
+                    self.listener.loop.call_soon(self.unmute)
                 if self._writing_paused or self._muted or (replies and self._is_behind()):
                     self._stalled = True
                     self._pause_reading()
@@ -508,7 +528,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             return
         self._stalled = False
         # A request that was not read could not arrive.
-        self._frame_started = self.last_active = self.listener.loop.time()
+        self._frame_started = self.last_active = self._turn_began = self.listener.loop.time()
+        self._read_goes_on = False
         if self._own_view is not None and self._own_filled:
             filled = self._own_filled
             self._own_filled = 0
@@ -523,8 +544,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         return len(self._replies) >= limits.unanswered_requests or self._replies.held_bytes >= limits.unsent_bytes
 
     def mute(self) -> None:
-        """Stop reading and dispatching (quotas, admission, the bound on memory that waits for whole requests, and the
-        order of appends). Each caller calls `unmute` as often as `mute`."""
+        """Stop reading and dispatching (quotas, admission, the bound on memory that waits for whole requests, the order
+        of appends, and the end of a turn). Each caller calls `unmute` as often as `mute`."""
         self._muted += 1
         self._pause_reading()
 
