@@ -13,12 +13,16 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from pykbroker.security.stored_keys import StoredKeys
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
+#: A longer message is no message. The patterns take 200 bytes of memory for each byte, and clients that have proved
+#: nothing send what they match; names, nonces and keys have some hundred bytes.
+MAX_MESSAGE_BYTES: Final = 16 * 1024
 _RANDOM_BITS: Final = 130
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -159,10 +163,10 @@ class ServerFinal(NamedTuple):
 
 
 def _matched(pattern: re.Pattern[str], data: bytes, name: str) -> re.Match[str]:
-    try:
-        found = pattern.fullmatch(data.decode())
-    except UnicodeDecodeError:
-        found = None
+    found = None
+    if len(data) <= MAX_MESSAGE_BYTES:
+        with suppress(UnicodeDecodeError):
+            found = pattern.fullmatch(data.decode())
     if found is None:
         raise BadMessage(f"Invalid SCRAM {name} message format")
     return found

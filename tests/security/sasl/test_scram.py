@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -66,6 +67,51 @@ def test_both_sides_agree(user: str, password: str, mechanism: ScramMechanism) -
     assert proof is not None
     assert other.evaluate(one.evaluate(proof)) is None
     assert one.user == user
+
+
+FIRST = b"n,,n=user,r=" + CLIENT_NONCE.encode()
+#: as large as a request before authentication may be (sasl.server.max.receive.size)
+LARGE = 524_288
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"n,,n=" + b"a" * LARGE + b",r=x",
+        FIRST + b"a" * LARGE,
+        FIRST + b",a=b" * (LARGE // 4),
+        FIRST + b",a=b" * (LARGE // 4) + b",",
+    ],
+    ids=["a long name", "a long nonce", "many extensions", "many extensions and no end"],
+)
+def test_a_first_message_that_is_too_long_costs_no_more_than_its_bytes(token: bytes) -> None:
+    """One took 100 MiB and a quarter of a second, of a client that had proved nothing."""
+    tracemalloc.start()
+    with pytest.raises(InvalidCredentials, match="Invalid SCRAM client first message format"):
+        server().evaluate(token)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < LARGE
+
+
+@pytest.mark.parametrize("end", [b"AAAA" * (LARGE // 4), b"!" * LARGE])
+def test_a_last_message_that_is_too_long_costs_no_more_than_its_bytes(end: bytes) -> None:
+    one = server()
+    one.evaluate(FIRST)
+    token = f"c=biws,r={CLIENT_NONCE}{SERVER_NONCE},p=".encode() + end
+    tracemalloc.start()
+    with pytest.raises(InvalidCredentials, match="Invalid SCRAM client final message format"):
+        one.evaluate(token)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < LARGE
+
+
+def test_a_message_as_long_as_allowed_is_read() -> None:
+    token = FIRST + b"x" * (scram.MAX_MESSAGE_BYTES - len(FIRST))
+    assert server().evaluate(token).startswith(b"r=" + CLIENT_NONCE.encode() + b"xx")
+    with pytest.raises(InvalidCredentials):
+        server().evaluate(token + b"x")
 
 
 @pytest.mark.parametrize(
