@@ -138,8 +138,9 @@ class Listener:
 
             shared = handshakes if handshakes is not None else Handshakes(runtime)
             side = Side.NODE if between_nodes else Side.CLIENT
+            encrypted_view = memoryview(bytearray(RECEIVE_BYTES))
             self._make_protocol = lambda: TlsLayer(
-                self.loop, self._make_connection(), tls.context, shared, self.receive_view, side=side
+                self.loop, self._make_connection(), tls.context, shared, encrypted_view, side=side
             )
 
     async def bind(self, host: str, port: int, backlog: int) -> None:

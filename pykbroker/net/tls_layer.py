@@ -10,6 +10,7 @@ Invariants
 * The TLS object is used by one thread at a time: while a step of the handshake runs on a thread, nothing is read.
 * OpenSSL is asked for nothing until a whole first record is there: silent and slow clients cost no TLS object.
 * Before the handshake is done at most HANDSHAKE_BYTES are taken, and afterwards no more than one read is held back.
+* One turn of the loop decrypts for TURN_SECONDS and no longer, its last record apart.
 
 A truncated stream needs no guard here: frames say how long they are, and a part of one is never dispatched.
 """
@@ -23,16 +24,17 @@ from collections.abc import Iterable
 from typing import Any, Final, Protocol, cast
 
 from pykbroker.net.handshakes import Handshakes, Side
+from pykbroker.net.tls_records import HEADER_BYTES, Records
 
 #: What a peer may send until its handshake is done: certificates of the longest chains that OpenSSL takes.
 HANDSHAKE_BYTES: Final = 128 * 1024
 _READ_BYTES: Final = 16 * 1024
-_HEADER_BYTES: Final = 5
 _LONGEST_RECORD: Final = 16 * 1024 + 256
 _HANDSHAKE_RECORD: Final = 0x16
 #: Encrypted at once, and in one turn of the loop.
 PIECE_BYTES: Final = 64 * 1024
 TURN_BYTES: Final = 1 << 20
+TURN_SECONDS: Final = 0.005
 #: The transport below holds about this much; the rest waits unencrypted.
 _ENCRYPTED_BYTES: Final = 256 * 1024
 
@@ -55,8 +57,13 @@ class SecuredProtocol(Protocol):
         """The handshake failed, or what came afterwards is no TLS. The connection closes."""
 
 
+class _TooManyRecords(Exception):
+    """Records without data."""
+
+
 class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
-    """One connection's. `loop`, `handshakes` and `receive_view` are shared; the last is memory that no one keeps."""
+    """One connection's. `loop`, `handshakes` and `receive_view` are shared. The last is memory that no one keeps, and
+    none that the connections above receive in: they do while records wait in it."""
 
     __slots__ = (
         "_below",
@@ -69,6 +76,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         "_handshakes",
         "_high",
         "_incoming",
+        "_is_filled",
         "_is_reading",
         "_is_secured",
         "_is_stepping",
@@ -81,10 +89,13 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         "_pump_scheduled",
         "_queue",
         "_queued_bytes",
+        "_read_goes_on",
         "_receive_view",
-        "_side",
+        "_records",
         "_server_hostname",
+        "_side",
         "_tls",
+        "_turn_ends",
         "_wants_bytes",
     )
 
@@ -125,6 +136,14 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._wants_bytes = True
         self._is_reading = True
         self._decrypt_scheduled = False
+        #: The loop's present turn with this connection lasts until then. A read that filled the buffer is followed by
+        #: another in the same turn if there is more.
+        self._turn_ends = 0.0
+        self._read_goes_on = False
+        #: what has come since the handshake and OpenSSL has not been given
+        self._records = Records()
+        #: the connection's buffer was filled: OpenSSL may have the rest of the record
+        self._is_filled = False
         # Writing: not yet encrypted.
         self._queue: deque[memoryview] = deque()
         self._queued_bytes = 0
@@ -157,6 +176,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         # refer to their transports. A thread that is at the handshake has a reference of its own.
         self._tls = self._first = None
         self._incoming = self._outgoing = cast(ssl.MemoryBIO, None)
+        self._records = Records()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._receive_view if self._is_secured else self._receive_view[:_READ_BYTES]
@@ -166,8 +186,12 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             return
         received = self._receive_view[:nbytes]
         if self._is_secured:
-            self._incoming.write(received)
+            if not self._read_goes_on:
+                self._turn_ends = self._loop.time() + TURN_SECONDS
+            self._read_goes_on = nbytes == len(self._receive_view)
+            self._records.add(received)
             self._decrypt()
+            self._records.keep()
             return
         self._handshake_bytes += nbytes
         if self._handshake_bytes > HANDSHAKE_BYTES:
@@ -198,12 +222,12 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         if first[0] != _HANDSHAKE_RECORD:
             self._fail("it does not speak TLS, which this listener does")
             return
-        if len(first) < _HEADER_BYTES:
+        if len(first) < HEADER_BYTES:
             return
-        length = int.from_bytes(first[3:_HEADER_BYTES])
+        length = int.from_bytes(first[3:HEADER_BYTES])
         if length > _LONGEST_RECORD:
             self._fail(f"it sends a TLS record of {length} bytes")
-        elif len(first) >= _HEADER_BYTES + length:
+        elif len(first) >= HEADER_BYTES + length:
             self._begin()
             self._incoming.write(first)
             self._first = None
@@ -240,8 +264,11 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         else:
             assert self._tls is not None
             self._is_secured = True
+            # OpenSSL takes no more of it than a record at a time.
+            self._records.add(memoryview(self._incoming.read()))
             self._protocol.secured(self._tls.getpeercert(binary_form=True))
             self._update_reading()
+            self._turn_ends = self._loop.time() + TURN_SECONDS
             self._decrypt()
 
     def _fail(self, reason: str) -> None:
@@ -255,27 +282,30 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def _decrypt(self) -> None:
-        """Give the connection what has come, as long as it wants more."""
-        tls = self._tls
-        assert tls is not None
+        """Give the connection what has come, as long as it wants more and this turn lasts."""
         more = True
         while more and self._wants_bytes and not self._closing:
             view = self._protocol.get_buffer(-1)
             filled = 0
             try:
                 while filled < len(view):
-                    # The stub does not know that a buffer may be given.
-                    count = cast(int, tls.read(len(view) - filled, cast(Any, view[filled:])))
-                    if not count:
-                        self._peer_has_finished = True
+                    count = self._read_record(view[filled:])
+                    if count is None:
+                        more = False
                         break
                     filled += count
-            except ssl.SSLWantReadError:
-                more = False
+                    if self._loop.time() > self._turn_ends:
+                        # The rest of the node has its turn now.
+                        more = False
+                        self._decrypt_soon()
+                        break
             except ssl.SSLZeroReturnError:
                 self._peer_has_finished = True
             except ssl.SSLError as error:
                 self._fail(f"what it sent is not TLS: {_reason(error)}")
+                return
+            except _TooManyRecords:
+                self._fail("it sends TLS records that have no data, and too many of them")
                 return
             if filled:
                 self._protocol.buffer_updated(filled)
@@ -288,10 +318,48 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         if not self._lost and self._outgoing.pending and self._below is not None:
             self._below.write(self._outgoing.read())
 
+    def _read_record(self, room: memoryview) -> int | None:
+        """Decrypt one record, as far as there is room. Returns how many bytes it had; None when no whole record is
+        there."""
+        tls, records = self._tls, self._records
+        assert tls is not None
+        was_filled = self._is_filled
+        if not was_filled:
+            piece = records.next_piece()
+            if piece is None:
+                return None
+            self._incoming.write(piece)
+        try:
+            # The stub does not know that a buffer may be given. A record that is not whole may be none at all.
+            count = cast(int, tls.read(len(room), cast(Any, room)))
+        except ssl.SSLWantReadError:
+            self._is_filled = False
+            if was_filled:
+                return 0
+            if not records.is_whole:
+                return None
+            if not records.had_none():
+                raise _TooManyRecords from None
+            return 0
+        if not count:
+            raise ssl.SSLZeroReturnError
+        self._is_filled = count == len(room)
+        records.had_data(count)
+        return count
+
+    def _decrypt_soon(self) -> None:
+        """In the next turn. Nothing more is read until then."""
+        if not self._decrypt_scheduled and not self._closing:
+            self._decrypt_scheduled = True
+            self._update_reading()
+            self._loop.call_soon(self._decrypt_later)
+
     def _decrypt_later(self) -> None:
-        self._decrypt_scheduled = False
+        self._decrypt_scheduled = self._read_goes_on = False
         if self._is_secured and not self._lost:
+            self._turn_ends = self._loop.time() + TURN_SECONDS
             self._decrypt()
+            self._update_reading()
 
     def pause_reading(self) -> None:
         self._wants_bytes = False
@@ -299,17 +367,16 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._wants_bytes = True
-        self._update_reading()
-        if self._is_secured and not self._decrypt_scheduled:
+        if self._is_secured:
             # The transport below will not say what is here already.
-            self._decrypt_scheduled = True
-            self._loop.call_soon(self._decrypt_later)
+            self._decrypt_soon()
+        self._update_reading()
 
     def is_reading(self) -> bool:
         return self._wants_bytes and not self._closing
 
     def _update_reading(self) -> None:
-        reading = self._wants_bytes and not self._is_stepping
+        reading = self._wants_bytes and not self._is_stepping and not self._decrypt_scheduled
         if reading == self._is_reading or self._lost or self._below is None or self._below.is_closing():
             return
         self._is_reading = reading
@@ -361,6 +428,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
                 queue[0] = view[sent:]
             self._queued_bytes -= sent
             budget -= sent
+            self._records.had_data(sent)
             below.write(self._outgoing.read())
         if not queue and self._closing:
             self._finish()

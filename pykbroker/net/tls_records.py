@@ -1,0 +1,80 @@
+"""What came of a TLS stream, cut into its records: OpenSSL gets one at a time.
+
+OpenSSL reads on until a record has data, so that one call works through all records without data that it was given.
+Each update of keys costs it a quarter of a millisecond, and has 27 bytes. Responsible for bytes that wait, and for how
+many records without data a peer may send. Not responsible for what is in a record.
+
+Invariant: the pieces are all that was added, in its order.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+HEADER_BYTES: Final = 5
+_LENGTH: Final = Struct(">H")
+#: A peer may send so many records without data, and one more for each record with data, in either direction. Session
+#: tickets follow a handshake. Java sends an update of keys for each record that it reads between the one that reached
+#: the limit of a key and the answer to its first update. All that is on the way then is not more than MOST_SAVED.
+FIRST_WITHOUT_DATA: Final = 16
+MOST_SAVED: Final = 4096
+_RECORD_DATA_BYTES: Final = 16 * 1024
+_NOTHING: Final = memoryview(b"")
+
+
+class Records:
+    """The records of one connection."""
+
+    __slots__ = ("_allowed", "_held", "_missing", "_position", "is_whole")
+
+    def __init__(self) -> None:
+        self._held = _NOTHING
+        self._position = 0
+        #: of the record whose first bytes were given out
+        self._missing = 0
+        #: the last piece was the end of a record
+        self.is_whole = False
+        self._allowed = FIRST_WITHOUT_DATA
+
+    def add(self, received: memoryview) -> None:
+        """Append what was received. It must not change before `keep`."""
+        rest = self._held[self._position :]
+        self._held = memoryview(b"".join((rest, received))) if len(rest) else received
+        self._position = 0
+
+    def keep(self) -> None:
+        """Copy what waits, because another connection is the next to receive there."""
+        rest = self._held[self._position :]
+        self._held = memoryview(bytes(rest)) if len(rest) else _NOTHING
+        self._position = 0
+
+    def next_piece(self) -> memoryview | None:
+        """Return what is there of one record, never more. None for nothing, or for a part of a header."""
+        held, begin = self._held, self._position
+        left = len(held) - begin
+        size = self._missing
+        if not size:
+            if left < HEADER_BYTES:
+                return None
+            size = HEADER_BYTES + _LENGTH.unpack_from(held, begin + 3)[0]
+        elif not left:
+            return None
+        self.is_whole = size <= left
+        if self.is_whole:
+            self._missing = 0
+            self._position = end = begin + size
+            return held[begin:end]
+        self._missing = size - left
+        self._position = len(held)
+        return held[begin:]
+
+    def had_data(self, count: int) -> None:
+        """Count the records of `count` bytes that came or went."""
+        if self._allowed < MOST_SAVED:
+            self._allowed += -(-count // _RECORD_DATA_BYTES)
+
+    def had_none(self) -> bool:
+        """Count a record without data. Return whether the peer may go on."""
+        self._allowed -= 1
+        return self._allowed >= 0
