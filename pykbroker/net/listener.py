@@ -22,7 +22,9 @@ from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission, AdmissionLimits
 from pykbroker.net.connection import Connection, Dispatch
 from pykbroker.net.listener_metrics import ListenerMetrics
+from pykbroker.net.places import Places
 from pykbroker.runtime.cold_reads import ColdReads
+from pykbroker.runtime.line_limit import LineLimit
 
 if TYPE_CHECKING:
     from pykbroker.net.handshakes import Handshakes
@@ -98,16 +100,17 @@ class Listener:
         tls: TlsServer | None = None,
         handshakes: Handshakes | None = None,
         admission: Admission | None = None,
+        places: Places | None = None,
         memory: WaitingMemory | None = None,
         cold_reads: ColdReads | None = None,
         metrics: Metrics | None = None,
         principals: PluginPrincipals | None = None,
         between_nodes: bool = False,
     ) -> None:
-        """`admission`, `memory`, `cold_reads` and `handshakes` are shared by the listeners of one server; without the
-        first two nothing is bounded. ConfigError for a protocol that connections do not speak: no client may take a
-        plain socket for a secured one. `between_nodes`: other nodes come here, and their handshakes do not wait for
-        those of clients."""
+        """`admission`, `memory`, `cold_reads` and `handshakes` are shared by the listeners of one server, and `places`
+        by those of one node. Without the first two and the last nothing is bounded. ConfigError for a protocol that
+        connections do not speak: no client may take a plain socket for a secured one. `between_nodes`: other nodes come
+        here, and their handshakes do not wait for those of clients."""
         if security_protocol not in SECURITY_PROTOCOLS or (tls is not None) != (security_protocol in TLS_PROTOCOLS):
             raise ConfigError(f"listener {name}: {security_protocol} is not served")
         self.tls = tls
@@ -121,6 +124,10 @@ class Listener:
         self.cold_reads = cold_reads if cold_reads is not None else ColdReads(runtime)
         self.memory = memory if memory is not None else WaitingMemory(-1)
         self.admission = admission if admission is not None else Admission(self.loop, AdmissionLimits())
+        self._places = places
+        #: connections that have a place, also those that were not admitted
+        self._placed: set[Connection] = set()
+        self._lines = LineLimit(self.loop.time)
         self.receive_view = memoryview(bytearray(RECEIVE_BYTES))
         #: in the order in which they came, which is that of their end with the listener
         self.connections: dict[Connection, None] = {}
@@ -146,7 +153,7 @@ class Listener:
     async def bind(self, host: str, port: int, backlog: int) -> None:
         """Take the port, so that it can be advertised. Raises OSError."""
         try:
-            self._socket = await self.runtime.listen(self._make_protocol, host, port, backlog)
+            self._socket = await self.runtime.listen(self._accept, host, port, backlog)
         except OSError as error:
             reason = error.strerror or str(error)
             raise OSError(
@@ -177,8 +184,26 @@ class Listener:
         await self._socket.serve()
         self._schedule_tidy()
 
+    def _accept(self) -> asyncio.BaseProtocol | None:
+        """Return what drives a connection that has come; None if there is no place for it."""
+        places = self._places
+        if places is not None and not places.take(self.name):
+            if (more := self._lines.take("")) is not None:
+                logger.warning(
+                    "Listener %s: a new connection is closed, because %d are open and the limit of open files (ulimit "
+                    "-n) allows no more%s",
+                    self.name,
+                    places.taken(self.name),
+                    more,
+                )
+            return None
+        return self._make_protocol()
+
     def _make_connection(self) -> Connection:
-        return Connection(self)
+        connection = Connection(self)
+        if self._places is not None:
+            self._placed.add(connection)
+        return connection
 
     def admit(self, connection: Connection) -> str | None:
         """Count a connection in, or say why not."""
@@ -189,6 +214,9 @@ class Listener:
         return refused
 
     def forget(self, connection: Connection) -> None:
+        if self._places is not None and connection in self._placed:
+            self._placed.remove(connection)
+            self._places.give_back(self.name)
         if connection in self.connections:
             del self.connections[connection]
             self.metrics.closed.value += 1

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykbroker.config.kinds import PYTHON_CLASS
-from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS, EndPoint, is_wildcard
+from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS, EndPoint, Listeners, is_wildcard
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
 from pykbroker.config.protection import PRINCIPAL_BUILDER
@@ -22,6 +22,7 @@ from pykbroker.net.connection import Dispatch
 from pykbroker.net.from_config import admission_limits, limits_of
 from pykbroker.net.handshakes import Handshakes
 from pykbroker.net.listener import Listener, WaitingMemory
+from pykbroker.net.places import Places, own_places
 from pykbroker.node.parts import StartedParts
 from pykbroker.runtime import Runtime
 from pykbroker.runtime.cold_reads import ColdReads
@@ -82,6 +83,7 @@ class Ports:
         """Take every port. Raises OSError."""
         config = self._live.static
         limits = limits_of(config)
+        places = places_of(self._runtime.most_connections, config.listeners)
         # The halves are two servers, as in Apache Kafka: clients cannot take the controller's places.
         for points in (config.listeners.broker, config.listeners.controller):
             bounds = admission_limits(config, points)
@@ -99,6 +101,7 @@ class Ports:
                     tls=self._tls.get(point.listener_name),
                     handshakes=self._handshakes,
                     admission=admission,
+                    places=places,
                     memory=memory_between if is_protected else memory,
                     cold_reads=self._cold_reads,
                     metrics=self._metrics,
@@ -184,6 +187,16 @@ def _principals(config: Config) -> PluginPrincipals | None:
     from pykbroker.plugins.plugin_principals import plugin_principals  # of a node that needs it
 
     return plugin_principals(config)
+
+
+def places_of(total: int, listeners: Listeners) -> Places:
+    """Divide the connections of a node between its listeners. One that is for clients and for brokers counts as one for
+    clients."""
+    brokers, nodes = ([point.listener_name for point in points] for points in (listeners.broker, listeners.controller))
+    if len(brokers) > 1 and listeners.inter_broker_name in brokers:
+        brokers.remove(listeners.inter_broker_name)
+        nodes.append(listeners.inter_broker_name)
+    return Places(total, own_places(total, nodes=nodes, clients=brokers))
 
 
 def _change_bounds(admission: Admission, points: tuple[EndPoint, ...], config: Config) -> None:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pykbroker.runtime.slow_turns import SlowTurn, TurnWatch
 
 if TYPE_CHECKING:
+    from pykbroker.runtime.accepting import Accept
+    from pykbroker.runtime.descriptor_budget import DescriptorBudget
     from pykbroker.runtime.workers import Job, Workers
     from pykbroker_log.disk import Disk, File, Fsyncs
 
@@ -33,6 +35,8 @@ class Runtime(Protocol):
     loop: asyncio.AbstractEventLoop
     disk: Disk
     random: random.Random
+    #: how many connections of other programs there may be
+    most_connections: int
 
     def now_ms(self) -> int:
         """Wall-clock milliseconds since the epoch; may jump, so never used for timers."""
@@ -77,13 +81,11 @@ class Runtime(Protocol):
         """Ask for the name under which other machines reach this one. Raises OSError if it is not known in time."""
         ...
 
-    def listen(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int
-    ) -> asyncio.Future[ListeningSocket]:
+    def listen(self, accept: Accept, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
         """Bind; port 0 takes a free one. Raises OSError."""
         ...
 
-    def listen_at(self, factory: Callable[[], asyncio.BaseProtocol], path: str) -> asyncio.Future[ListeningSocket]:
+    def listen_at(self, accept: Accept, path: str) -> asyncio.Future[ListeningSocket]:
         """Bind a Unix socket that only this process's user may connect to; one that no process answers any more is
         replaced. Raises OSError."""
         ...
@@ -114,22 +116,6 @@ class ListeningSocket(Protocol):
     async def serve(self) -> None: ...
 
     def close(self) -> None: ...
-
-
-class _ServerSockets:
-    """Every address of one host name, on one port."""
-
-    def __init__(self, servers: list[asyncio.Server], port: int) -> None:
-        self._servers = servers
-        self.port = port
-
-    async def serve(self) -> None:
-        for server in self._servers:
-            await server.start_serving()
-
-    def close(self) -> None:
-        for server in self._servers:
-            server.close()
 
 
 def addresses_of(host: str) -> list[str]:
@@ -226,11 +212,21 @@ class _Fsyncs:
 class OsRuntime:
     """Real time, real threads, real files, real sockets."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, disk: Disk | None = None, threads: int = 8) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        disk: Disk | None = None,
+        threads: int = 8,
+        descriptors: DescriptorBudget | None = None,
+    ) -> None:
+        """`descriptors`: all of this process by default."""
+        from pykbroker.runtime.descriptor_budget import of_this_process
         from pykbroker_log.os_disk.disk import OsDisk
 
+        budget = descriptors if descriptors is not None else of_this_process()
         self.loop = loop
-        self.disk: Disk = disk if disk is not None else OsDisk()
+        self.disk: Disk = disk if disk is not None else OsDisk(max_open_files=budget.files)
+        self.most_connections = budget.connections
         self.random = random.Random()  # nosec B311 # ids and delays; keys and salts are the system's
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="pykbroker-blocking")
         self._fsyncs: list[_Fsyncs] = []
@@ -294,26 +290,19 @@ class OsRuntime:
 
         return ask_on_a_thread(self.loop)
 
-    def listen(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int
-    ) -> asyncio.Future[ListeningSocket]:
+    def listen(self, accept: Accept, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
         async def bind() -> ListeningSocket:
-            sockets = bind_sockets(host, port, backlog)
-            chosen = sockets[0].getsockname()[1]
-            servers = [
-                await self.loop.create_server(factory, sock=sock, backlog=backlog, start_serving=False)
-                for sock in sockets
-            ]
-            return _ServerSockets(servers, chosen)
+            from pykbroker.runtime.accepting import Acceptor
+
+            return Acceptor(self.loop, bind_sockets(host, port, backlog), accept)
 
         return asyncio.ensure_future(bind(), loop=self.loop)
 
-    def listen_at(self, factory: Callable[[], asyncio.BaseProtocol], path: str) -> asyncio.Future[ListeningSocket]:
+    def listen_at(self, accept: Accept, path: str) -> asyncio.Future[ListeningSocket]:
         async def bind() -> ListeningSocket:
-            from pykbroker.runtime.unix_sockets import UnixSocket, bind_unix
+            from pykbroker.runtime.unix_sockets import UnixSocket
 
-            sock = bind_unix(path)
-            return UnixSocket(await self.loop.create_unix_server(factory, sock=sock, start_serving=False), path)
+            return UnixSocket(self.loop, path, accept)
 
         return asyncio.ensure_future(bind(), loop=self.loop)
 

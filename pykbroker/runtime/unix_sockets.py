@@ -8,6 +8,8 @@ import os
 import socket
 import stat
 
+from pykbroker.runtime.accepting import Accept, Acceptor
+
 
 def bind_unix(path: str) -> socket.socket:
     """A bound socket of mode 0600 that listens. A socket at `path` that no process answers is replaced; anything else
@@ -48,21 +50,16 @@ def _clear(path: str) -> None:
     raise OSError(errno.EADDRINUSE, "another process answers there")
 
 
-class UnixSocket:
-    """A `ListeningSocket` at a path, which goes with it."""
+class UnixSocket(Acceptor):
+    """Binds a path, which goes with it. Raises OSError as `bind_unix`."""
 
-    port = 0
-
-    def __init__(self, server: asyncio.Server, path: str) -> None:
-        self._server = server
+    def __init__(self, loop: asyncio.AbstractEventLoop, path: str, accept: Accept) -> None:
+        super().__init__(loop, [bind_unix(path)], accept)
         self._path = path
         self._inode = os.lstat(path).st_ino
 
-    async def serve(self) -> None:
-        await self._server.start_serving()
-
     def close(self) -> None:
-        self._server.close()
+        super().close()
         try:
             # Another process may have taken the path over meanwhile.
             if os.lstat(self._path).st_ino == self._inode:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +22,7 @@ from pykbroker.config.load import Config
 from pykbroker.config.start_up import start_config
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.node.node import Node
+from pykbroker.runtime.descriptor_budget import of_this_process
 from pykbroker.storage.format import format_directories
 from pykbroker.testing.embedded import as_text
 from pykbroker.testing.inspection import Inspected
@@ -358,11 +358,8 @@ class Cluster(WithBlock, Watched, Inspected):
         self._temporary, self._ports = temporary, clients
 
     def _begin(self, number: int) -> KillableNode:
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # Together no more than half of what the process may open, as a node alone.
-        files = None if soft == resource.RLIM_INFINITY else max(64, soft // (2 * len(self.nodes)))
         runtime: Callable[[asyncio.AbstractEventLoop], KillableRuntime] = partial(
-            KillableRuntime, node_id=number, network=self._network, max_open_files=files
+            KillableRuntime, node_id=number, network=self._network, descriptors=of_this_process(len(self.nodes))
         )
         return KillableNode(
             self._configs[number], runtime, name=f"pykbroker-{number}", make_dispatcher=self._make_dispatcher

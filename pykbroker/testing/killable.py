@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from pykbroker.runtime import ListeningSocket, OsRuntime, bind_sockets
+from pykbroker.runtime.accepting import Accept, Acceptor
+from pykbroker.runtime.descriptor_budget import DescriptorBudget, of_this_process
 from pykbroker.testing.network import HOST, Network
 from pykbroker_log.os_disk.descriptors import Descriptor, Descriptors
 from pykbroker_log.os_disk.disk import Contexts, OsDisk
@@ -39,18 +41,21 @@ Connected = tuple[asyncio.BaseTransport, asyncio.BaseProtocol]
 
 #: For fsyncs of many files: those that no node of this process uses just now.
 _idle_contexts: Contexts = []
-_MOST_ACCEPTED_AT_ONCE = 64
 _FEW_LINKS = 64
-_ACCEPT_AGAIN_SECONDS = 0.1
 
 
 class KillableRuntime(OsRuntime):
     """The world of one node of a cluster. `cut_off`, then, when the loop has stopped, `die`, `close`, `close_loop`."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, node_id: int, network: Network, max_open_files: int | None = None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        node_id: int,
+        network: Network,
+        descriptors: DescriptorBudget | None = None,
     ) -> None:
-        super().__init__(loop, KillableDisk(max_open_files))
+        budget = descriptors if descriptors is not None else of_this_process()
+        super().__init__(loop, KillableDisk(budget.files), descriptors=budget)
         self.node_id = node_id
         self.network = network
         self._lock = threading.Lock()
@@ -96,13 +101,13 @@ class KillableRuntime(OsRuntime):
             if not future.done():
                 future.set_result(None)
 
-    def listen(self, factory: Factory, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
+    def listen(self, accept: Accept, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
         future: asyncio.Future[ListeningSocket] = self.loop.create_future()
         try:
             sockets = bind_sockets(host, port, backlog)
             for sock in sockets:
                 self.keep_socket(sock)
-            future.set_result(_Acceptor(self, sockets, factory))
+            future.set_result(_Acceptor(self, sockets, accept))
         except OSError as error:
             future.set_exception(error)
         return future
@@ -198,57 +203,20 @@ def killable_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-class _Acceptor:
-    """The listening sockets of one listener. Accepts by itself: a loop's server would keep the sockets for itself."""
+class _Acceptor(Acceptor):
+    """Lets the runtime know each socket, and the network each peer."""
 
-    def __init__(self, runtime: KillableRuntime, sockets: list[socket.socket], factory: Factory) -> None:
+    def __init__(self, runtime: KillableRuntime, sockets: list[socket.socket], accept: Accept) -> None:
+        super().__init__(runtime.loop, sockets, accept)
         self._runtime = runtime
-        self._sockets = sockets
-        self._factory = factory
-        self._connecting: set[asyncio.Task[object]] = set()
-        self.port: int = sockets[0].getsockname()[1]
 
-    async def serve(self) -> None:
-        for sock in self._sockets:
-            self._runtime.loop.add_reader(sock, self._accept, sock)
+    def connected(self, sock: socket.socket, address: Any, protocol: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
+        self._runtime.keep_socket(sock)
+        return self._runtime.linked(lambda: protocol, self._runtime.network.connecting(address[1]))()
 
-    def close(self) -> None:
-        for sock in self._sockets:
-            if sock.fileno() >= 0:
-                self._runtime.loop.remove_reader(sock)
-                sock.close()
-
-    def _accept(self, listening: socket.socket) -> None:
-        runtime = self._runtime
-        for _ in range(_MOST_ACCEPTED_AT_ONCE):
-            try:
-                sock, address = listening.accept()
-                runtime.keep_socket(sock)
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                runtime.loop.remove_reader(listening)
-                if not runtime.is_cut_off:
-                    # No descriptor is left just now.
-                    logger.warning("Node %d: a connection cannot be accepted: %s", runtime.node_id, error)
-                    runtime.loop.call_later(_ACCEPT_AGAIN_SECONDS, self._accept_again, listening)
-                return
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            peer = runtime.network.connecting(address[1])
-            accepted = runtime.loop.connect_accepted_socket(runtime.linked(self._factory, peer), sock)
-            task: asyncio.Task[object] = runtime.loop.create_task(accepted, name="accept a connection")
-            self._connecting.add(task)
-            task.add_done_callback(self._accepted)
-
-    def _accept_again(self, listening: socket.socket) -> None:
-        if listening.fileno() >= 0:
-            self._runtime.loop.add_reader(listening, self._accept, listening)
-
-    def _accepted(self, task: asyncio.Task[object]) -> None:
-        self._connecting.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("Node %d: a connection cannot be served: %s", self._runtime.node_id, error)
+    def failed(self, error: OSError) -> None:
+        if not self._runtime.is_cut_off:
+            super().failed(error)
 
 
 class _Handover(asyncio.Protocol):

@@ -34,6 +34,7 @@ class InlineRuntime:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.disk: Disk = disk if disk is not None else MemoryDisk()
         self.random = random.Random(7)
+        self.most_connections = 0
         self.wall_ms = WALL_MS
         self.held: list[Callable[[], None]] | None = None
         self.blocking_calls = 0

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from pykbroker.runtime import Ended, ListeningSocket, when_done
+from pykbroker.runtime.accepting import Accept
+from pykbroker.runtime.descriptor_budget import UNBOUNDED
 from pykbroker.runtime.slow_turns import SlowTurn
 from pykbroker.runtime.workers import Job, finish
 from pykbroker_log.disk import Disk, File
@@ -133,6 +135,8 @@ class SimRuntime:
         self.loop = cast(asyncio.AbstractEventLoop, NodeLoop(world.loop, self.context))
         self.disk = disk
         self.random = random.Random(f"{world.seed} {name}")
+        #: sockets cost nothing here
+        self.most_connections = UNBOUNDED
         self.alive = True
         #: alive, and not paused
         self.runs = True
@@ -209,17 +213,17 @@ class SimRuntime:
             found.set_result(self.known_as)
         return found
 
-    def listen(
-        self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int
-    ) -> asyncio.Future[ListeningSocket]:
+    def listen(self, accept: Accept, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
         future: asyncio.Future[ListeningSocket] = self.loop.create_future()
+        # No place is ever missing.
+        factory = cast(Callable[[], asyncio.BaseProtocol], accept)
         try:
             future.set_result(self.world.network.listen(self, factory, port))
         except OSError as error:
             future.set_exception(error)
         return future
 
-    def listen_at(self, factory: Callable[[], asyncio.BaseProtocol], path: str) -> asyncio.Future[ListeningSocket]:
+    def listen_at(self, accept: Accept, path: str) -> asyncio.Future[ListeningSocket]:
         raise AssertionError("no Unix sockets here")
 
     def connect(

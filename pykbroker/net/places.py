@@ -1,0 +1,58 @@
+"""How many connections each listener of a node may have, so that the node never runs out of descriptors.
+
+Responsible for the division between listeners. Each has some places for itself, and the others belong to all, first
+come, first served. Not responsible for Apache Kafka's bounds (admission.py), which say who is served; a connection that
+waits for them has a place, because it has a descriptor. Pure.
+
+Invariants
+* The connections of all listeners are never more than `total`.
+* A listener that has fewer connections than its own places gets one more, whatever the others have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Final
+
+#: At a listener between nodes or of a controller, and at one for clients, where a quarter of all is not less.
+_OF_NODES: Final = 256
+_OF_CLIENTS: Final = 64
+
+
+def own_places(total: int, nodes: Collection[str], clients: Collection[str]) -> dict[str, int]:
+    """Return how many places of `total` each listener has for itself: those that other nodes come to, and the rest."""
+    own = {name: min(_OF_NODES, total // 4 // len(nodes)) for name in nodes}
+    own |= {name: min(_OF_CLIENTS, total // 4 // len(clients)) for name in clients}
+    return own
+
+
+class Places:
+    """Shared by the listeners of a node."""
+
+    def __init__(self, total: int, own: Mapping[str, int]) -> None:
+        """`own` by the names of listeners; together no more than `total`."""
+        self._own = own
+        self._common_left = total - sum(own.values())
+        assert self._common_left >= 0
+        self._taken: Counter[str] = Counter()
+
+    def taken(self, name: str) -> int:
+        """Return how many places this listener has taken."""
+        return self._taken[name]
+
+    def take(self, name: str) -> bool:
+        """Take a place for a connection of this listener. Return False if there is none."""
+        if self._taken[name] >= self._own.get(name, 0):
+            if not self._common_left:
+                return False
+            self._common_left -= 1
+        self._taken[name] += 1
+        return True
+
+    def give_back(self, name: str) -> None:
+        """The connection that took a place has ended."""
+        assert self._taken[name] > 0
+        if self._taken[name] > self._own.get(name, 0):
+            self._common_left += 1
+        self._taken[name] -= 1

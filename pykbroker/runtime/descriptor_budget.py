@@ -1,0 +1,40 @@
+"""How the descriptors that a process may open are divided, so that no part takes those of another.
+
+Files of logs are closed and opened again when they are too many, and connections beyond their number are closed at
+once. The reserve is for what neither asks first: connections that this node makes, the HTTP port, worker processes,
+files that are open for a moment. Pure but for `of_this_process`.
+
+Invariant: the parts are together no more than the limit.
+"""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass
+from typing import Final
+
+UNBOUNDED: Final = 2**31 - 1
+_MOST_FILES: Final = 16 * 1024
+_LEAST_RESERVE: Final = 128
+_MOST_RESERVE: Final = 2048
+
+
+@dataclass(slots=True, frozen=True)
+class DescriptorBudget:
+    """`connections`: of other programs, at all listeners."""
+
+    files: int
+    reserve: int
+    connections: int
+
+
+def divide(limit: int) -> DescriptorBudget:
+    files = min(_MOST_FILES, limit // 3)
+    reserve = max(min(_LEAST_RESERVE, limit // 4), min(_MOST_RESERVE, limit // 8))
+    return DescriptorBudget(files, reserve, limit - files - reserve)
+
+
+def of_this_process(nodes: int = 1) -> DescriptorBudget:
+    """The part of one of `nodes` in this process."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return divide(UNBOUNDED if soft == resource.RLIM_INFINITY else soft // nodes)
