@@ -12,6 +12,7 @@ choose freely must not grow a table.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -23,6 +24,8 @@ from pykbroker_wire.apis import APIS
 MAX_DECISIONS: Final = 10_000
 #: Of a name; a decision on a longer one (of a group, of a transaction: up to 32,767) is not kept.
 KEPT_CHARACTERS: Final = 256
+#: As many refusals of one client have a line each within a second, unless the log has the level DEBUG.
+MOST_REFUSALS: Final = 100
 _TRACE: Final = logging.DEBUG - 5
 
 logger = logging.getLogger(__name__)
@@ -52,8 +55,16 @@ class StandardAuthorizer:
 
     keeps_acls = True
 
-    def __init__(self, node_id: int, super_users: Collection[str] = (), *, allow_if_no_acl: bool = False) -> None:
-        """`super_users`: principals, "Type:name". `allow_if_no_acl`: allow.everyone.if.no.acl.found."""
+    def __init__(
+        self,
+        node_id: int,
+        super_users: Collection[str] = (),
+        *,
+        allow_if_no_acl: bool = False,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`super_users`: principals, "Type:name". `allow_if_no_acl`: allow.everyone.if.no.acl.found. `now` in
+        seconds."""
         self._prefix = f"[StandardAuthorizer {node_id}]"
         self._super_users = frozenset(super_users)
         self._default = Decision(True, "DefaultAllow") if allow_if_no_acl else Decision(False, "DefaultDeny")
@@ -64,6 +75,7 @@ class StandardAuthorizer:
         self.denied = 0
         self._loaded = False
         self._waiting: list[Callable[[], None]] = []
+        self._flood = _Flood(now)
         result = "ALLOWED" if allow_if_no_acl else "DENIED"
         logger.info("%s set super.users=%s, default result=%s", self._prefix, ",".join(super_users), result)
 
@@ -123,6 +135,8 @@ class StandardAuthorizer:
         else:
             self.denied += 1
             level = _TRACE if quiet else logging.INFO
+            if not quiet and self._flood.is_full(principal, host):
+                return False
         if audit_logger.isEnabledFor(level):
             audit_logger.log(level, "%s", _line(asker, operation, resource, name, decision))
         return decision.allowed
@@ -182,6 +196,33 @@ class StandardAuthorizer:
             # All at once: the next requests decide anew, and no order has to be kept on the way of each.
             self._decisions.clear()
         self._decisions[question] = decision
+
+
+class _Flood:
+    """Refusals of one client in a row: a request may name so many things that their lines would fill a disk."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._whose = ("", "", 0)
+        self._lines = 0
+
+    def is_full(self, principal: str, host: str) -> bool:
+        """Return whether the line of this refusal is to be left out; the first time, say so."""
+        whose = (principal, host, int(self._now()))
+        if whose != self._whose:
+            self._whose, self._lines = whose, 0
+        self._lines += 1
+        if self._lines <= MOST_REFUSALS or audit_logger.isEnabledFor(_DEBUG):
+            return False
+        if self._lines == MOST_REFUSALS + 1:
+            audit_logger.info(
+                "%s",
+                one_line(
+                    f"Principal = {principal} is Denied more than {MOST_REFUSALS} operations within a second from host "
+                    f"= {java_address(host)}: the lines of the others are left out"
+                ),
+            )
+        return True
 
 
 _ALLOW: Final = int(Permission.ALLOW)

@@ -128,3 +128,28 @@ def test_a_name_cannot_begin_a_line_of_the_log(caplog: pytest.LogCaptureFixture)
     assert "Principal = User:eve\\r\\nPrincipal = User:root is Denied" in record.getMessage()
     assert "Topic:LITERAL:g\\n\\x1b[2J\\u2028\\ud800é for" in record.getMessage()
     assert record.getMessage().isprintable()
+
+
+def test_refusals_of_one_client_beyond_a_hundred_in_a_second_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    seconds = [5.0]
+    authorizer = StandardAuthorizer(1, now=lambda: seconds[0])
+    authorizer.complete_initial_load()
+
+    def lines(client: AskingClient, count: int) -> list[str]:
+        caplog.clear()
+        assert not any(may_read(authorizer, client, f"t{number}") for number in range(count))
+        return caplog.messages
+
+    with caplog.at_level(logging.INFO, AUDIT):
+        first = lines(ALICE, 1000)
+        assert len(first) == standard_authorizer.MOST_REFUSALS + 1
+        assert first[-1].startswith(
+            "Principal = User:alice is Denied more than 100 operations within a second from host"
+        )
+        assert not lines(ALICE, 10)
+        assert len(lines(ADMIN, 10)) == 10
+        seconds[0] += 1
+        assert len(lines(ADMIN, 10)) == 10
+    assert authorizer.denied == 1030
+    with caplog.at_level(logging.DEBUG, AUDIT):
+        assert len(lines(ALICE, 1000)) == 1000

@@ -1,0 +1,201 @@
+"""Requests with many elements: each array of each API, filled in the ways that make handlers compare elements.
+
+Responsible for the requests. What they may cost is judged by test_many_elements.py.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+from pykbroker.api import TABLE
+from pykbroker_wire.apis import APIS, ApiKey
+from pykbroker_wire.primitives import TopLevel
+
+#: What each element of an array is made from: its number, and the value of a field that does not tell elements apart.
+WAYS: Final = ("the same", "other names", "other numbers", "each twice", "every other unknown")
+
+_NAMES: Final = ("name", "topic", "topic_name", "resource_name", "group_id", "key", "user", "feature", "principal")
+_TEXTS: Final = {
+    "group_id": "g",
+    "group": "g",
+    "transactional_id": "x",
+    "protocol_type": "consumer",
+    "host": "*",
+    "mechanism": "PLAIN",
+}
+_NUMBERS: Final = {
+    "resource_type": 2,
+    "resource_type_filter": 2,
+    "pattern_type": 3,
+    "pattern_type_filter": 3,
+    "operation": 3,
+    "permission_type": 3,
+    "num_partitions": -1,
+    "replication_factor": -1,
+    "timeout_ms": 30_000,
+    "max_wait_ms": 0,
+    "replica_id": -1,
+    "acks": -1,
+    "session_timeout_ms": 10_000,
+    "rebalance_timeout_ms": 10_000,
+    "count": 8,
+    "max_bytes": 1 << 20,
+    "partition_max_bytes": 1 << 20,
+    "upgrade_type": 1,
+    "timestamp": -1,
+    "iterations": 4096,
+    "producer_id": -1,
+    "producer_epoch": -1,
+    "session_epoch": -1,
+    "current_leader_epoch": -1,
+    "leader_epoch": -1,
+    "generation_id_or_member_epoch": -1,
+    "member_epoch": 0,
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Known:
+    """A topic of the node."""
+
+    topic: str
+    topic_id: bytes
+
+
+@dataclass(slots=True, frozen=True)
+class Array:
+    """One array of the requests of an API."""
+
+    key: ApiKey
+    request_class: type[TopLevel]
+    path: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{APIS[self.key].name} {'.'.join(self.path)}"
+
+    def request(self, count: int, way: str, known: Known) -> TopLevel:
+        """A request with `count` elements in the array, made in one of `WAYS`."""
+        made: TopLevel = _made(self.request_class, self.path, count, way, known)
+        return made
+
+
+def arrays() -> Iterator[Array]:
+    """Each array of each API that is served; an array within another one lies in its only element."""
+    for row in TABLE:
+        module = import_module(f"pykbroker_wire.messages.{row.key.name.lower()}")
+        cls = getattr(module, f"{APIS[row.key].name}Request")
+        for path in _paths(cls):
+            yield Array(row.key, cls, path)
+
+
+def _fields(cls: Any) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls.__init__)
+    return {name: hint for name, hint in hints.items() if name != "return"}
+
+
+def _element(hint: Any) -> Any | None:
+    """The type of the elements of an array; None for what is none."""
+    for each in (hint, *typing.get_args(hint)):
+        if typing.get_origin(each) is list:
+            return typing.get_args(each)[0]
+    return None
+
+
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and hasattr(hint, "__slots__") and hint not in (int, str, bytes, bool, float)
+
+
+def _paths(cls: type) -> Iterator[tuple[str, ...]]:
+    for name, hint in _fields(cls).items():
+        element = _element(hint)
+        if element is not None:
+            yield (name,)
+            if _is_struct(element):
+                yield from ((name, *rest) for rest in _paths(element))
+        elif _is_struct(hint):
+            yield from ((name, *rest) for rest in _paths(hint))
+
+
+def _made(cls: type, path: tuple[str, ...], count: int, way: str, known: Known) -> Any:
+    """`path` leads from here to the array with `count` elements; all other arrays have one element on the way to it."""
+    made = cls()
+    for name, hint in _fields(cls).items():
+        element = _element(hint)
+        if element is not None:
+            inner: list[Any] = []
+            if path and name == path[0]:
+                numbers = range(count) if len(path) == 1 else (0,)
+                inner = [_one(element, name, path[1:], count, number, way, known, len(path) == 1) for number in numbers]
+            elif not path:
+                inner = []
+            setattr(made, name, inner)
+        elif _is_struct(hint):
+            setattr(made, name, _made(hint, path[1:] if path and name == path[0] else (), count, way, known))
+        else:
+            _set(made, cls.__name__, name, None, way, known)
+    return made
+
+
+def _one(
+    element: Any, array: str, rest: tuple[str, ...], count: int, number: int, way: str, known: Known, is_many: bool
+) -> Any:
+    told_apart = number if is_many else None
+    if not _is_struct(element):
+        return _scalar(element, array, told_apart, way, known)
+    made = _made(element, rest, count, way, known)
+    for name, hint in _fields(element).items():
+        if _element(hint) is None and not _is_struct(hint):
+            _set(made, element.__name__, name, told_apart, way, known)
+    return made
+
+
+def _set(made: Any, owner: str, name: str, number: int | None, way: str, known: Known) -> None:
+    value = getattr(made, name)
+    if isinstance(value, bool):
+        return
+    if isinstance(value, str) or (value is None and name in (*_NAMES, *_TEXTS)):
+        setattr(made, name, _text(owner, name, number, way, known))
+    elif isinstance(value, bytes) and name == "topic_id":
+        setattr(made, name, _topic_id(number, way, known))
+    elif isinstance(value, int):
+        setattr(made, name, _number(name, value, number, way))
+
+
+def _scalar(kind: Any, array: str, number: int | None, way: str, known: Known) -> Any:
+    if kind is str:
+        return _text("", array, number, way, known)
+    if kind is bytes:
+        return _topic_id(number, way, known)
+    return _number(array, 0, number, way, is_scalar=True)
+
+
+def _number_of(number: int, way: str) -> int:
+    return number // 2 if way == "each twice" else number
+
+
+def _text(owner: str, name: str, number: int | None, way: str, known: Known) -> str:
+    is_name = name in _NAMES or name.endswith("s")
+    if number is not None and is_name and (way in ("other names", "each twice") or (way[:5] == "every" and number % 2)):
+        return f"name-{_number_of(number, way)}"
+    if name in _TEXTS:
+        return _TEXTS[name]
+    if "Config" in owner and name == "name":
+        return "retention.ms"
+    return known.topic if is_name else ""
+
+
+def _topic_id(number: int | None, way: str, known: Known) -> bytes:
+    if number is not None and (way in ("other names", "each twice") or (way[:5] == "every" and number % 2)):
+        return b"id" + _number_of(number, way).to_bytes(14, "big")
+    return known.topic_id
+
+
+def _number(name: str, value: int, number: int | None, way: str, is_scalar: bool = False) -> int:
+    is_index = is_scalar or name.endswith(("index", "partition", "_id", "partition_id"))
+    if number is not None and is_index and name not in _NUMBERS and way in ("other numbers", "each twice"):
+        return _number_of(number, way)
+    return _NUMBERS.get(name, 0 if is_index else value)
