@@ -67,7 +67,8 @@ class _Process:
         self._told: LoadTold | None = None
         self._failure = ""
         self._process = subprocess.Popen(  # nosec B603 # this program itself
-            [sys.executable, "-m", "pykbroker.load.load_process"],
+            # -P: a module of the current directory is none of ours.
+            [sys.executable, "-P", "-m", "pykbroker.load.load_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from pykbroker.config import properties
 from pykbroker.config.kinds import ConfigError
@@ -71,7 +72,7 @@ def prepare(wanted: Wanted) -> tuple[Layout, dict[int, int]]:
     Raises ConfigError, StorageFormatError or OSError with a message for the user.
     """
     rng = random.SystemRandom()
-    os.makedirs(wanted.tree, exist_ok=True)
+    os.makedirs(wanted.tree, mode=0o700, exist_ok=True)
     path = os.path.join(wanted.tree, "cluster.json")
     with ExitStack() as held:
         free_port = _free_ports(held)
@@ -90,7 +91,7 @@ def prepare(wanted: Wanted) -> tuple[Layout, dict[int, int]]:
     _write(path, layout.to_json())
     for member in layout.members:
         folder = node_folder(wanted.tree, member.number)
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
         _write(os.path.join(folder, "server.properties"), properties.format(told[member.number]))
         format_directories(
             OsDisk(),
@@ -108,8 +109,8 @@ def prepare(wanted: Wanted) -> tuple[Layout, dict[int, int]]:
 def run(wanted: Wanted) -> int:
     """Run the cluster until a signal, or until it cannot start; returns the exit status."""
     try:
-        os.makedirs(wanted.tree, exist_ok=True)
-        with open(os.path.join(wanted.tree, ".lock"), "wb") as lock:
+        os.makedirs(wanted.tree, mode=0o700, exist_ok=True)
+        with open(os.path.join(wanted.tree, ".lock"), "wb", opener=partial(os.open, mode=0o600)) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -177,10 +178,11 @@ class Supervisor:
 
     async def _run_once(self, member: Member, properties_path: str, log: str) -> int:
         """Returns the exit status, or the number of the signal that ended it, below 0."""
-        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "pykbroker", "start", properties_path),
+                # -P: a module of the current directory is none of ours.
+                *(sys.executable, "-P", "-m", "pykbroker", "start", properties_path),
                 *("--until-stdin-ends", "--log-level", self._wanted.log_level),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

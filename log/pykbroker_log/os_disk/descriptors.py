@@ -139,7 +139,8 @@ class Descriptors:
 def _open(path: str, create: bool) -> int:
     flags = os.O_RDWR | os.O_CLOEXEC
     if create:
-        return os.open(path, flags | os.O_CREAT, 0o644)
+        # As the folders that are made here: a bootstrap.checkpoint has keys of SCRAM, other files are people's data.
+        return os.open(path, flags | os.O_CREAT, 0o600)
     try:
         return os.open(path, flags)
     except OSError as error:

@@ -20,7 +20,7 @@ class OsLock:
         self._fd = -1
         if self._path in OsLock._held:
             raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -142,6 +142,21 @@ def test_an_unknown_user_has_one_salt_in_one_cluster_in_the_shape_of_a_real_one(
     assert re.fullmatch("[0-9a-z]{20,26}", scram.random_string())
 
 
+class _Counted(Decoys):
+    made = 0
+
+    def keys_for(self, mechanism: ScramMechanism, user: str) -> StoredKeys:
+        self.made += 1
+        return super().keys_for(mechanism, user)
+
+
+@pytest.mark.parametrize("keys", [None, keys_of("pencil")], ids=["unknown", "known"])
+def test_the_work_of_a_first_message_does_not_tell_who_exists(keys: StoredKeys | None) -> None:
+    decoys = _Counted("")
+    ScramServer(SHA_256, lambda number, user: keys, decoys).evaluate(b"n,,n=user,r=abc")
+    assert decoys.made == 1
+
+
 class _Guessed(Decoys):
     def keys_for(self, mechanism: ScramMechanism, user: str) -> StoredKeys:
         return keys_of("pencil")
