@@ -34,6 +34,7 @@ from pykbroker_log.txn_index import ENTRY as TXN_ENTRY
 from pykbroker_raft.checkpoint import CorruptMetadataSnapshot
 from pykbroker_raft.checkpoint import decode as decode_metadata_snapshot
 from pykbroker_raft.checkpoint import parse_name as parse_snapshot_name
+from pykbroker_raft.election_state import FILE as QUORUM_STATE
 from pykbroker_raft.election_state import CorruptQuorumState, ElectionState
 from pykbroker_wire.records.batch import HEADER_SIZE, BatchHeader, verify_crc
 from pykbroker_wire.records.compression import Codec, CompressionError, decompress
@@ -41,7 +42,6 @@ from pykbroker_wire.records.record import InvalidRecord
 from pykbroker_wire.records.walk import walk
 
 _OFFSET_FILES = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_START_OFFSETS, names.CLEANER_OFFSETS)
-_QUORUM_STATE = "quorum-state"
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
@@ -199,7 +199,7 @@ class DirectoryVerifier:
                     log.epochs = epochs
                 elif name == names.PARTITION_METADATA:
                     decode_partition_metadata(self._read(file))
-                elif name == _QUORUM_STATE:
+                elif name == QUORUM_STATE:
                     ElectionState.from_bytes(self._read(file))
                 elif parse_snapshot_name(name) is not None and name.endswith(".checkpoint"):
                     yield from self._snapshot(file)

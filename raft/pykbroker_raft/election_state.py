@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pykbroker_raft.voters import NO_DIRECTORY, ReplicaKey
 from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
 
+FILE = "quorum-state"
 HIGHEST_VERSION = 1
 
 

@@ -3,10 +3,30 @@
 Kafka's files do not say where the metadata log ended, so a log that has lost its end looks like a shorter log. The note
 says it. Apache Kafka ignores the file.
 
-Responsible for the file. It is two lines of the same length that are written in turn, each an offset and its checksum;
-the higher valid one counts. No fsync is spent on a line: after the death of the process the note is exact, after a loss
-of power it may be too low. Invariants: the log was fsynced up to an offset before the note has it; before the log is
-cut below the note, the note is lowered durably.
+Responsible for the file, and for the mark in quorum-state that the note depends on. The note is two lines of the same
+length that are written in turn, each an offset and its checksum; the higher valid one counts. No fsync is spent on a
+line: after the death of the process the note is exact, after a loss of power it may be too low. Invariants: the log was
+fsynced up to an offset before the note has it; before the log is cut below the note, the note is lowered durably.
+
+Another program may have the directory between two of our runs. Apache Kafka cuts the log below the note, because its
+leader has other records, and writes beyond the note, and the note stays as it was: records would be missed that were
+never committed, and an end could be cut off that was acknowledged. So a note counts only while quorum-state is as
+pykbroker has written it. The reasons why that is enough:
+
+1. Apache Kafka writes quorum-state at each start, also when nothing in it changes, and makes it durable before its Raft
+   client sends or appends anything (`QuorumState.initialize`, from 3.3 on). It reads one line of JSON and writes one
+   line, without a blank at its end. pykbroker writes `MARK` there. So the mark is gone after each stay of Apache Kafka,
+   whichever epoch that stay was in.
+2. If Apache Kafka cuts damage off when it opens the log, and ends before it has written quorum-state, the mark is still
+   there, and the next start misses the records.
+3. A note that another program has outdated is removed durably before quorum-state gets the mark again, and the next
+   note is written when the log, as it was found, is fsynced.
+4. Lines of releases that set no mark (they have no `2 ` in front) count without one, as they always did. Such a release
+   takes the newer lines for damage, and writes a note of its own.
+
+An epoch in each line would not do instead. A voter that knows the quorum's epoch can still be told by the leader of
+that epoch to cut the log, and when Apache Kafka does so and stops, no file has a newer epoch. The same holds for
+records of the same epoch that it appends beyond the note.
 """
 
 from __future__ import annotations
@@ -14,14 +34,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pykbroker_log.disk import Disk, File, read_file, write_atomic
+from pykbroker_raft import election_state
 from pykbroker_wire.records.crc import crc32c
 
 FILE = "pykbroker.flushed"
+#: The end of a quorum-state that pykbroker has written. JSON allows it, and an editor adds a line break alone.
+MARK = b" \n"
+
+#: In front of an offset that counts only together with the mark.
+_NEEDS_MARK = b"2 "
+_DIGITS = 20
 
 
 def _line(offset: int) -> bytes:
-    digits = b"%020d" % offset
-    return b"%s %08x\n" % (digits, crc32c(digits))
+    text = b"%s%0*d" % (_NEEDS_MARK, _DIGITS, offset)
+    return b"%s %08x\n" % (text, crc32c(text))
 
 
 _LINE_BYTES = len(_line(0))
@@ -36,6 +63,10 @@ class Flushed:
     exists: bool = False
     #: the file is there, and says it
     is_known: bool = False
+    #: it counts only together with the mark
+    needs_mark: bool = False
+    #: the file is there and readable, but another program has had the log since
+    is_outdated: bool = False
 
 
 def read_note(disk: Disk, folder: str) -> Flushed:
@@ -43,10 +74,32 @@ def read_note(disk: Disk, folder: str) -> Flushed:
     path = f"{folder}/{FILE}"
     if not disk.exists(path):
         return Flushed()
-    data = read_file(disk, path)
-    lines = [data[start : start + _LINE_BYTES] for start in range(0, len(data), _LINE_BYTES)]
-    offsets = [int(line[:20]) for line in lines if line[:20].isdigit() and line == _line(int(line[:20]))]
-    return Flushed(max(offsets, default=0), exists=True, is_known=bool(offsets))
+    found = []
+    needs_mark = False
+    for line in read_file(disk, path).split(b"\n"):
+        text, _, checksum = line.rpartition(b" ")
+        digits = text.removeprefix(_NEEDS_MARK)
+        if len(digits) == _DIGITS and digits.isdigit() and checksum == b"%08x" % crc32c(text):
+            found.append(int(digits))
+            needs_mark = needs_mark or len(text) > len(digits)
+    if not found:
+        return Flushed(exists=True)
+    if needs_mark and _lacks_mark(disk, folder):
+        return Flushed(exists=True, needs_mark=True, is_outdated=True)
+    return Flushed(max(found), exists=True, is_known=True, needs_mark=needs_mark)
+
+
+def _lacks_mark(disk: Disk, folder: str) -> bool:
+    """A quorum-state that is not there lacks nothing: Apache Kafka removes none."""
+    path = f"{folder}/{election_state.FILE}"
+    return disk.exists(path) and not read_file(disk, path).endswith(MARK)
+
+
+def set_mark(disk: Disk, folder: str) -> None:
+    """Mark a quorum-state that was found. Durable when it returns. Raises OSError."""
+    if _lacks_mark(disk, folder):
+        path = f"{folder}/{election_state.FILE}"
+        write_atomic(disk, path, read_file(disk, path).rstrip() + MARK)
 
 
 class FlushedNote:
@@ -57,12 +110,18 @@ class FlushedNote:
         self._path = f"{folder}/{FILE}"
         self._file: File | None = None
         self._turn = 0
+        self._is_written = found.is_known and found.needs_mark
         self.offset = found.offset
-        if not found.is_known:
-            self._rewrite(found.offset)
+        if found.exists and not found.is_known:
+            # A note of 0 in its place would say that nothing was ever acknowledged.
+            disk.unlink(self._path)
+            disk.fsync_dir(folder)
+        set_mark(disk, folder)
 
     def raise_to(self, offset: int) -> None:
         """The log is durable up to `offset`."""
+        if not self._is_written:
+            self._rewrite(max(offset, self.offset))
         if offset <= self.offset:
             return
         if self._file is None:
@@ -81,6 +140,7 @@ class FlushedNote:
     def _rewrite(self, offset: int) -> None:
         self.close()
         write_atomic(self._disk, self._path, _line(offset) * 2)
+        self._is_written = True
         self.offset = offset
 
     def sync(self) -> None:

@@ -17,6 +17,7 @@ from pykbroker_log import names
 from pykbroker_log.disk import Disk, read_file
 from pykbroker_log.guard import DamagedLog, Guard
 from pykbroker_raft import checkpoint
+from pykbroker_raft.election_state import FILE as QUORUM_STATE
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.flushed_note import FILE, Flushed
 from pykbroker_raft.log_view import OffsetAndEpoch
@@ -25,7 +26,6 @@ from pykbroker_wire.records.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
 
-QUORUM_STATE = "quorum-state"
 CUT_AT_KEY = "pykbroker.metadata.log.cut.at"
 
 
@@ -183,7 +183,7 @@ def explain(damage: DamagedLog) -> str:
 
 def warnings(path: str, note: Flushed, guard: Guard) -> Iterator[str]:
     """What an operator has to know of a log that could be opened."""
-    if note.exists and not note.is_known:
+    if note.exists and not note.is_known and not note.is_outdated:
         yield f"{path}/{FILE} is damaged and cannot tell whether the log has lost its end: written anew"
     if guard.gave_up is None:
         return

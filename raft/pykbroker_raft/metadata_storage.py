@@ -22,8 +22,9 @@ from pykbroker_log.guard import DamagedLog
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError, is_full
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
 from pykbroker_raft import batches, checkpoint, intact, rpc
+from pykbroker_raft.election_state import FILE as QUORUM_STATE
 from pykbroker_raft.election_state import CorruptQuorumState, ElectionState
-from pykbroker_raft.flushed_note import FlushedNote, read_note
+from pykbroker_raft.flushed_note import MARK, FlushedNote, read_note
 from pykbroker_raft.intact import DisagreeingVoters, LostMetadata, MissingSnapshot
 from pykbroker_raft.log_view import LogView, OffsetAndEpoch
 from pykbroker_raft.partial_snapshot import PartialSnapshot
@@ -33,7 +34,6 @@ from pykbroker_raft.voters import VoterHistory, VoterSet
 from pykbroker_wire.records.batch import iter_batches
 
 DIRECTORY = f"{rpc.TOPIC}-{rpc.PARTITION}"
-QUORUM_STATE = intact.QUORUM_STATE
 BOOTSTRAP_VOTERS = OffsetAndEpoch(0, 0)
 _SCAN_BYTES = 4 * 1024 * 1024
 # A segment smaller than this is not worth ending at a snapshot: scanning it takes some 100 ms at most.
@@ -149,6 +149,8 @@ class MetadataStorage:
             )
         except DamagedLog as damage:
             raise LostMetadata(intact.explain(damage)) from damage
+        if note.is_outdated:
+            logger.info("%s: another program has had the log since pykbroker did: what was flushed is noted anew", path)
         for warning in intact.warnings(path, note, guard):
             logger.warning("%s", warning)
         found.set_damaged_aside(disk, path, now_ms)
@@ -194,7 +196,8 @@ class MetadataStorage:
 
     def write_election_state(self, state: ElectionState) -> None:
         """Durable when it returns."""
-        self._guard(lambda: write_atomic(self.disk, f"{self.path}/{QUORUM_STATE}", state.to_bytes()))
+        data = state.to_bytes() + MARK
+        self._guard(lambda: write_atomic(self.disk, f"{self.path}/{QUORUM_STATE}", data))
 
     def log_view(self) -> LogView:
         # What recovery left is on the disk, but perhaps not for good: it was read from the page cache.

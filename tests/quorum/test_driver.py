@@ -44,6 +44,7 @@ def test_first_start_and_restart_on_a_real_disk(tmp_path: Path) -> None:
         state = (tmp_path / "__cluster_metadata-0" / "quorum-state").read_bytes()
         assert state == (
             b'{"leaderId":1,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
+            b" \n"
         )
         await quorum.stop()
 

@@ -1,13 +1,14 @@
 """The metadata partition loses power at every prefix of its calls: votes, snapshots and what was flushed are there.
 
 A workload of one replica: it appends, fsyncs, votes, writes snapshots and deletes what they replace, is truncated by a
-new leader, takes a leader's snapshot, restarts. Formatting is the other one: a directory is formatted or it is not.
+new leader, takes a leader's snapshot, restarts. Apache Kafka may have its directory in between. Formatting is the other
+one: a directory is formatted or it is not.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -17,12 +18,13 @@ from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft import checkpoint
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.log_view import OffsetAndEpoch
-from pykbroker_raft.metadata_storage import MetadataStorage, StorageConfig
+from pykbroker_raft.metadata_storage import DIRECTORY, MetadataStorage, StorageConfig
 from pykbroker_raft.ready import SnapshotChunk
 from pykbroker_raft.voters import ReplicaKey
 from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records
 from tests.log.prefixes import Crash, copy_of, examine, lose_power, tears
+from tests.raft.another_owner import stay_of_another_owner
 
 NOW = 1_700_000_000_000
 CONFIG = StorageConfig(segment_bytes=1200, max_retention_bytes=3000)
@@ -47,6 +49,8 @@ class Moment:
 @dataclass
 class Replica:
     seed: int
+    #: another program has the directory now and then
+    is_lent: bool = False
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     values: dict[int, bytes] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
@@ -72,8 +76,9 @@ class Replica:
                     self.fetch_snapshot,
                     self.truncate,
                     self.open,
+                    self.lend,
                 ],
-                [30, 12, 6, 6, 2, 3, 3],
+                [30, 12, 6, 6, 2, 3, 3, 5 if self.is_lent else 0],
             )
             self.moment(begun, forget=bool(step()))
 
@@ -82,8 +87,13 @@ class Replica:
         facts = dict(self.values), log.log_start_offset, log.log_end_offset, self.flushed, self.vote, self.snapshot
         self.moments.append(Moment(begun, len(self.disk.calls), *facts, forget))
 
+    @property
+    def config(self) -> StorageConfig:
+        # Where no note counts, whole segments after what the power took of a truncation stop the start.
+        return replace(CONFIG, segment_bytes=1 << 30) if self.is_lent else CONFIG
+
     def open(self) -> None:
-        self.storage = MetadataStorage.open(self.disk, "data", CONFIG, NOW)
+        self.storage = MetadataStorage.open(self.disk, "data", self.config, NOW)
         assert self.storage.log_view().end_offset == max(self.values, default=self.first_offset - 1) + 1
         self.flushed = self.storage.log.log_end_offset
 
@@ -95,12 +105,15 @@ class Replica:
     def end(self) -> int:
         return self.storage.log.log_end_offset
 
-    def append(self) -> None:
-        made = [b"%d.%d " % (self.end, self.rng.randrange(1 << 30)) + b"x" * self.rng.randrange(80) for _ in range(2)]
+    def make_batch(self, offset: int) -> bytes:
+        """Two records, which count as appended."""
+        made = [b"%d.%d " % (offset, self.rng.randrange(1 << 30)) + b"x" * self.rng.randrange(80) for _ in range(2)]
         records = [(None, value, (), NOW) for value in made]
-        data = build_batch(records, base_offset=self.end, leader_epoch=self.epoch)
-        self.values.update({self.end + i: value for i, value in enumerate(made)})
-        self.storage.append(data, self.epoch, NOW)
+        self.values.update({offset + i: value for i, value in enumerate(made)})
+        return build_batch(records, base_offset=offset, leader_epoch=self.epoch)
+
+    def append(self) -> None:
+        self.storage.append(self.make_batch(self.end), self.epoch, NOW)
 
     def flush(self) -> None:
         self.flushed = self.storage.flush()
@@ -108,11 +121,13 @@ class Replica:
         self.storage.set_high_watermark(self.flushed)
 
     def elect(self) -> None:
-        self.epoch += 1
+        self.storage.write_election_state(self.hear_of_epoch(self.epoch + 1))
+
+    def hear_of_epoch(self, epoch: int) -> ElectionState:
+        self.epoch = epoch
         voted = self.rng.choice([None, ReplicaKey(self.rng.randrange(3), bytes(16))])
-        state = ElectionState(self.epoch, None if voted else 1, voted, (1, 2, 3), 0)
-        self.vote = state
-        self.storage.write_election_state(state)
+        self.vote = ElectionState(self.epoch, None if voted else 1, voted, (1, 2, 3), 0)
+        return self.vote
 
     def take_snapshot(self) -> None:
         storage = self.storage
@@ -151,6 +166,21 @@ class Replica:
         self.storage.truncate(self.rng.randrange(low, self.end + 1))
         self.values = {offset: value for offset, value in self.values.items() if offset < self.end}
         self.flushed = min(self.flushed, self.end)
+        return True
+
+    def lend(self) -> bool:
+        """The node stops, and Apache Kafka has the directory for a while, in the same epoch or in the next."""
+        low = max(self.storage.log.high_watermark, self.first_offset)
+        self.storage.close()
+        cut_at = self.rng.randrange(low, self.end + 1)
+        state = self.hear_of_epoch(self.epoch + self.rng.randrange(2))
+
+        def append(end: int) -> list[bytes]:
+            self.values = {offset: value for offset, value in self.values.items() if offset < end}
+            return [self.make_batch(end + 2 * number) for number in range(self.rng.randrange(4))]
+
+        stay_of_another_owner(self.disk, f"data/{DIRECTORY}", state, cut_at=cut_at, append=append, now_ms=NOW)
+        self.open()
         return True
 
 
@@ -194,12 +224,10 @@ def check(replica: Replica, crash: Crash) -> None:
     assert storage.log.log_start_offset <= max([moment.start for moment in possible], default=0), what
     if past:
         # Flushed is for ever, unless a truncation or a snapshot that is under way has taken it.
-        kept = set(past[-1].values)
-        for moment in under_way:
-            kept &= set(moment.values) if moment.forget else kept
-        for offset in kept:
-            if storage.log.log_start_offset <= offset < past[-1].flushed:
-                assert found.get(offset) == past[-1].values[offset], f"{what}: {offset} is gone"
+        for offset, value in past[-1].values.items():
+            is_kept = not any(moment.forget and moment.values.get(offset) != value for moment in under_way)
+            if is_kept and storage.log.log_start_offset <= offset < past[-1].flushed:
+                assert found.get(offset) == value, f"{what}: {offset} is gone"
     since = max([index for index, moment in enumerate(past) if moment.forget], default=0)
     assert not found or any(
         all(moment.values.get(offset) == value for offset, value in found.items()) and view.end_offset <= moment.end
@@ -220,8 +248,8 @@ def start(disk: MemoryDisk, _calls: int) -> None:
         MetadataStorage.open(disk, "data", CONFIG, NOW).log_view()
 
 
-def lose_power_everywhere(seed: int, *, every_mode: bool) -> None:
-    replica = Replica(seed)
+def lose_power_everywhere(seed: int, *, every_mode: bool, is_lent: bool = False) -> None:
+    replica = Replica(seed, is_lent)
     replica.run(60)
     moments = replica.moments
 
@@ -239,11 +267,17 @@ def test_every_prefix(seed: int) -> None:
     lose_power_everywhere(seed, every_mode=seed == 0)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_every_prefix_where_apache_kafka_has_the_log_now_and_then(seed: int) -> None:
+    lose_power_everywhere(seed, every_mode=False, is_lent=True)
+
+
 @pytest.mark.long(amount="196 lives, power lost after each call")
 @pytest.mark.timeout(1800)
 def test_every_prefix_of_many_lives() -> None:
     for seed in range(4, 200):
-        lose_power_everywhere(seed, every_mode=seed % 3 == 0)
+        lose_power_everywhere(seed, every_mode=seed % 3 == 0, is_lent=seed % 4 == 0)
 
 
 @pytest.mark.parametrize("mode", ["everything", *["chosen"] * 5])
