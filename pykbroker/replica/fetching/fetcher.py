@@ -59,14 +59,10 @@ _EARLIEST = -2
 _NOT_YET = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _FIRST_PAUSE_SECONDS = 0.02
 _SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-#: How loud an error is told, as in Apache Kafka; any other is an ERROR. Each change of a leader brings the first two.
-_LEVELS: dict[int, int] = {
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: logging.DEBUG,
-    ErrorCode.UNKNOWN_LEADER_EPOCH: logging.DEBUG,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: logging.WARNING,
-    ErrorCode.UNKNOWN_TOPIC_ID: logging.WARNING,
-    ErrorCode.INCONSISTENT_TOPIC_ID: logging.WARNING,
-}
+#: A leader that is made or deleted says so for a moment. Beyond as many answers in a row it is a warning, as Apache
+#: Kafka has it from the first on.
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
+_EXPECTED_UNKNOWN = 4
 
 FetcherRequest = FetchRequest | ListOffsetsRequest
 FetcherResponse = FetchResponse | ListOffsetsResponse
@@ -115,6 +111,8 @@ class Fail:
 
     fetch: PartitionFetch
     reason: str
+    #: it is a part of each change of a leader
+    is_expected: bool = False
 
 
 Effect = AppendRecords | TruncateTo | StartOver | Fail
@@ -365,7 +363,7 @@ class Fetcher:
         """Raises KafkaError when the log cannot be used."""
         code = data.error_code
         if code == ErrorCode.NONE:
-            fetch.not_yet = 0
+            fetch.not_yet = fetch.unknown = 0
             diverging = data.diverging_epoch
             if diverging.epoch >= 0:
                 if diverging.end_offset < 0:
@@ -395,7 +393,7 @@ class Fetcher:
             return None
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             return self._fenced(fetch)
-        level = _LEVELS.get(code, logging.ERROR)
+        level = _level_of(code, fetch)
         name = error_name(code)
         logger.log(level, "Partition %s: the leader answers %s at offset %d", fetch, name, fetch.fetch_offset)
         if code in _NOT_YET:
@@ -510,7 +508,9 @@ class Fetcher:
         return Fail(fetch, reason)
 
     def _fenced(self, fetch: PartitionFetch) -> Fail:
-        return self.fail(fetch, f"leader epoch {fetch.leader_epoch} is over; waiting for the metadata to say so")
+        self.remove(fetch)
+        reason = f"leader epoch {fetch.leader_epoch} is over; waiting for the metadata to say so"
+        return Fail(fetch, reason, is_expected=True)
 
     # -- where a partition stands -------------------------------------------------------------------------------------
 
@@ -543,3 +543,14 @@ class Fetcher:
         for fetch in self._fetches.values():
             if fetch.phase is Phase.FETCHING:
                 self._delay(fetch, now)
+
+
+def _level_of(code: int, fetch: PartitionFetch) -> int:
+    """How loud an error of a partition is told; counts it."""
+    if code in _NOT_YET:
+        # Each change of a leader brings these.
+        return logging.DEBUG
+    if code not in _UNKNOWN:
+        return logging.ERROR
+    fetch.unknown += 1
+    return logging.INFO if fetch.unknown <= _EXPECTED_UNKNOWN else logging.WARNING

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pykbroker.replica.fetching.fetcher import FetchSettings
+from pykbroker.replica.fetching.fetcher import Fail, FetchSettings
 from pykbroker.replica.fetching.partition_fetch import PartitionFetch, Phase
 from pykbroker.replica.fetching.runner import FetcherRunner, FetcherWorld
 from pykbroker_wire.errors import KafkaError
@@ -117,17 +117,20 @@ class FetcherManager:
                 runner.remove(fetch)
             self._look_at(runner)
 
-    def _failed(self, fetch: PartitionFetch, reason: str) -> None:
+    def _failed(self, fail: Fail) -> None:
         """The runner has let the partition go."""
+        fetch = fail.fetch
         partition = self._replicas.find(fetch.topic, fetch.index)
         follower = None if partition is None else partition.follower
         if follower is not None and follower is fetch.replica:
-            self._mark_failed(follower, reason)
+            self._mark_failed(follower, fail.reason, logging.INFO if fail.is_expected else logging.WARNING)
             self._stop(follower)
 
-    def _mark_failed(self, follower: PartitionFollower, reason: str) -> None:
+    def _mark_failed(self, follower: PartitionFollower, reason: str, level: int = logging.WARNING) -> None:
         self._failed_roles.add(follower)
-        logger.warning("Partition %s marked as failed in leader epoch %d: %s", follower, follower.leader_epoch, reason)
+        logger.log(
+            level, "Partition %s marked as failed in leader epoch %d: %s", follower, follower.leader_epoch, reason
+        )
 
     def directory_failed(self) -> None:
         """Replicas whose log directory failed are fetched no more."""

@@ -73,6 +73,7 @@ class PartitionFetch:
         "replica",
         "topic",
         "topic_id",
+        "unknown",
     )
 
     def __init__(self, topic: str, topic_id: bytes, index: int, leader_epoch: int, replica: FetchedLog) -> None:
@@ -86,6 +87,8 @@ class PartitionFetch:
         self.phase = Phase.FETCHING
         #: answers in a row by which the leader has not heard of its leadership
         self.not_yet = 0
+        #: answers in a row by which the leader does not know the topic
+        self.unknown = 0
         #: an error is waited out
         self.is_delayed = False
         #: it is throttled, and the quota is exceeded

@@ -66,7 +66,7 @@ class FetcherWorld:
     address: Callable[[int], tuple[str, int] | None]
     broker_epoch: Callable[[], int]
     #: the partition is fetched no more in this leader epoch, and why
-    failed: Callable[[PartitionFetch, str], None]
+    failed: Callable[[Fail], None]
     quota: ReplicationQuota
     watch: PeerWatch | None = None
 
@@ -342,7 +342,7 @@ class FetcherRunner:
     def _fail(self, fail: Fail) -> None:
         self._followers.pop(fail.fetch, None)
         self._at_work.discard(fail.fetch)
-        self._world.failed(fail.fetch, fail.reason)
+        self._world.failed(fail)
 
 
 def _works(fetch: PartitionFetch) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from pykbroker.replica.fetching.fetcher import AppendRecords, StartOver, TruncateTo
@@ -287,13 +289,38 @@ def test_an_error_is_waited_out_and_others_go_on(code: ErrorCode) -> None:
     assert mine.contents() == log.contents()
 
 
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID])
+def test_a_topic_that_stays_unknown_to_its_leader_is_a_warning(
+    code: ErrorCode, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that is being made or deleted is none."""
+    caplog.set_level(logging.INFO, "pykbroker.replica.fetching.fetcher")
+    side = Side()
+    log = side.leader.logs[TOPIC_ID, 0] = led(1, (0, 3))
+    side.follow(ModelLog(), epoch=1)
+
+    def levels(answers: int) -> list[str]:
+        caplog.clear()
+        for _ in range(answers):
+            side.settle()
+            side.now += 1
+        return [record.levelname for record in caplog.records if code.name in record.getMessage()]
+
+    log.error = code
+    assert levels(5) == ["INFO"] * 4 + ["WARNING"]
+    log.error = ErrorCode.NONE
+    side.settle()
+    log.error = code
+    assert levels(1) == ["INFO"]
+
+
 def test_a_fenced_epoch_waits_for_the_metadata() -> None:
     side = Side()
     log = side.leader.logs[TOPIC_ID, 0] = led(2, (0, 3))
     mine = ModelLog()
     fetch = side.follow(mine, epoch=1)
     side.round()
-    assert [fail.fetch for fail in side.failed] == [fetch]
+    assert [(fail.fetch, fail.is_expected) for fail in side.failed] == [(fetch, True)]
     assert fetch.phase is Phase.ENDED
     side.now += 10
     assert side.ask() is None
