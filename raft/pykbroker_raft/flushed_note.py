@@ -46,8 +46,8 @@ _NEEDS_MARK = b"2 "
 _DIGITS = 20
 
 
-def _line(offset: int) -> bytes:
-    text = b"%s%0*d" % (_NEEDS_MARK, _DIGITS, offset)
+def _line(offset: int, prefix: bytes = _NEEDS_MARK) -> bytes:
+    text = b"%s%0*d" % (prefix, _DIGITS, offset)
     return b"%s %08x\n" % (text, crc32c(text))
 
 
@@ -74,19 +74,24 @@ def read_note(disk: Disk, folder: str) -> Flushed:
     path = f"{folder}/{FILE}"
     if not disk.exists(path):
         return Flushed()
-    found = []
-    needs_mark = False
-    for line in read_file(disk, path).split(b"\n"):
-        text, _, checksum = line.rpartition(b" ")
-        digits = text.removeprefix(_NEEDS_MARK)
-        if len(digits) == _DIGITS and digits.isdigit() and checksum == b"%08x" % crc32c(text):
-            found.append(int(digits))
-            needs_mark = needs_mark or len(text) > len(digits)
-    if not found:
+    data = read_file(disk, path)
+    offsets = _offsets(data, _NEEDS_MARK)
+    needs_mark = bool(offsets)
+    if not needs_mark:
+        offsets = _offsets(data, b"")
+    if not offsets:
         return Flushed(exists=True)
     if needs_mark and _lacks_mark(disk, folder):
         return Flushed(exists=True, needs_mark=True, is_outdated=True)
-    return Flushed(max(found), exists=True, is_known=True, needs_mark=needs_mark)
+    return Flushed(max(offsets), exists=True, is_known=True, needs_mark=needs_mark)
+
+
+def _offsets(data: bytes, prefix: bytes) -> list[int]:
+    """What the lines say that begin like this. Each lies where it was written, whatever became of the other."""
+    size = len(_line(0, prefix))
+    lines = (data[start : start + size] for start in range(0, len(data), size))
+    digits = ((line, line[len(prefix) : len(prefix) + _DIGITS]) for line in lines)
+    return [int(each) for line, each in digits if each.isdigit() and line == _line(int(each), prefix)]
 
 
 def _lacks_mark(disk: Disk, folder: str) -> bool:
