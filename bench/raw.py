@@ -25,6 +25,7 @@ from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch
+from pykbroker_wire.records.compression import Codec
 
 Address = tuple[str, int]
 PRODUCE_VERSION = 13
@@ -116,12 +117,21 @@ class Client:
         return self.call(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7).topics[0].partitions[0].offset
 
 
-def make_batch(records: int, value_bytes: int, producer_id: int) -> bytearray:
-    """An idempotent batch of incompressible values."""
+def make_batch(records: int, value_bytes: int, producer_id: int, codec: Codec = Codec.NONE) -> bytearray:
+    """An idempotent batch of incompressible values; with a codec, of values that it makes half as long."""
     now = int(time.time() * 1000)
-    value = os.urandom(value_bytes)
+    random_bytes = value_bytes // 2 if codec else value_bytes
+    values = [os.urandom(random_bytes) + bytes(value_bytes - random_bytes) for _ in range(records if codec else 1)]
+    if not codec:
+        values *= records
     return bytearray(
-        build_batch([(None, value, (), now)] * records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        build_batch(
+            [(None, value, (), now) for value in values],
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+        )
     )
 
 
@@ -136,11 +146,12 @@ class _ProduceLane:
         records: int,
         value_bytes: int,
         tls: ssl.SSLContext | None,
+        codec: Codec,
     ) -> None:
         client = Client(address, tls)
         self.socket = client.socket
         self.records = records
-        self.batch = make_batch(records, value_bytes, client.producer_id())
+        self.batch = make_batch(records, value_bytes, client.producer_id(), codec)
         self.sequence = 0
         body = ProduceRequest(
             transactional_id=None,
@@ -237,6 +248,7 @@ def produce(
     partitions: int = 0,
     max_bytes: int = 1 << 62,
     tls: ssl.SSLContext | None = None,
+    codec: Codec = Codec.NONE,
 ) -> Load:
     """Keep `in_flight` requests on each connection unanswered for a time, or until about `max_bytes` are written. Each
     connection has a partition of its own, or they share the first `partitions`. `leaders`: the one broker that leads
@@ -245,7 +257,7 @@ def produce(
     for number in range(connections):
         partition = number % (partitions or connections)
         address = leaders[partition] if isinstance(leaders, Mapping) else leaders
-        lanes.append(_ProduceLane(address, topic_id, partition, records, value_bytes, tls))
+        lanes.append(_ProduceLane(address, topic_id, partition, records, value_bytes, tls, codec))
     max_requests = max_bytes // len(lanes[0].batch)
     load = Load()
     if connections == 1 and in_flight == 1:
