@@ -27,11 +27,14 @@ class SlowTurns:
         self._metrics = metrics
         self._lines = LineLimit(time.monotonic)
         self._longest_ms = 0.0
+        self._longest_cpu_ms = 0.0
         metrics.gauge(f"{_METRIC}LongestTurnMs", lambda: self._longest_ms)
+        metrics.gauge(f"{_METRIC}LongestTurnCpuMs", lambda: self._longest_cpu_ms)
 
     def __call__(self, turn: SlowTurn) -> None:
         self._metrics.counter(f"{_METRIC}SlowTurns,reason={turn.reason}").value += 1
         self._longest_ms = max(self._longest_ms, turn.seconds * 1000)
+        self._longest_cpu_ms = max(self._longest_cpu_ms, turn.cpu_seconds * 1000)
         level = logging.WARNING if turn.seconds >= _WARN_SECONDS else logging.INFO
         more = self._lines.take(logging.getLevelName(level))
         if more is not None:

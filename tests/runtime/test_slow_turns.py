@@ -146,6 +146,7 @@ def test_slow_turns_are_counted_by_reason_and_told_once_a_minute(caplog: pytest.
     for seconds, reason in ((0.2, "Produce"), (0.4, "Produce"), (1.5, "Fetch")):
         slow(SlowTurn(seconds, 0.1, reason, ("outer (a/b.py:1)", "inner (c/d.py:2)")))
     assert metrics.snapshot() == {
+        "pykbroker:type=EventLoop,name=LongestTurnCpuMs": 100.0,
         "pykbroker:type=EventLoop,name=LongestTurnMs": 1500.0,
         "pykbroker:type=EventLoop,name=SlowTurns,reason=Fetch": 1,
         "pykbroker:type=EventLoop,name=SlowTurns,reason=Produce": 2,
