@@ -145,7 +145,7 @@ def _load(trio: FaultedTrio) -> Load:
     with Wire(trio.address(1)) as wire:
         # It has two replicas: one of them may be away.
         assert not wire.alter(TOPIC, "moves", {"min.insync.replicas": "1"}).error_code
-    load = Load(trio, (), pause_s=0.05)
+    load = Load(trio, (), pause_s=0.15)
     for topic, (_, writers) in TOPICS.items():
         load.write(topic, writers)
     # librdkafka waits for the answer to JoinGroup as long as a member may be away from poll, however silent the
