@@ -18,11 +18,12 @@ from pykbroker_log.log_config import LogConfig
 from pykbroker_log.validate import Checked, RecordErrors
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pykbroker_wire.records.batch import build_batch, seal
-from pykbroker_wire.records.compression import DEFAULT_LIMIT, Codec, compress
+from pykbroker_wire.records.batch import build_batch
+from pykbroker_wire.records.compression import DEFAULT_LIMIT, Codec
 from pykbroker_wire.records.record import encode_record
 from pykbroker_wire.stored.metadata import ConfigRecord, PartitionChangeRecord
 from tests.api.broker_half import Half, through_bytes
+from tests.log.helpers import sealed
 from tests.replica.world import NOW_MS, topic_id
 
 VERSION = ProduceRequest.MAX_VERSION
@@ -135,21 +136,7 @@ def _beyond_the_limit() -> bytearray:
 
 def _malformed() -> bytearray:
     content = encode_record(0, 0, b"k", bytes(validate.AT_ONCE_BYTES)) + b"what is this?"
-    return bytearray(
-        seal(
-            compress(Codec.ZSTD, content),
-            record_count=1,
-            last_offset_delta=0,
-            base_timestamp=NOW_MS,
-            max_timestamp=NOW_MS,
-            attributes=Codec.ZSTD,
-            base_offset=0,
-            leader_epoch=0,
-            producer_id=-1,
-            producer_epoch=-1,
-            base_sequence=-1,
-        )
-    )
+    return bytearray(sealed(content, 1, Codec.ZSTD))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates
 from pykbroker_log.segment import Segment
-from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, verify_crc
+from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, seal, verify_crc
+from pykbroker_wire.records.compression import Codec, compress
 from pykbroker_wire.records.record import iter_records
 from tests.log.transactions import check_transactions
 
@@ -21,6 +22,25 @@ def batch(
 ) -> bytearray:
     records = [(None, value, (), timestamp) for value in values]
     return bytearray(build_batch(records, producer_id=pid, producer_epoch=epoch, base_sequence=seq, transactional=txn))
+
+
+def sealed(content: bytes, count: int, codec: Codec) -> bytes:
+    """A batch of `count` encoded records, which may be as wrong as a test wants them."""
+    return bytes(
+        seal(
+            compress(codec, content) if codec else content,
+            record_count=count,
+            last_offset_delta=count - 1,
+            base_timestamp=NOW,
+            max_timestamp=NOW,
+            attributes=codec,
+            base_offset=0,
+            leader_epoch=0,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+        )
+    )
 
 
 def open_log(

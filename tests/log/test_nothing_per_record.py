@@ -13,11 +13,10 @@ import pytest
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.validate import RecordErrors, validate_and_assign
-from pykbroker_wire.records.batch import seal
-from pykbroker_wire.records.compression import Codec, compress
+from pykbroker_wire.records.compression import Codec
 from pykbroker_wire.records.record import encode_record, varint
 from pykbroker_wire.records.walk import COMPILED
-from tests.log.helpers import NOW, open_log
+from tests.log.helpers import NOW, open_log, sealed
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled twin of the record walk is not built here")
 
@@ -49,24 +48,6 @@ def _assert_no_line_per_record(make: Callable[[int], Callable[[], object]]) -> N
     assert many - few < _LINES_OF_CHUNKS, (few, many)
 
 
-def _batch(content: bytes, count: int, codec: Codec) -> bytes:
-    return bytes(
-        seal(
-            compress(codec, content) if codec else content,
-            record_count=count,
-            last_offset_delta=count - 1,
-            base_timestamp=NOW,
-            max_timestamp=NOW,
-            attributes=codec,
-            base_offset=0,
-            leader_epoch=0,
-            producer_id=-1,
-            producer_epoch=-1,
-            base_sequence=-1,
-        )
-    )
-
-
 def _validate(data: bytes, config: LogConfig) -> Callable[[], object]:
     return lambda: validate_and_assign(data, config, offset=7, leader_epoch=1, now_ms=NOW)
 
@@ -84,7 +65,7 @@ def test_headers_of_a_record(codec: Codec) -> None:
     def make(count: int) -> Callable[[], object]:
         headers = 20 * count  # so that they lie in several chunks
         body = b"\0\0\0\x01\x01" + varint(headers) + b"\0\x01" * headers
-        return _validate(_batch(varint(len(body)) + body, 1, codec), LogConfig())
+        return _validate(sealed(varint(len(body)) + body, 1, codec), LogConfig())
 
     _assert_no_line_per_record(make)
 
@@ -92,7 +73,7 @@ def test_headers_of_a_record(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec], ids=lambda codec: codec.name.lower())
 def test_records_whose_offsets_are_not_consecutive(codec: Codec) -> None:
     def make(count: int) -> Callable[[], object]:
-        return _validate(_batch(encode_record(0, 0, None, None) * count, count, codec), LogConfig())
+        return _validate(sealed(encode_record(0, 0, None, None) * count, count, codec), LogConfig())
 
     _assert_no_line_per_record(make)
 
@@ -103,7 +84,7 @@ def test_a_record_of_a_refused_time_behind_many(codec: Codec) -> None:
 
     def make(count: int) -> Callable[[], object]:
         records = [encode_record(index, -5000 if index == count - 1 else 0, None, None) for index in range(count)]
-        return _refused(_batch(b"".join(records), count, codec), config)
+        return _refused(sealed(b"".join(records), count, codec), config)
 
     _assert_no_line_per_record(make)
 
@@ -114,7 +95,7 @@ def test_a_record_without_a_key_behind_many(codec: Codec) -> None:
 
     def make(count: int) -> Callable[[], object]:
         records = [encode_record(index, 0, None if index == count - 1 else b"k", None) for index in range(count)]
-        return _refused(_batch(b"".join(records), count, codec), config)
+        return _refused(sealed(b"".join(records), count, codec), config)
 
     _assert_no_line_per_record(make)
 
@@ -122,13 +103,13 @@ def test_a_record_without_a_key_behind_many(codec: Codec) -> None:
 def _log_of_one_batch(count: int, codec: Codec) -> PartitionLog:
     log = open_log()
     content = b"".join(encode_record(index, index, None, None) for index in range(count))
-    log.append_as_leader(bytearray(_batch(content, count, codec)), leader_epoch=0, now_ms=NOW)
+    log.append_as_leader(bytearray(sealed(content, count, codec)), leader_epoch=0, now_ms=NOW)
     log.set_high_watermark(log.log_end_offset)
     return log
 
 
 @pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
-def test_the_offset_of_a_time_in_a_batch(codec: Codec) -> None:
+def test_the_offset_of_a_time_in_asealed(codec: Codec) -> None:
     def make(count: int) -> Callable[[], object]:
         log = _log_of_one_batch(count, codec)
         return lambda: log.offset_for_timestamp(NOW + count - 1)

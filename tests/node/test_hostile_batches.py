@@ -10,10 +10,10 @@ import pytest
 import pykbroker
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from pykbroker_wire.records.batch import seal
-from pykbroker_wire.records.compression import Codec, compress
+from pykbroker_wire.records.compression import Codec
 from pykbroker_wire.records.record import encode_record, varint
 from pykbroker_wire.records.walk import COMPILED
+from tests.log.helpers import NOW, sealed
 from tests.node.wire import Wire
 
 pytestmark = [
@@ -24,25 +24,6 @@ pytestmark = [
 #: CPU milliseconds. A turn of 100 ms is slow; the bound leaves room for a slow machine.
 _MOST_CPU_MS = 200
 _LONGEST = "pykbroker:type=EventLoop,name=LongestTurnCpuMs"
-NOW = 1_700_000_000_000
-
-
-def _sealed(content: bytes, count: int, codec: Codec) -> bytes:
-    return bytes(
-        seal(
-            compress(codec, content),
-            record_count=count,
-            last_offset_delta=count - 1,
-            base_timestamp=NOW,
-            max_timestamp=NOW,
-            attributes=codec,
-            base_offset=0,
-            leader_epoch=0,
-            producer_id=-1,
-            producer_epoch=-1,
-            base_sequence=-1,
-        )
-    )
 
 
 def _headers(count: int) -> bytes:
@@ -94,7 +75,7 @@ def test_a_batch_of_millions_holds_no_turn(
     broker: pykbroker.Broker, topic: str, content: bytes, count: int, code: ErrorCode
 ) -> None:
     with Wire(broker.bootstrap_servers) as wire:
-        batch = _sealed(content, count, Codec.ZSTD)
+        batch = sealed(content, count, Codec.ZSTD)
         assert len(batch) < 10_000
         assert wire.produce(topic, batch).error_code == code
     assert broker.metrics()[_LONGEST] < _MOST_CPU_MS
