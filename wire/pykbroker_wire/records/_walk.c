@@ -12,6 +12,24 @@
 
 PyObject *invalid_record;
 
+/* Whether the next record is all there, and right: `problem` says what is wrong with it. */
+static inline int is_whole(Reader *reader, Record *record, const char **problem)
+{
+    int64_t size;
+    int result = varint(reader, 32, &size);
+    if (result == ENDS)
+        return 0;
+    if (result == TOO_LONG || size < 0) {
+        *problem = "a record of a negative or endless size";
+        return 0;
+    }
+    if (size > reader->end - reader->position)
+        return 0;
+    reader->end = reader->position + size;
+    *problem = walk_record(reader, record);
+    return *problem == NULL;
+}
+
 static PyObject *walk(PyObject *module, PyObject *args)
 {
     Py_buffer buffer;
@@ -29,20 +47,8 @@ static PyObject *walk(PyObject *module, PyObject *args)
 
     while (problem == NULL && count > 0) {
         Reader reader = {data, position, end};
-        int64_t size;
-        int result = varint(&reader, 32, &size);
-        if (result == ENDS)
-            break;
-        if (result == TOO_LONG || size < 0) {
-            problem = "a record of a negative or endless size";
-            break;
-        }
-        if (size > end - reader.position)
-            break;
-        reader.end = reader.position + size;
         Record record;
-        problem = walk_record(&reader, &record);
-        if (problem != NULL)
+        if (!is_whole(&reader, &record, &problem))
             break;
         if (record.timestamp_delta < low)
             low = record.timestamp_delta;
@@ -223,20 +229,8 @@ static PyObject *examine(PyObject *module, PyObject *args)
     const char *problem = position < 0 ? "a negative position" : NULL;
     while (problem == NULL && wrong == 0 && seen < count) {
         Reader reader = {buffer.buf, position, end};
-        int64_t size;
-        int result = varint(&reader, 32, &size);
-        if (result == ENDS)
-            break;
-        if (result == TOO_LONG || size < 0) {
-            problem = "a record of a negative or endless size";
-            break;
-        }
-        if (size > end - reader.position)
-            break;
-        reader.end = reader.position + size;
         Record record;
-        problem = walk_record(&reader, &record);
-        if (problem != NULL)
+        if (!is_whole(&reader, &record, &problem))
             break;
         position = reader.end;
         seen++;
