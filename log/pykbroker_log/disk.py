@@ -35,8 +35,9 @@ class ColdRead(Exception):
 
 
 class Region(Protocol):
-    """A piece of a file that goes to a socket without passing through this process. It stays readable when the file is
-    closed, renamed or unlinked; what is cut off the file comes back short."""
+    """A piece of a file that goes to a socket without passing through this process (`send`), or that is read when the
+    socket has room (`pread`). It stays readable when the file is closed, renamed or unlinked; what is cut off the file
+    comes back short."""
 
     def __len__(self) -> int: ...
 

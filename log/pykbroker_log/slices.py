@@ -1,9 +1,10 @@
 """What a read returns instead of bytes: what is ready to be put on a socket.
 
-A slice is `bytes` (copied out with pread), or a region of the file that the connection hands to sendfile(2): nothing of
-it passes through this process. A region is only worth its price for large slices, and only allowed below the segment's
-stable end: nothing that is stable is ever cut off by a truncation, except by an unclean one, and then the region comes
-back short and the connection closes. Code that looks into the bytes (to join, compress, encrypt) asks for no regions.
+A slice is `bytes` (copied out with pread), or a region of the file: the connection hands it to sendfile(2), or reads
+and encrypts it as its client takes it. A region is only worth its price for large slices, and only allowed below the
+segment's stable end: nothing that is stable is ever cut off by a truncation, except by an unclean one, and then the
+region comes back short and the connection closes. Code that looks into the bytes (to join, compress, encrypt) asks for
+no regions.
 """
 
 from __future__ import annotations

@@ -262,7 +262,7 @@ class _Fetch:
         proofs: list[_Proof] = []
         authorized: dict[str, bool] = {}
         version = self.ctx.api_version
-        zero_copy = self.ctx.peer.zero_copy
+        takes_regions = self.ctx.peer.takes_regions
         may_leave_out = self.replica_id >= 0 and not self.full
         quota = replicas.quotas.leader
         throttles = quota.is_used
@@ -317,7 +317,7 @@ class _Fetch:
                     if is_throttled and self.replica_id not in leader.isr.committed and quota.is_exceeded():
                         limit, min_one = 0, False
                     found = partition.read_for_follower(
-                        entry.fetch_offset, limit, min_one=min_one, zero_copy=zero_copy, wait=wait
+                        entry.fetch_offset, limit, min_one=min_one, regions=takes_regions, wait=wait
                     )
                     if is_throttled:
                         throttled_bytes += found.size
@@ -330,7 +330,7 @@ class _Fetch:
                         limit,
                         read_committed=committed,
                         min_one=not total,
-                        zero_copy=zero_copy,
+                        regions=takes_regions,
                         wait=wait,
                     )
                 _tell_offsets(data, partition.log)

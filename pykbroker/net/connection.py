@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 from pykbroker.net.connection_state import ACCEPTED, ConnectionState, End, StatefulConnection
 from pykbroker.net.promise import Promise
 from pykbroker.net.replies import Buffers, Replies, Slot
-from pykbroker.net.sending import JOIN_BYTES, Sendable, Sender, has_region
+from pykbroker.net.sending import JOIN_BYTES, Outlet, Sendable, Sender, SocketOutlet, has_region
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker_log.os_disk.files import SENDS_FILES
 
@@ -108,8 +108,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         "last_active",
         "listener",
         "session",
+        "takes_regions",
         "transport",
-        "zero_copy",
     )
 
     def __init__(self, listener: Listener) -> None:
@@ -126,8 +126,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.last_active = listener.loop.time()
-        #: regions of segment files may be answered: the socket is plain TCP, with nothing between it and the file
-        self.zero_copy = False
+        #: regions of segment files may be answered: there is a socket, with at most TLS between it and the file
+        self.takes_regions = False
         #: made for the first region
         self._sender: Sender | None = None
         self._own_view: memoryview | None = None
@@ -167,11 +167,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         limits = self.listener.limits
         if limits.send_buffer_bytes > 0 or limits.receive_buffer_bytes > 0:
             _set_buffers(transport, limits.send_buffer_bytes, limits.receive_buffer_bytes)
-        self.zero_copy = (
-            SENDS_FILES
-            and transport.get_extra_info("socket") is not None
-            and transport.get_extra_info("sslcontext") is None
-        )
+        self.takes_regions = SENDS_FILES and transport.get_extra_info("socket") is not None
         self.transport.set_write_buffer_limits(high=limits.unsent_bytes)
         # Before `admit`, which may mute the connection and unmute it at once.
         self._frame_started = self.last_active
@@ -271,9 +267,13 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self._consume(view, end)
 
     def eof_received(self) -> bool | None:
-        # The client sends no more; what is answered already still leaves, as the transport flushes before it closes.
+        # The client sends no more; what is answered already still leaves: a transport flushes before it closes.
         if self._own_filled and self.end is None and not self._reading_paused:
             logger.info("Connection from %s: closed by the client in the middle of a request", self)
+        if self._sender is not None and self._sender.is_waiting:
+            # The transport would forget what it has not got yet.
+            self.close("the client sends no more", logging.DEBUG)
+            return True
         return None
 
     def pause_writing(self) -> None:
@@ -474,7 +474,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             transport.write(out[0])
         elif sum(map(len, out)) <= JOIN_BYTES:
             transport.write(b"".join(out))
-        elif self.zero_copy and has_region(out):
+        elif self.takes_regions and has_region(out):
             self._send(transport, out)
         else:
             for buffer in out:
@@ -487,6 +487,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         if sender is None:
             sender = self._sender = Sender(
                 transport,
+                # The transport is a TlsLayer there.
+                SocketOutlet(transport) if listener.tls is None else cast(Outlet, transport),
                 listener.loop,
                 high=listener.limits.unsent_bytes,
                 load=listener.cold_reads.load,

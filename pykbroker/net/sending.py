@@ -1,31 +1,33 @@
-"""Puts the answers of one connection on its socket, in order: bytes through the transport, regions of files with
-sendfile(2), which copies nothing.
+"""Puts the answers of one connection on its socket, in order: bytes through the transport, regions of files through an
+outlet. That of a plain socket is sendfile(2), which copies nothing; that of TLS (tls_layer.py) reads and encrypts.
 
 Responsible for the order, for how much goes out in one turn of the loop, and for never waiting for a device: before a
 piece of a region is sent the kernel is asked whether it is in memory, and if it is not a thread loads it first. Not
 responsible for flow control towards the client's requests (connection.py asks `unsent_bytes`).
 
 Invariants:
-* While something is queued the transport has nothing of ours to send, except what it was given to wait with.
+* While something is queued the transport has nothing of ours to send, except what it was given to wait with. A client
+  that does not read costs no more memory than that.
 * A piece that was just loaded is sent without asking again: memory may be so short that it is gone, but the fetch gets
   on, at the price of one wait. What is known to be in memory is forgotten where the client is waited for.
-* A socket that is full is waited for with a few bytes in the transport: when they have left, it has room again.
+* A socket that is full is waited for with some bytes in the transport: when they have left, it has room again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from pykbroker_log.disk import Region
 
 Sendable: TypeAlias = bytes | bytearray | memoryview | Region
 
 _PLAIN = (bytes, bytearray, memoryview)
-#: Asked about, and given to the kernel, at once.
+#: Asked about at once, and given to the kernel by sendfile(2).
 PIECE_BYTES = 512 * 1024
 #: Of one connection in one turn of the loop.
 TURN_BYTES = 1 << 20
@@ -36,11 +38,69 @@ JOIN_BYTES = 64 * 1024
 # More follows: the head of an answer is no packet of its own.
 _MORE: int = getattr(socket, "MSG_MORE", 0)
 
+#: The words of the error where a part of a region is no longer in its file.
+CUT_OFF = "the file is shorter than it was"
+
 Load: TypeAlias = Callable[[Region, int, int], "asyncio.Future[None]"]
 
 
 def has_region(pieces: Iterable[Sendable]) -> bool:
     return any(not isinstance(piece, _PLAIN) for piece in pieces)
+
+
+class Outlet(Protocol):
+    """Past the transport, which would keep what it gets until the end of the loop's turn. It is called only while the
+    transport has nothing to send, and gives it what the socket does not take."""
+
+    def send(self, data: bytes, *, more: bool) -> None:
+        """`more`: a region follows. Raises OSError."""
+        ...
+
+    def send_region(self, region: Region, position: int, length: int) -> int:
+        """Send what is in memory of a region. Return how many bytes of it were taken. Raises OSError, also for what is
+        no longer in the file."""
+        ...
+
+    def flush(self) -> None:
+        """Nothing follows in this turn of the loop. Raises OSError."""
+        ...
+
+
+class SocketOutlet:
+    """Of a transport with nothing between it and its socket."""
+
+    __slots__ = ("_transport",)
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def send(self, data: bytes, *, more: bool) -> None:
+        if not more:
+            self._transport.write(data)
+            return
+        shared: socket.socket = self._transport.get_extra_info("socket")
+        own = socket.socket(shared.family, shared.type, shared.proto, shared.fileno())
+        try:
+            sent = own.send(data, _MORE)
+        except BlockingIOError:
+            sent = 0
+        finally:
+            own.detach()
+        if sent < len(data):
+            self._transport.write(data[sent:])
+
+    def send_region(self, region: Region, position: int, length: int) -> int:
+        try:
+            return region.send(self._transport.get_extra_info("socket").fileno(), position, length)
+        except BlockingIOError:
+            data = region.pread(min(_WAIT_BYTES, length), position)
+            if not data:
+                raise OSError(errno.EIO, CUT_OFF) from None
+            self._transport.write(data)
+            return len(data)
+
+    def flush(self) -> None:
+        pass
 
 
 class Sender:
@@ -54,6 +114,7 @@ class Sender:
         "_high",
         "_load",
         "_loop",
+        "_outlet",
         "_position",
         "_progressed",
         "_queue",
@@ -65,6 +126,7 @@ class Sender:
     def __init__(
         self,
         transport: asyncio.Transport,
+        outlet: Outlet,
         loop: asyncio.AbstractEventLoop,
         *,
         high: int,
@@ -73,6 +135,7 @@ class Sender:
         failed: Callable[[str], None],
     ) -> None:
         self._transport = transport
+        self._outlet = outlet
         self._loop = loop
         #: the transport's own bound, bytes
         self._high = high
@@ -129,7 +192,7 @@ class Sender:
                 return
             if transport.get_write_buffer_size():
                 self._await_drain()
-                return
+                break
             front = queue[0]
             if isinstance(front, _PLAIN):
                 self._send_plain()
@@ -138,12 +201,13 @@ class Sender:
                 # Others have answers as well.
                 self._busy = True
                 self._loop.call_soon(self._go_on)
-                return
+                break
             sent = self._send_region(front, min(len(front) - self._position, PIECE_BYTES))
             if sent == 0:
-                return
+                break
             budget -= sent
-        if self._draining:
+        self._outlet.flush()
+        if self._draining and not queue:
             self._draining = False
             transport.set_write_buffer_limits(high=self._high)
 
@@ -155,26 +219,13 @@ class Sender:
             size += len(front)
             self._queue.popleft()
         self.unsent_bytes -= size
-        if not self._queue or size > JOIN_BYTES:
-            # Nothing follows, or so much that the transport does it as well.
-            for buffer in run if size > JOIN_BYTES else [b"".join(run)]:
+        if size > JOIN_BYTES:
+            # So much that the transport does it as well.
+            self._outlet.flush()
+            for buffer in run:
                 self._transport.write(buffer)
-            return
-        data = b"".join(run)
-        sent = self._send_now(data)
-        if sent < size:
-            self._transport.write(data[sent:])
-
-    def _send_now(self, data: bytes) -> int:
-        """What comes before a region, past the transport: it would keep it until the end of this turn."""
-        shared: socket.socket = self._transport.get_extra_info("socket")
-        own = socket.socket(shared.family, shared.type, shared.proto, shared.fileno())
-        try:
-            return own.send(data, _MORE)
-        except BlockingIOError:
-            return 0
-        finally:
-            own.detach()
+        else:
+            self._outlet.send(b"".join(run), more=bool(self._queue))
 
     def _send_region(self, region: Region, length: int) -> int:
         """0: something has to happen first."""
@@ -187,14 +238,8 @@ class Sender:
             self._busy = True
             self._load(region, position, length).add_done_callback(lambda done: self._has_loaded(done, length))
             return 0
-        try:
-            sent = region.send(self._transport.get_extra_info("socket").fileno(), position, length)
-        except BlockingIOError:
-            data = region.pread(min(_WAIT_BYTES, length), position)
-            if not data:
-                raise OSError("the file is shorter than it was") from None
-            self._transport.write(data)
-            sent = len(data)
+        sent = self._outlet.send_region(region, position, length)
+        if self._transport.get_write_buffer_size():
             # A slow client may take so long that the rest is in memory no more.
             self._resident = sent
         self._resident -= sent

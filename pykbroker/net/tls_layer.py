@@ -2,8 +2,9 @@
 
 Responsible for the handshake, for decrypting what came and encrypting what goes, for close_notify, and for bounds: what
 a peer that is not through its handshake costs, and how much waits to be encrypted or sent. Accepted and outgoing
-connections use it alike. Not responsible for certificates (security/tls/) nor for how long a handshake may take: that
-is the connection's.
+connections use it alike. It is the outlet of regions of files as well (sending.py): it reads a piece when the transport
+below has nothing left to send. Not responsible for certificates (security/tls/) nor for how long a handshake may take:
+that is the connection's.
 
 Invariants
 * The connection gets no byte before `secured`, and it is told so once, or `insecure` once, or neither.
@@ -18,13 +19,20 @@ A truncated stream needs no guard here: frames say how long they are, and a part
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from pykbroker.net.handshakes import Handshakes, Side
+from pykbroker.net.sending import CUT_OFF
+from pykbroker.net.socket_room import SocketRoom
 from pykbroker.net.tls_records import HEADER_BYTES, Records
+
+if TYPE_CHECKING:
+    from pykbroker_log.disk import Region
 
 #: What a peer may send until its handshake is done: certificates of the longest chains that OpenSSL takes.
 HANDSHAKE_BYTES: Final = 128 * 1024
@@ -33,6 +41,9 @@ _LONGEST_RECORD: Final = 16 * 1024 + 256
 _HANDSHAKE_RECORD: Final = 0x16
 #: Encrypted at once, and in one turn of the loop.
 PIECE_BYTES: Final = 64 * 1024
+#: Of a region, where the socket has room for it: each call costs the kernel, and wakes the client.
+LARGEST_PIECE_BYTES: Final = 256 * 1024
+_ENCRYPTED_AT_ONCE: Final = 32 * 1024
 TURN_BYTES: Final = 1 << 20
 TURN_SECONDS: Final = 0.005
 #: The transport below holds about this much; the rest waits unencrypted.
@@ -80,6 +91,8 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         "_is_reading",
         "_is_secured",
         "_is_stepping",
+        "_kept",
+        "_kept_bytes",
         "_loop",
         "_lost",
         "_outgoing",
@@ -92,6 +105,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         "_read_goes_on",
         "_receive_view",
         "_records",
+        "_room",
         "_server_hostname",
         "_side",
         "_tls",
@@ -148,6 +162,11 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._queue: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._below_is_full = False
+        #: encrypted, and on its way in this turn of the loop
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
+        #: of the socket, from the first region on
+        self._room: SocketRoom | None = None
         self._pump_scheduled = False
         self._high = _ENCRYPTED_BYTES
         self._protocol_paused = False
@@ -170,6 +189,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._lost = self._closing = True
         self._queue.clear()
+        self._kept.clear()
         self._queued_bytes = 0
         self._protocol.connection_lost(exc)
         # 50 KiB outside of Python's memory, of which the collector knows nothing; it comes late for connections, which
@@ -203,12 +223,18 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             self._take_first(received)
 
     def eof_received(self) -> bool | None:
-        if self._is_secured and not self._peer_has_finished:
-            self._protocol.eof_received()
-        return None
+        if not self._is_secured or self._below is None:
+            return None
+        if not self._peer_has_finished:
+            self._peer_has_finished = True
+            if not self._closing and not self._protocol.eof_received():
+                self.close()
+        # What waits to be encrypted still leaves, and then the transport below is closed.
+        return not self._below.is_closing()
 
     def pause_writing(self) -> None:
         self._below_is_full = True
+        self._maybe_pause_protocol()
 
     def resume_writing(self) -> None:
         self._below_is_full = False
@@ -283,7 +309,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
 
     def _decrypt(self) -> None:
         """Give the connection what has come, as long as it wants more and this turn lasts."""
-        more = True
+        more = not self._peer_has_finished
         while more and self._wants_bytes and not self._closing:
             view = self._protocol.get_buffer(-1)
             filled = 0
@@ -310,9 +336,8 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             if filled:
                 self._protocol.buffer_updated(filled)
             if self._peer_has_finished:
-                if not self._closing:
-                    self._protocol.eof_received()
-                self.close()
+                if not self._closing and not self._protocol.eof_received():
+                    self.close()
                 return
         # An update of keys is answered.
         if not self._lost and self._outgoing.pending and self._below is not None:
@@ -396,6 +421,9 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._queued_bytes += len(view)
         if not self._pump_scheduled:
             self._pump()
+        self._maybe_pause_protocol()
+
+    def _maybe_pause_protocol(self) -> None:
         will_hear = self._below_is_full or bool(self._queue)
         if will_hear and not self._protocol_paused and self.get_write_buffer_size() > self._high:
             self._protocol_paused = True
@@ -446,15 +474,79 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._high = _ENCRYPTED_BYTES if high is None else high
         if self._below is not None:
             self._below.set_write_buffer_limits(high=min(self._high, _ENCRYPTED_BYTES))
+            self._maybe_pause_protocol()
 
     def get_write_buffer_size(self) -> int:
         below = 0 if self._below is None else self._below.get_write_buffer_size()
         return self._queued_bytes + below
 
+    # -- the outlet of regions ----------------------------------------------------------------------------------------
+
+    def send(self, data: bytes, *, more: bool) -> None:
+        """Encrypt it. It leaves with the next piece of a region, or with `flush`."""
+        if self._kept_bytes + len(data) > PIECE_BYTES:
+            self.flush()
+        self._encrypt(data)
+
+    def send_region(self, region: Region, position: int, length: int) -> int:
+        """Read, encrypt and send pieces that the socket takes, until it is full. What is no whole piece is kept."""
+        room = self._room or self._find_room()
+        begin, end = position, position + length
+        while position < end:
+            piece = min(max(room.free_bytes(), _READ_BYTES), LARGEST_PIECE_BYTES)
+            data = region.pread(min(end - position, max(piece - self._kept_bytes, _READ_BYTES)), position)
+            if not data:
+                raise OSError(errno.EIO, CUT_OFF)
+            self._encrypt(data)
+            position += len(data)
+            if self._kept_bytes >= piece and not self._send_kept():
+                break
+        return position - begin
+
+    def flush(self) -> None:
+        """Send what is kept, unless this is the end."""
+        if self._kept and not self.is_closing():
+            self._send_kept()
+
+    def _encrypt(self, data: bytes) -> None:
+        assert self._tls is not None
+        write, read, keep = self._tls.write, self._outgoing.read, self._kept.append
+        view = memoryview(data)
+        position, size = 0, len(data)
+        while position < size:
+            # The memory between OpenSSL and us stays as large as it once was.
+            position += write(view[position : position + _ENCRYPTED_AT_ONCE])
+            keep(encrypted := read())
+            self._kept_bytes += len(encrypted)
+        self._records.had_data(size)
+
+    def _find_room(self) -> SocketRoom:
+        assert self._below is not None
+        self._room = SocketRoom(self._below.get_extra_info("socket"))
+        return self._room
+
+    def _send_kept(self) -> bool:
+        """Return whether the socket took it at once. Else the rest waits in the transport below."""
+        below, kept = self._below, self._kept
+        assert below is not None
+        room = self._room or self._find_room()
+        sent = 0
+        if not below.get_write_buffer_size():
+            try:
+                sent = os.writev(room.fd, kept)
+            except BlockingIOError:
+                pass
+        left = self._kept_bytes - sent
+        if left:
+            below.write(b"".join(kept)[sent:])
+        kept.clear()
+        self._kept_bytes = 0
+        return not left
+
     # -- end ----------------------------------------------------------------------------------------------------------
 
     def is_closing(self) -> bool:
-        return self._closing
+        return self._closing or (self._below is not None and self._below.is_closing())
 
     def close(self) -> None:
         """What was written still leaves, then close_notify."""

@@ -513,7 +513,7 @@ class Partition:
         *,
         read_committed: bool,
         min_one: bool,
-        zero_copy: bool = False,
+        regions: bool = False,
         wait: bool = True,
     ) -> ReadResult:
         """Read for a consumer: up to the high watermark, or the last stable offset. Raises KafkaError; ColdRead unless
@@ -522,18 +522,18 @@ class Partition:
         upper = log.last_stable_offset if read_committed else log.high_watermark
         try:
             return log.read(
-                offset, max_bytes, upper, min_one=min_one, regions=zero_copy, with_aborted=read_committed, wait=wait
+                offset, max_bytes, upper, min_one=min_one, regions=regions, with_aborted=read_committed, wait=wait
             )
         except StorageError as error:
             raise self.storage_failed(error) from error
 
     def read_for_follower(
-        self, offset: int, max_bytes: int, *, min_one: bool, zero_copy: bool = False, wait: bool = True
+        self, offset: int, max_bytes: int, *, min_one: bool, regions: bool = False, wait: bool = True
     ) -> ReadResult:
         """Read for a follower: up to the log end. Changes nothing: see `note_fetched`. Raises as `read`."""
         log = self.log
         try:
-            return log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, regions=zero_copy, wait=wait)
+            return log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, regions=regions, wait=wait)
         except StorageError as error:
             raise self.storage_failed(error) from error
 

@@ -21,8 +21,8 @@ class Peer(Protocol):
     client_host: str
     client_software_name: str
     client_software_version: str
-    #: A transport that takes memory maps as they are (log/README.md).
-    zero_copy: bool
+    #: Its answers may have regions of files in them (log/README.md).
+    takes_regions: bool
     #: Of this process, never given twice; None for a peer without a connection of its own.
     connection_number: int | None
 

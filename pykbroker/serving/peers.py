@@ -19,7 +19,7 @@ class _Unconnected:
         "listener_name",
         "security_protocol",
         "session",
-        "zero_copy",
+        "takes_regions",
     )
 
     def __init__(
@@ -31,7 +31,7 @@ class _Unconnected:
         self.client_software_version = "unknown"
         self.listener_name = listener_name
         self.security_protocol = security_protocol
-        self.zero_copy = False
+        self.takes_regions = False
         self.connection_number: int | None = None
 
 

@@ -72,7 +72,7 @@ class Half:
             client_host="127.0.0.1",
             listener_name="PLAINTEXT",
             security_protocol="PLAINTEXT",
-            zero_copy=False,
+            takes_regions=False,
         )
         chosen = request.MAX_VERSION if version is None else version
         now_ms = self.services.runtime.now_ms()

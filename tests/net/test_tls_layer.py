@@ -130,11 +130,17 @@ class Below(FakeTransport):
 class Pair:
     """A layer on one side, Python's TLS on the other."""
 
-    def __init__(self, peer: ssl.SSLContext, own: ssl.SSLContext, above: SecuredProtocol | None = None) -> None:
+    def __init__(
+        self,
+        peer: ssl.SSLContext,
+        own: ssl.SSLContext,
+        above: SecuredProtocol | None = None,
+        below: Below | None = None,
+    ) -> None:
         self.runtime = SteppedRuntime()
         self.loop = self.runtime.loop
         self.above = above if above is not None else Above()
-        self.below = Below()
+        self.below = below if below is not None else Below()
         self.layer = TlsLayer(
             cast(asyncio.AbstractEventLoop, self.loop),
             self.above,
@@ -195,14 +201,20 @@ class Pair:
         while True:
             self.loop.turn()
             taken = self.below.take()
-            self._to_peer.write(taken)
-            try:
-                while piece := self.peer.read(65536):
-                    out += piece
+            out += self.peer_receives(taken)
+            if not taken:
                 return bytes(out)
-            except ssl.SSLWantReadError:
-                if not taken:
-                    return bytes(out)
+
+    def peer_receives(self, taken: bytes) -> bytes:
+        """What the peer reads when these bytes have come."""
+        self._to_peer.write(taken)
+        out = bytearray()
+        try:
+            while piece := self.peer.read(65536):
+                out += piece
+        except ssl.SSLWantReadError:
+            pass
+        return bytes(out)
 
 
 def server_context(*, client_auth: ssl.VerifyMode = ssl.CERT_NONE) -> ssl.SSLContext:

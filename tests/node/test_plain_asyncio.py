@@ -74,21 +74,21 @@ def pattern(size: int, seed: int) -> bytes:
 
 
 @pytest.fixture
-def zero_copy(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def takes_regions(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """What each new connection was told."""
     seen: list[bool] = []
     made = Connection.connection_made
 
     def noting(self: Connection, transport: asyncio.BaseTransport) -> None:
         made(self, transport)
-        seen.append(self.zero_copy)
+        seen.append(self.takes_regions)
         assert type(transport).__module__.startswith("asyncio")
 
     monkeypatch.setattr(Connection, "connection_made", noting)
     return seen
 
 
-def test_large_messages_and_large_answers(served: Served, zero_copy: list[bool]) -> None:
+def test_large_messages_and_large_answers(served: Served, takes_regions: list[bool]) -> None:
     sizes = [100_000, 300_000, 10 * MB, 1]
     values = [pattern(size, index + 1) or b"x" for index, size in enumerate(sizes)]
     with Wire(served.address) as wire:
@@ -100,10 +100,10 @@ def test_large_messages_and_large_answers(served: Served, zero_copy: list[bool])
         answer = wire.fetch("large", 0)
         assert len(answer.records) > 10 * MB
         assert wire.values("large") == values
-    assert zero_copy == [True]
+    assert takes_regions == [True]
 
 
-def test_many_partitions_in_one_answer(served: Served, zero_copy: list[bool]) -> None:
+def test_many_partitions_in_one_answer(served: Served, takes_regions: list[bool]) -> None:
     with Wire(served.address) as wire:
         wire.create("many", partitions=30)
         sent = {index: batch(pattern(80_000, index)) for index in range(30)}
@@ -130,10 +130,10 @@ def test_many_partitions_in_one_answer(served: Served, zero_copy: list[bool]) ->
                 # All but what the broker sets: the leader epoch before the checksum.
                 assert bytes(partition.records)[16:] == original[16:]
                 assert [header.base_offset for _, header in iter_batches(partition.records)] == [0]
-    assert zero_copy == [True]
+    assert takes_regions == [True]
 
 
-def test_an_answer_outlives_its_topic(served: Served, zero_copy: list[bool]) -> None:
+def test_an_answer_outlives_its_topic(served: Served, takes_regions: list[bool]) -> None:
     """It waits for its client while the segment that it was read from is deleted."""
     value = pattern(4 * MB, 9)
     with Wire(served.address, receive_buffer=4096) as slow, Wire(served.address) as wire:
@@ -145,4 +145,4 @@ def test_an_answer_outlives_its_topic(served: Served, zero_copy: list[bool]) -> 
         assert deleted.responses[0].error_code == ErrorCode.NONE
         records = slow.receive(*expected).responses[0].partitions[0].records
         assert bytes(records)[-len(value) - 1 : -1] == value
-    assert zero_copy == [True, True]
+    assert takes_regions == [True, True]
