@@ -49,6 +49,10 @@ class Metrics:
             counter = self._counters[name] = Counter(name)
         return counter
 
+    def count(self, name: str) -> None:
+        """Add one to the counter of that name: for what seldom happens."""
+        self.counter(name).value += 1
+
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """Register a number that is computed when it is read."""
         self._gauges[name] = read

@@ -32,8 +32,7 @@ class SlowTurns:
         metrics.gauge(f"{_METRIC}LongestTurnCpuMs", lambda: self._longest_cpu_ms)
 
     def __call__(self, turn: SlowTurn) -> None:
-        counter = self._metrics.counter(f"{_METRIC}SlowTurns,reason={turn.reason}")
-        counter.value += 1
+        self._metrics.count(f"{_METRIC}SlowTurns,reason={turn.reason}")
         self._longest_ms = max(self._longest_ms, turn.seconds * 1000)
         self._longest_cpu_ms = max(self._longest_cpu_ms, turn.cpu_seconds * 1000)
         level = logging.WARNING if turn.seconds >= _WARN_SECONDS else logging.INFO
