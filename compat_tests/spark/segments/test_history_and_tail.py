@@ -89,6 +89,41 @@ def test_a_stream_over_segments_goes_on_from_its_checkpoint(estate: Estate, tmp_
     assert run() == list(range(160))
 
 
+def test_a_stream_over_a_topic_that_was_made_again_loses_nothing_in_silence(estate: Estate, tmp_path: Path) -> None:
+    topic = estate.topics.create()
+    checkpoint = tmp_path / "checkpoint"
+
+    def run(*wanted_sizes: int, **options: str) -> None:
+        reader = estate.spark.readStream.format("pyspark_pykbroker").options(subscribe=topic, **options)
+        query = into(reader.load(str(estate.node.data_dir)), tmp_path / "output", checkpoint)
+        try:
+            query.processAllAvailable()
+            assert tuple(each.numInputRows for each in query.recentProgress if each.numInputRows) == wanted_sizes
+        finally:
+            query.stop()
+
+    def fill(first: int, count: int) -> None:
+        ConfluentClient().produce(
+            estate.node.bootstrap,
+            topic,
+            [Record(b"k", b"%d" % number, (), NOW_MS + number, 0) for number in range(first, first + count)],
+        )
+        wait_for_checkpoint(estate.node, topic)
+
+    fill(0, 100)
+    run(60, 40, startingOffsets="earliest", maxOffsetsPerTrigger="60")
+    estate.topics.delete(topic)
+    wait_until(lambda: not (estate.node.data_dir / f"{topic}-0").exists(), "the topic is gone")
+    with pytest.raises(Exception, match=r"RecordsLost: .*-0 is gone: the topic was deleted"):
+        run()
+    estate.topics.create(name=topic)
+    fill(1000, 160)
+    with pytest.raises(Exception, match=r"RecordsLost: .* was deleted and made again"):
+        run()
+    run(120, 40, failOnDataLoss="false", maxOffsetsPerTrigger="120")
+    assert written_to(estate, tmp_path / "output") == [*range(100), *range(1000, 1160)]
+
+
 def test_rows_of_a_directory_that_a_broker_writes(estate: Estate) -> None:
     """Each read sees a beginning of every partition, and a later one more."""
     topic = estate.topics.create(partitions=2)

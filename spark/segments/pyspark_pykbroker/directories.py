@@ -43,6 +43,8 @@ class Replica:
     log_start: int
     #: None: the checkpoint does not know the partition yet
     high_watermark: int | None
+    #: when the checkpoint that `high_watermark` is from was written (ns); 0 where there is none
+    checkpoint_ns: int = 0
 
     @property
     def key(self) -> TopicPartition:
@@ -72,6 +74,8 @@ class DataDirectory:
                 f"{' and '.join(KNOWN_VERSIONS)}: a newer Apache Kafka needs a newer pyspark-pykbroker"
             )
         starts = _offsets(path, names.LOG_START_OFFSETS)
+        # Before it is read: a newer one may only take its place afterwards.
+        written_ns = _written_ns(os.path.join(path, names.HIGH_WATERMARKS))
         marks = _offsets(path, names.HIGH_WATERMARKS)
         replicas = []
         for name in entries:
@@ -80,7 +84,8 @@ class DataDirectory:
                 continue
             key = found.topic, found.partition
             folder = os.path.join(path, name)
-            replicas.append(Replica(*key, folder, topic_id_of(folder), starts.get(key, 0), marks.get(key)))
+            topic_id = topic_id_of(folder)
+            replicas.append(Replica(*key, folder, topic_id, starts.get(key, 0), marks.get(key), written_ns))
         return cls(path, properties.get("cluster.id", ""), tuple(replicas))
 
 
@@ -122,6 +127,19 @@ def topic_id_of(folder: str) -> str:
         return ""
     except MalformedFile as error:
         raise UnknownFormat(f"{file}: {error}: no broker that this reader knows wrote it") from None
+
+
+def _written_ns(file: str) -> int:
+    try:
+        return os.stat(file).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def has_mark_of_its_own(replica: Replica) -> bool:
+    """Whether the high watermark is this topic's. Until a broker's next checkpoint it may be that of a deleted topic of
+    the same name."""
+    return replica.checkpoint_ns >= _written_ns(os.path.join(replica.folder, names.PARTITION_METADATA))
 
 
 def find_replicas(directories: Iterable[str]) -> dict[TopicPartition, list[Replica]]:

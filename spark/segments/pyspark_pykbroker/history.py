@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_pykbroker.bounds import bounds_of
 from pyspark_pykbroker.faults import RecordsLost, WrongOption
+from pyspark_pykbroker.places import stored
 from pyspark_pykbroker.ranges import look
 from pyspark_pykbroker.registration import register
-from pyspark_pykbroker.segment_stream import stored
 from pyspark_pykbroker.source_options import SourceOptions
 
 if TYPE_CHECKING:

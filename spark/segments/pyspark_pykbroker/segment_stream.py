@@ -1,24 +1,29 @@
 """Segments as a stream: each batch goes on where the one before ended, up to what is safe to read by then.
 
-Responsible for the offsets of a stream, as Spark keeps them in its checkpoint. Not responsible for reading them.
+Responsible for where a stream begins, goes on and ends. Not responsible for how the checkpoint keeps it (places.py),
+nor for reading.
 
-Invariants: offsets never go back; what the checkpoint says has been read is not looked at again; records that retention
-deleted before they were read are an error, unless `failOnDataLoss` is false.
+Invariants:
+* Offsets never go back within a topic; what the checkpoint says has been read is not looked at again.
+* Records that are gone before they were read are an error, unless `failOnDataLoss` is false: those that retention
+  deleted, and those of a topic that was deleted, also where one of its name was made again.
+* Spark asks a new stream where it ends before it asks where it begins: both answers have one beginning.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyspark_pykbroker.bounds import Bounds, bounds_of
-from pyspark_pykbroker.directories import Replica
+from pyspark_pykbroker.directories import Replica, choose, find_replicas, has_mark_of_its_own
 from pyspark_pykbroker.faults import RecordsLost
 from pyspark_pykbroker.pieces import Piece
-from pyspark_pykbroker.ranges import Range, fit, look, resolve
+from pyspark_pykbroker.places import Place, Stored
+from pyspark_pykbroker.ranges import Range, fit, resolve
 from pyspark_pykbroker.source_options import Offsets, SourceOptions, TopicPartition
 from pyspark_pykbroker.splitting import split
 from pyspark_pykbroker.worker_imports import keep_one_importer_of_each_archive
@@ -26,20 +31,9 @@ from pyspark_pykbroker.worker_imports import keep_one_importer_of_each_archive
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: As Spark stores it: topic -> partition -> the next offset.
-Stored = dict[str, dict[str, int]]
+logger = logging.getLogger(__name__)
 
-
-def stored(offsets: Offsets) -> Stored:
-    found: Stored = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        found.setdefault(topic, {})[str(partition)] = offset
-    return found
-
-
-def offsets_of(given: Stored | str) -> dict[TopicPartition, int]:
-    topics: Stored = json.loads(given) if isinstance(given, str) else given
-    return {(topic, int(number)): offset for topic, numbers in topics.items() for number, offset in numbers.items()}
+Replicas = dict[TopicPartition, Replica]
 
 
 class SegmentStreamReader(DataSourceStreamReader):
@@ -48,44 +42,51 @@ class SegmentStreamReader(DataSourceStreamReader):
     def __init__(self, options: SourceOptions, names: list[str]) -> None:
         self._options = options
         self._names = names
-        #: up to where batches have been planned; None before the first one of this run
-        self._planned: dict[TopicPartition, int] | None = None
+        #: where a new stream begins, once it was asked
+        self._initial: Place | None = None
+        #: up to where batches have been planned. Spark tells a stream with a checkpoint before it asks anything.
+        self._planned: Place | None = None
+        #: what a warning has named
+        self._told_gone: Set[TopicPartition] = frozenset()
+        self._told_ids: set[tuple[str, str]] = set()
 
     def initialOffset(self) -> Stored:
-        replicas, bounds = self._look()
-        starts = resolve(self._options, "starting", self._options.starting, replicas, bounds)
-        self._planned = starts
-        return stored(starts)
+        return self._beginning().encode()
 
     def latestOffset(self) -> Stored:
-        replicas, bounds = self._look()
-        ends = resolve(self._options, "ending", self._options.ending, replicas, bounds)
-        ends = {key: min(end, bounds[key].end) for key, end in ends.items()}
-        if self._planned is not None:
-            # New partitions are read from their beginning.
-            starts = {key: self._planned.get(key, bounds[key].start) for key in ends}
-            ends = {key: max(end, starts[key]) for key, end in ends.items()}
-            if self._options.max_offsets_per_trigger:
-                ends = share(starts, ends, self._options.max_offsets_per_trigger)
-            ends |= {key: offset for key, offset in self._planned.items() if key not in ends}
-        return stored(ends)
+        planned = self._planned = self._planned or self._beginning()
+        replicas = self._look(planned)
+        remade = self._remade(planned, replicas.values())
+        waiting = {each.topic for each in replicas.values() if each.topic in remade and not _may_begin(each)}
+        replicas = {key: replica for key, replica in replicas.items() if replica.topic not in waiting}
+        bounds = self._bounds(replicas)
+        limit = self._options.ending.without(planned.offsets.keys() - replicas.keys())
+        ends = resolve(self._options, "ending", limit, replicas, bounds)
+        planned = planned.without(remade - waiting)
+        # New partitions, and those of a topic that was made again, are read from their beginning.
+        starts = {key: planned.offsets.get(key, bounds[key].start) for key in ends}
+        ends = {key: max(min(end, bounds[key].end), starts[key]) for key, end in ends.items()}
+        if self._options.max_offsets_per_trigger:
+            ends = share(starts, ends, self._options.max_offsets_per_trigger)
+        found = Place.of(ends, replicas.values())
+        return Place({**planned.offsets, **ends}, {**planned.topic_ids, **found.topic_ids}).encode()
 
     def partitions(self, start: Stored, end: Stored) -> list[Piece]:
-        starts, ends = offsets_of(start), offsets_of(end)
+        starts, ends = Place.decode(start), Place.decode(end)
         self._planned = ends
         if starts == ends:
             return []
-        replicas, bounds = self._look()
+        replicas = self._look(ends)
+        remade = self._remade(ends, replicas.values())
+        # Nothing is left of a batch that was planned in a topic that is gone.
+        replicas = {key: replica for key, replica in replicas.items() if replica.topic not in remade}
+        starts = starts.without(self._remade(starts, replicas.values()))
+        bounds = self._bounds(replicas)
         ranges = []
-        for key, last in ends.items():
+        for key, last in ends.offsets.items():
             if key not in replicas:
-                if (first := starts.get(key, 0)) < last:
-                    raise RecordsLost(
-                        f"{key[0]}-{key[1]} is gone, its offsets from {first} to {last - 1} were not read: the topic "
-                        "was deleted, or a directory is missing in the options"
-                    )
                 continue
-            first = starts.get(key, bounds[key].start)
+            first = starts.offsets.get(key, bounds[key].start)
             # What was safe once stays so, whatever a checkpoint of a broker that has come back says.
             reach = Bounds(bounds[key].start, max(bounds[key].end, last))
             first, last = fit(replicas[key], first, last, reach, fail=self._options.fail_on_data_loss)
@@ -100,9 +101,69 @@ class SegmentStreamReader(DataSourceStreamReader):
         assert isinstance(partition, Piece), partition
         return read_piece(partition, self._names, self._options)
 
-    def _look(self) -> tuple[dict[TopicPartition, Replica], dict[TopicPartition, Bounds]]:
-        replicas = look(self._options)
-        return replicas, {key: bounds_of(replica, self._options.isolation) for key, replica in replicas.items()}
+    def _beginning(self) -> Place:
+        if self._initial is None:
+            replicas = self._look(self._planned)
+            absent = self._planned.offsets.keys() - replicas.keys() if self._planned else frozenset()
+            limit = self._options.starting.without(absent)
+            starts = resolve(self._options, "starting", limit, replicas, self._bounds(replicas))
+            self._initial = Place.of(starts, replicas.values())
+        return self._initial
+
+    def _look(self, place: Place | None) -> Replicas:
+        """The replicas to read for a stream that is at `place`. Raises RecordsLost when partitions of it are gone, and
+        what `find_replicas` and `choose` raise."""
+        found = find_replicas(self._options.directories)
+        subscription = self._options.subscription
+        gone = place.offsets.keys() - found.keys() if place is not None else frozenset()
+        if place is not None and gone:
+            (topic, partition), *others = sorted(gone)
+            self._lose(
+                f"{topic}-{partition} is gone{f' and {len(others)} more partitions are' if others else ''}: the topic "
+                "was deleted, or a directory is missing in the options. The stream was at its offset "
+                f"{place.offsets[topic, partition]}",
+                is_told=gone <= self._told_gone,
+            )
+            topics = {topic for topic, _ in gone}
+            whole = {topic for topic in topics if _is_whole(topic, found)}
+            if not subscription.partitions:
+                # Folders go one by one, and come so.
+                found = {key: replicas for key, replicas in found.items() if key[0] not in topics - whole}
+            subscription = subscription.without(topics - whole, gone)
+        self._told_gone = gone
+        return choose(subscription, found)
+
+    def _remade(self, place: Place, replicas: Iterable[Replica]) -> set[str]:
+        """The topics that are not those that `place` is in. Raises RecordsLost when there are any and that matters."""
+        ids = {replica.topic: replica.topic_id for replica in replicas if place.is_in_another(replica)}
+        for topic, new in ids.items():
+            self._lose(
+                f"{topic} was deleted and made again (its id was {place.topic_ids[topic]}, now it is "
+                f"{new or 'not known'}): what was not read of the old one is lost, the new one begins at its start",
+                is_told=(topic, new) in self._told_ids,
+            )
+            self._told_ids.add((topic, new))
+        return set(ids)
+
+    def _lose(self, text: str, *, is_told: bool) -> None:
+        if self._options.fail_on_data_loss:
+            raise RecordsLost(f"{text}. Begin with a new checkpoint, or set failOnDataLoss to false to go on.")
+        if not is_told:
+            logger.warning("%s", text)
+
+    def _bounds(self, replicas: Mapping[TopicPartition, Replica]) -> dict[TopicPartition, Bounds]:
+        return {key: bounds_of(replica, self._options.isolation) for key, replica in replicas.items()}
+
+
+def _is_whole(topic: str, found: Mapping[TopicPartition, object]) -> bool:
+    """Whether there are partitions, and none before the last one is missing."""
+    numbers = sorted(number for name, number in found if name == topic)
+    return numbers != [] and numbers == list(range(len(numbers)))
+
+
+def _may_begin(replica: Replica) -> bool:
+    """Whether it is known how far a topic that was made again is safe, and which topic it is."""
+    return replica.topic_id != "" and replica.high_watermark is not None and has_mark_of_its_own(replica)
 
 
 def share(starts: Offsets, ends: Offsets, most: int) -> dict[TopicPartition, int]:

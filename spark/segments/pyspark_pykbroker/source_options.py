@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from pyspark_pykbroker.faults import WrongOption
@@ -89,6 +89,11 @@ class Subscription:
             )
         return sorted(wanted)
 
+    def without(self, topics: Set[str], partitions: Set[TopicPartition]) -> Subscription:
+        """The same, but for what is not there. A pattern needs no change."""
+        named = tuple(topic for topic in self.topics if topic not in topics)
+        return replace(self, topics=named, partitions=self.partitions - partitions)
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:
@@ -105,6 +110,14 @@ class Limit:
         """The partitions that it names; None where it is for all."""
         by_partition = self.offsets if self.offsets is not None else self.timestamps
         return set(by_partition) if by_partition is not None else None
+
+    def without(self, keys: Set[TopicPartition]) -> Limit:
+        """The same, but for some partitions that are not there."""
+        return replace(self, offsets=_without(self.offsets, keys), timestamps=_without(self.timestamps, keys))
+
+
+def _without(numbers: Offsets | None, keys: Set[TopicPartition]) -> Offsets | None:
+    return None if numbers is None else {key: number for key, number in numbers.items() if key not in keys}
 
 
 @dataclass(frozen=True, slots=True)
