@@ -131,13 +131,13 @@ def test_what_was_deleted_before_it_was_read_is_an_error(directory: DataDirector
     log = directory.logs["t", 0]
     log.delete_records_before(15)
     directory.checkpoint()
-    place, end = {"t": {"0": 10}}, {"t": {"0": 20}}
+    place, end = at(_0=10), at(_0=20)
     with pytest.raises(RecordsLost, match="offsets 10 to 14 are gone"):
         reader(directory).partitions(place, end)
     kept = reader(directory, failOnDataLoss="false").partitions(place, end)
     assert [row["offset"] for row in read(kept, directory.options(), ["offset"])] == list(range(15, 20))
     with pytest.raises(RecordsLost, match="t-1 is gone"):
-        reader(directory).partitions({"t": {"0": 20, "1": 2}}, {"t": {"0": 20, "1": 5}})
+        reader(directory).partitions(at(_0=20, _1=2), at(_0=20, _1=5))
 
 
 def test_a_stream_may_have_an_end(directory: DataDirectory) -> None:
@@ -221,13 +221,27 @@ def test_a_topic_that_is_deleted_under_a_running_stream_is_lost_records(
         assert streams[1].latestOffset() == at(_0=20)
 
 
-def test_a_topic_whose_folders_go_one_by_one_is_left_out_without_a_failure(directory: DataDirectory) -> None:
+@pytest.mark.parametrize(
+    "given_options",
+    [
+        {"subscribe": "t"},
+        {"subscribePattern": "t"},
+        {"assign": '{"t": [0, 1]}'},
+        {"subscribe": "t", "endingOffsets": '{"t": {"0": -1, "1": -1}}'},
+    ],
+    ids=["subscribe", "pattern", "assign", "an end"],
+)
+def test_a_topic_whose_folders_go_one_by_one_keeps_its_place_without_a_failure(
+    directory: DataDirectory, given_options: dict[str, str]
+) -> None:
     more(directory, 3, partition=1)
-    stream = reader(directory, failOnDataLoss="false")
+    options = {"path": str(directory.path), "failOnDataLoss": "false", "startingOffsets": "earliest", **given_options}
+    stream = SegmentStreamReader(SourceOptions.parse(options, streaming=True), ["offset"])
     end = stream.latestOffset()
     stream.partitions(stream.initialOffset(), end)
-    (directory.path / "t-0").rename(directory.path / "elsewhere")
-    assert stream.latestOffset() == end
+    for partition in (0, 1):
+        (directory.path / f"t-{partition}").rename(directory.path / f"elsewhere{partition}")
+        assert stream.latestOffset() == end == at(_0=20, _1=3)
 
 
 def test_a_checkpoint_of_before_topic_ids_is_read_and_gets_them(directory: DataDirectory) -> None:
@@ -251,7 +265,7 @@ def test_directories_without_topic_ids_are_read_on(directory: DataDirectory) -> 
 def test_a_place_as_spark_stores_it(offsets: dict[tuple[str, int], int], known: set[str]) -> None:
     place = Place(offsets, dict.fromkeys(known & {topic for topic, _ in offsets}, ID))
     assert Place.decode(place.encode()) == Place.decode(json.dumps(place.encode())) == place
-    turned = Place(dict(reversed(offsets.items())), dict(reversed(place.topic_ids.items())))
+    turned = Place(dict(reversed([*offsets.items()])), dict(reversed([*place.topic_ids.items()])))
     assert json.dumps(turned.encode()) == json.dumps(place.encode())
 
 

@@ -50,7 +50,7 @@ class Place:
         found: Stored = {topic: {_ID: self.topic_ids[topic]} for topic in sorted(topics) if topic in self.topic_ids}
         for (topic, partition), offset in sorted(self.offsets.items()):
             found.setdefault(topic, {})[str(partition)] = offset
-        return dict(sorted(found.items()))
+        return found
 
     def is_in_another(self, replica: Replica) -> bool:
         """Whether the replica is of another topic than this place. A place without an id fits any."""
