@@ -89,38 +89,45 @@ def test_a_stream_over_segments_goes_on_from_its_checkpoint(estate: Estate, tmp_
     assert run() == list(range(160))
 
 
-def test_a_stream_over_a_topic_that_was_made_again_loses_nothing_in_silence(estate: Estate, tmp_path: Path) -> None:
+def test_a_stream_over_a_topic_that_is_deleted_and_made_again_loses_nothing_in_silence(
+    estate: Estate, tmp_path: Path
+) -> None:
     topic = estate.topics.create()
-    checkpoint = tmp_path / "checkpoint"
 
-    def run(*wanted_sizes: int, **options: str) -> None:
+    @contextmanager
+    def stream(**options: str) -> Iterator[StreamingQuery]:
         reader = estate.spark.readStream.format("pyspark_pykbroker").options(subscribe=topic, **options)
-        query = into(reader.load(str(estate.node.data_dir)), tmp_path / "output", checkpoint)
+        query = into(reader.load(str(estate.node.data_dir)), tmp_path / "output", tmp_path / "checkpoint")
         try:
-            query.processAllAvailable()
-            assert tuple(each.numInputRows for each in query.recentProgress if each.numInputRows) == wanted_sizes
+            yield query
         finally:
             query.stop()
 
+    def sizes_of_batches(query: StreamingQuery) -> list[int]:
+        query.processAllAvailable()
+        return [each.numInputRows for each in query.recentProgress if each.numInputRows]
+
     def fill(first: int, count: int) -> None:
-        ConfluentClient().produce(
-            estate.node.bootstrap,
-            topic,
-            [Record(b"k", b"%d" % number, (), NOW_MS + number, 0) for number in range(first, first + count)],
-        )
+        records = [Record(b"k", b"%d" % number, (), NOW_MS + number, 0) for number in range(first, first + count)]
+        ConfluentClient().produce(estate.node.bootstrap, topic, records)
         wait_for_checkpoint(estate.node, topic)
 
     fill(0, 100)
-    run(60, 40, startingOffsets="earliest", maxOffsetsPerTrigger="60")
-    estate.topics.delete(topic)
+    with stream(startingOffsets="earliest", maxOffsetsPerTrigger="60") as query:
+        assert sizes_of_batches(query) == [60, 40]
+        estate.topics.delete(topic)
+        with pytest.raises(Exception, match=r"RecordsLost: .* was deleted"):
+            query.awaitTermination(60)
     wait_until(lambda: not (estate.node.data_dir / f"{topic}-0").exists(), "the topic is gone")
-    with pytest.raises(Exception, match=r"RecordsLost: .*-0 is gone: the topic was deleted"):
-        run()
     estate.topics.create(name=topic)
     fill(1000, 160)
-    with pytest.raises(Exception, match=r"RecordsLost: .* was deleted and made again"):
-        run()
-    run(120, 40, failOnDataLoss="false", maxOffsetsPerTrigger="120")
+    with (
+        stream() as query,
+        pytest.raises(Exception, match=r"RecordsLost: .* was deleted and made again"),
+    ):
+        query.processAllAvailable()
+    with stream(failOnDataLoss="false", maxOffsetsPerTrigger="120") as query:
+        assert sizes_of_batches(query) == [120, 40]
     assert written_to(estate, tmp_path / "output") == [*range(100), *range(1000, 1160)]
 
 
