@@ -39,6 +39,9 @@ from tests.node.wire import TOPIC, Wire, batch
 BOUNCES = 5
 #: longer than a broker's session, and than the fetch timeout of the quorum
 LONG_SECONDS = 6.0
+#: Longer than a controller waits for a broker to come back (net/peer_ends.py): what a network has kept may tell it of
+#: the end of a connection when the network is whole again.
+RETURN_SECONDS = 1.0
 #: within message.timestamp.after.max.ms of Apache Kafka's default
 HOUR_SECONDS = 3_000
 
@@ -55,11 +58,11 @@ class Stand:
     def leader(self) -> int:
         return self.trio.leaders(self.topics[0])[0]
 
-    def settle(self) -> None:
-        """Everything is up, every replica in sync, and every client goes on."""
+    def settle(self, for_seconds: float = 0.0) -> None:
+        """Everything is up, every replica in sync for so long, and every client goes on."""
         for process in list(self.trio.running.values()):
             process.ready(PATIENCE_SECONDS)
-        self.trio.in_sync(*self.topics)
+        self.trio.in_sync(*self.topics, for_seconds=for_seconds)
         self.load.goes_on()
 
     @contextmanager

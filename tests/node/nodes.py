@@ -123,9 +123,17 @@ class Nodes(ABC):
         """Wait until what each living node says of a topic is so: a tool asks any of them."""
         eventually(what, lambda: all(look(self.partitions(topic, number)) for number in self.living()))
 
-    def in_sync(self, *topics: str) -> None:
-        """All nodes live, and each of them says that every replica of these topics is in sync."""
+    def in_sync(self, *topics: str, for_seconds: float = 0.0) -> None:
+        """All nodes live, and each of them says that every replica of these topics is in sync, for so long."""
         self.serving(*self.numbers)
+        began: list[float] = []
+
+        def lasts() -> bool:
+            if not look():
+                began.clear()
+                return False
+            began.append(time.monotonic())
+            return began[-1] - began[0] >= for_seconds
 
         def look() -> bool:
             for number in self.numbers:
@@ -136,7 +144,7 @@ class Nodes(ABC):
                         return False
             return True
 
-        eventually(f"every replica of {topics} is in sync", look)
+        eventually(f"every replica of {topics} is in sync", lasts)
 
     def keys_by_coordinator(self, kind: int, prefix: str = "key") -> dict[int, str]:
         """A group, or transactional id, for each node that coordinates it."""
