@@ -17,6 +17,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import time
@@ -26,7 +27,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Final, NamedTuple
 
-#: Seconds. A turn that keeps the timer waiting for longer is slow.
+#: Seconds. A turn that keeps the callback waiting for longer is slow.
 SLOW_SECONDS: Final = 0.1
 _BUSY_LOOKS_SECONDS: Final = 0.05
 _CALM_LOOKS_SECONDS: Final = 0.25
@@ -37,7 +38,8 @@ _ASK_SECONDS: Final = 1.0
 #: Of a sampled stack: the innermost frames.
 _MOST_FRAMES: Final = 12
 UNKNOWN: Final = "unknown"
-_PACKAGE: Final = str(PurePath(__file__).parents[1])
+#: With its separator: pykbroker_log and others begin alike, and are installed beside it.
+_PACKAGE: Final = f"{PurePath(__file__).parents[1]}{os.sep}"
 
 
 class SlowTurn(NamedTuple):

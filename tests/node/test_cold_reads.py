@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,30 @@ class Device:
             os.close(fd)
 
 
+def stop_no_other_connection(
+    device: Device, readers: Sequence[Wire], warm: Wire, values: Sequence[bytes], waiting: Callable[[], None]
+) -> None:
+    """Have all readers wait for the topic "cold", and use "warm" meanwhile. `waiting` is called before the device
+    answers; then each reader gets all values. The readers are closed."""
+    try:
+        expected = [reader.send(reader.fetch_request("cold"), 12) for reader in readers]
+        for _ in range(4):  # pykbroker.max.cold.reads
+            assert device.asked.acquire(timeout=PATIENCE_SECONDS)
+        for number in range(20):
+            assert not warm.produce("warm", batch(b"%d" % number)).error_code
+            assert warm.values("warm")[-1] == b"%d" % number
+        waiting()
+        device.answers.set()
+        for reader, (api_key, version) in zip(readers, expected, strict=True):
+            records = bytes(reader.receive(api_key, version).responses[0].partitions[0].records)
+            assert all(value in records for value in values)
+    finally:
+        device.answers.set()
+        for reader in readers:
+            reader.close()
+    assert warm.values("cold") == list(values)
+
+
 @pytest.mark.slow
 def test_cold_reads_that_get_no_answer_stop_no_other_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -57,21 +82,9 @@ def test_cold_reads_that_get_no_answer_stop_no_other_connection(
         device = Device(monkeypatch, list(tmp_path.glob("**/cold-0/*.log")))
         # More of them than may be loaded for at once, and than there are threads.
         readers = [Wire(broker.bootstrap_servers, timeout=PATIENCE_SECONDS) for _ in range(9)]
-        try:
-            expected = [reader.send(reader.fetch_request("cold"), 12) for reader in readers]
-            for _ in range(4):  # pykbroker.max.cold.reads
-                assert device.asked.acquire(timeout=PATIENCE_SECONDS)
-            for number in range(20):
-                assert not warm.produce("warm", batch(b"%d" % number)).error_code
-                assert warm.values("warm")[-1] == b"%d" % number
+
+        def waiting() -> None:
             # Nobody has asked a fifth time: these four still wait.
             assert not device.asked.acquire(blocking=False)
-            device.answers.set()
-            for reader, (api_key, version) in zip(readers, expected, strict=True):
-                records = bytes(reader.receive(api_key, version).responses[0].partitions[0].records)
-                assert all(value in records for value in values)
-        finally:
-            device.answers.set()
-            for reader in readers:
-                reader.close()
-        assert warm.values("cold") == values
+
+        stop_no_other_connection(device, readers, warm, values, waiting)

@@ -13,7 +13,7 @@ from pykbroker_log.os_disk.files import OsRegion
 from pykbroker_wire.headers import decode_response
 from tests.certificates import client_context, node_properties
 from tests.node.processes import Process, format_combined
-from tests.node.test_cold_reads import PATIENCE_SECONDS, Device
+from tests.node.test_cold_reads import PATIENCE_SECONDS, Device, stop_no_other_connection
 from tests.node.test_tls_listeners import Secured, pattern
 from tests.node.wire import Wire, batch
 
@@ -92,21 +92,9 @@ def test_cold_segments_leave_through_tls_and_stop_no_other_connection(
 
         monkeypatch.setattr(OsRegion, "pread", reads)
         readers = [Wire(node.address(), timeout=PATIENCE_SECONDS, tls=tls) for _ in range(9)]
-        try:
-            expected = [reader.send(reader.fetch_request("cold"), 12) for reader in readers]
-            for _ in range(4):  # pykbroker.max.cold.reads
-                assert device.asked.acquire(timeout=PATIENCE_SECONDS)
-            for number in range(20):
-                assert not warm.produce("warm", batch(b"%d" % number)).error_code
-                assert warm.values("warm")[-1] == b"%d" % number
+
+        def waiting() -> None:
             # No region was read while its bytes were not in memory.
             assert not loop_reads
-            device.answers.set()
-            for reader, (api_key, version) in zip(readers, expected, strict=True):
-                records = bytes(reader.receive(api_key, version).responses[0].partitions[0].records)
-                assert all(value in records for value in values)
-        finally:
-            device.answers.set()
-            for reader in readers:
-                reader.close()
-        assert warm.values("cold") == values
+
+        stop_no_other_connection(device, readers, warm, values, waiting)

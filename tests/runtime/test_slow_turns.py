@@ -97,6 +97,12 @@ def test_the_module_is_the_reason_where_no_api_is_served(runtime: OsRuntime) -> 
     assert slow.reason == "metadata/loader"
 
 
+def test_a_package_whose_name_begins_alike_is_another_one(runtime: OsRuntime) -> None:
+    code = compile("look()", f"{PACKAGE}_log/segments.py", "exec")
+    slow = _found(runtime, lambda: exec(code, {"look": lambda: _until_looked_at(runtime, lambda: None)}))
+    assert slow.reason == UNKNOWN
+
+
 def test_a_call_that_keeps_the_lock_is_found_by_its_cpu(runtime: OsRuntime) -> None:
     def turn() -> None:
         # No line of Python runs in here, so no other thread does.
