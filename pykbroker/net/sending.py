@@ -67,7 +67,7 @@ class Outlet(Protocol):
 
 
 class SocketOutlet:
-    """Of a transport with nothing between it and its socket."""
+    """The outlet of a transport that has nothing between it and its socket."""
 
     __slots__ = ("_transport",)
 

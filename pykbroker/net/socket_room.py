@@ -17,7 +17,7 @@ _UNKNOWN_BYTES = 64 * 1024
 
 
 class SocketRoom:
-    """Of one connected TCP socket."""
+    """The room of one connected TCP socket."""
 
     __slots__ = ("_space", "fd")
 

@@ -1,4 +1,4 @@
-"""What a node says of turns of its loop over 100 ms: they are counted by reason, and one line a minute tells of one.
+"""Counts the turns of a node's loop over 100 ms by their reason, and writes one line a minute about one of them.
 
 While a turn lasts, no client is served and no heartbeat is sent.
 """

@@ -54,7 +54,7 @@ class SlowTurn(NamedTuple):
 
 
 class TurnWatch:
-    """Of one loop, on whose thread it is made. It may be closed on any thread."""
+    """Watches one loop. It is made on the thread of that loop, and may be closed on any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, report: Callable[[SlowTurn], None]) -> None:
         """`report` is called on the loop, right after a slow turn."""

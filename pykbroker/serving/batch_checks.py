@@ -34,7 +34,7 @@ class _Waiting(NamedTuple):
 
 
 class BatchChecks:
-    """Of one broker. `in_process`: whether a thread of this process checks."""
+    """The checks of one broker. `in_process`: a thread of this process does them, and else a worker process."""
 
     def __init__(self, runtime: Runtime, *, in_process: bool = COMPILED) -> None:
         self._runtime = runtime
@@ -43,7 +43,8 @@ class BatchChecks:
         self._is_busy = False
 
     def check(self, records: Buffer, config: LogConfig, now_ms: int) -> asyncio.Future[Checked | KafkaError]:
-        """Check a client's batch, which nobody changes until then. What is wrong with it is the result."""
+        """Check a client's batch, which no one may change until the future is done. Its result is the checked batch, or
+        the error that the batch is refused with."""
         future: asyncio.Future[Checked | KafkaError] = self._runtime.loop.create_future()
         self._waiting.append(_Waiting(records, config, now_ms, future))
         self._start()
