@@ -165,10 +165,12 @@ class AskedCluster:
         return connection.ask(Asked(message, answer, least, most), timeout_ms or self._settings.request_timeout_ms)
 
     def ask_controller(self, message: TopLevel, answer: type[R], *, least: int = 0) -> R:
-        """Ask the node that the cluster names as its controller; with KRaft each broker is as good."""
+        """Ask the node that the cluster names as its controller, or any where that one cannot be reached. With KRaft
+        each broker is as good, and the one that is named may have died a moment ago."""
         self.nodes()
-        known = self._controller_id if self._controller_id in self._nodes else None
-        return self.ask(message, answer, node=known, least=least)
+        known = self._nodes.get(self._controller_id)
+        reached = known is not None and _reached(self._connection(known.address))
+        return self.ask(message, answer, node=self._controller_id if reached else None, least=least)
 
     def versions(self, node: int | None = None) -> Mapping[int, tuple[int, int]]:
         """API key -> the least and the greatest version that a node serves."""
@@ -224,7 +226,7 @@ class AskedCluster:
 
     def _any(self) -> AskedNode:
         """The first address of the bootstrap list that can be reached. Raises AskFailed, Unreachable."""
-        if self._first is not None:
+        if self._first is not None and _reached(self._first):
             return self._first
         addresses = [address.strip() for address in self._settings.bootstrap.split(",") if address.strip()]
         deadline = time.monotonic() + self._settings.timeout_ms / 1000
@@ -260,3 +262,14 @@ class AskedCluster:
             connection.close()
         self._connections.clear()
         self._first = None
+
+
+def _reached(connection: AskedNode) -> bool:
+    """Whether a connection stands, or can be made now: nothing has been asked of the node yet."""
+    try:
+        connection.versions()
+    except AskFailed as error:
+        if error.code != ErrorCode.NETWORK_EXCEPTION:
+            raise
+        return False
+    return True

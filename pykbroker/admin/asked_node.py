@@ -144,6 +144,8 @@ class AskedNode:
         return answer
 
     async def _ready(self) -> Any:
+        # The loop stood still since the last question. It learns now whether the peer has closed the connection.
+        await self._loop.sleep(0)
         (node,) = self._manager.cluster.bootstrap_brokers()[:1]
         return await self._manager.get_connection(node.node_id, timeout_ms=self._timeout_ms)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.whole_run import known, leaks, recorder, timings
-from tests.whole_run.forgiving import closing_line, first_verdict, flaky_lines
+from tests.whole_run.forgiving import closing_line, first_verdict, flaky_lines, told_causes
 from tests.whole_run.outcome import Outcome
 
 #: Half of the time of both sessions is waiting, for nodes, JVMs and time-outs: four workers keep two cores busy.
@@ -27,6 +27,8 @@ SESSIONS: Final[Mapping[str, Sequence[str]]] = {
     "tests": ["-m", "not long", "-n", "4", "--dist", "worksteal"],
     "compat_tests": ["-m", "not long", "-n", "4"],
 }
+#: From here on `.ci/run` prints once more what the tests printed, after the lint.
+CAUSES: Final = " what failed ".center(110, "=")
 
 
 class WholeRun:
@@ -58,15 +60,19 @@ class WholeRun:
             self.outcomes[name] = self.session(name, [name, *arguments])
         outcomes = list(self.outcomes.values())
         verdict = first_verdict(self.outcomes, mended)
+        failures = [failure for outcome in outcomes for failure in outcome.failures]
         flaky: list[str] = []
         if verdict.retry and not verdict.reasons:
             print(f"\nA second chance for {len(verdict.retry)} tests that failed:", flush=True)
             second = self.session("second-chance", ["-p", "no:xdist", *verdict.retry])
             verdict.reasons += second.problems
             if second.exit_status == 0 and not second.skipped:
-                flaky = flaky_lines([failure for outcome in outcomes for failure in outcome.failures])
+                flaky = flaky_lines(failures)
             else:
+                failures += second.failures
                 verdict.reasons.append("not every test passed at its second try")
+        if failures:
+            print(*[CAUSES, *told_causes(failures)], sep="\n")
         for line in [*flaky, *(f"FAILED {reason}" for reason in verdict.reasons)]:
             print(line)
         failed = sum(len(outcome.failed_tests) for outcome in outcomes)

@@ -20,6 +20,10 @@ from tests.whole_run.outcome import Failure, Outcome
 #: More flaky causes than this in one run are no accident.
 MOST_FLAKY: Final = 3
 
+#: Of a failure's message, where the run tells its causes.
+_MOST_LINES: Final = 12
+_WIDEST: Final = 600
+
 #: Nothing in these folders depends on how fast the machine is.
 _STRICT_FOLDERS: Final = ("tests/simulation/", "tests/raft/", "tests/wire/", "tests/log/")
 
@@ -101,6 +105,15 @@ def flaky_lines(failed: Sequence[Failure]) -> list[str]:
     for failure in failed:
         first.setdefault(failure.nodeid, failure)
     return [f"FLAKY {nodeid}: {failure.message.partition(chr(10))[0]}" for nodeid, failure in first.items()]
+
+
+def told_causes(failed: Sequence[Failure]) -> list[str]:
+    """What is to be read of the failures where all else is cut off: each with the statement and the message."""
+    told = []
+    for failure in failed:
+        told.append(f"{failure.nodeid} ({failure.when}): {failure.statement}")
+        told += [f"    {line[:_WIDEST]}" for line in failure.message.splitlines()[:_MOST_LINES]]
+    return told
 
 
 def closing_line(passed: int, failed: int, skipped: int, flaky: int, seconds: float) -> str:

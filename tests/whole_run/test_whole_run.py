@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.whole_run import known, timings
-from tests.whole_run.__main__ import WholeRun
+from tests.whole_run.__main__ import CAUSES, WholeRun
 from tests.whole_run.timings import Spent
 
 pytestmark = pytest.mark.slow
@@ -66,6 +66,8 @@ def test_a_lost_record_fails_the_run_without_a_second_try(run: Run) -> None:
     status, said = run(GOOD, LOSES_ONCE)
     assert status == 1
     assert "second chance" not in said
+    _, _, last = said.partition(f"{CAUSES}\n")
+    assert last.startswith("other/test_other.py::test_once (call): assert [1] == [1, 2]\n    assert [1] == [1, 2]\n")
     assert said.splitlines()[-1].strip("= ").startswith("1 failed, 1 passed in ")
 
 
