@@ -51,6 +51,8 @@ _TOPIC_IDS_FROM = 13
 _RACKS_FROM = 11
 _CONSUMER = -1
 _READ, _TOPIC = Operation.READ, Resource.TOPIC
+#: Answered without a wait for other partitions: the client has to ask elsewhere, or for another topic.
+_AT_ONCE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INCONSISTENT_TOPIC_ID)
 #: The partition is known, so that Apache Kafka tries to read it: then it tells of aborted transactions with null.
 _READ_IN_VAIN = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
 NO_EPOCH = -1
@@ -348,7 +350,7 @@ class _Fetch:
             except KafkaError as error:
                 # As in Apache Kafka: a partition that was not there to begin with keeps no fetch from waiting for the
                 # others.
-                if entry.partition is not None or error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                if entry.partition is not None or error.code in _AT_ONCE:
                     urgent = True
                 data.error_code = error.code
                 if error.code in _READ_IN_VAIN:

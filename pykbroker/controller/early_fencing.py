@@ -129,7 +129,7 @@ class EarlyFencing:
         self._do(self._fence.heartbeat(broker_id, broker_epoch, number, is_leaving=is_leaving))
         if connection is not None and number is not None and number not in self._watched:
             self._watched.add(number)
-            connection.when_ended(partial(self._ended, number))
+            connection.when_finished(partial(self._ended, number))
 
     def _ended(self, number: int, end: End) -> None:
         self._watched.discard(number)

@@ -52,6 +52,8 @@ TURN_SECONDS = 0.005
 DRAIN_SECONDS = 5.0
 
 
+_NO_MORE = "the client sends no more"
+
 #: Tests set this: a request's bytes are overwritten after its dispatch, so that code that kept a view is found out.
 POISON_RECEIVED = False
 
@@ -92,6 +94,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         "_muted",
         "_own_filled",
         "_own_view",
+        "_peer_sends_more",
         "_pending",
         "_read_goes_on",
         "_reading_paused",
@@ -139,6 +142,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self._read_goes_on = False
         self._replies = Replies()
         self._pending: dict[FutureAnswer, tuple[Slot, Pending]] = {}
+        self._peer_sends_more = True
         self._reading_paused = False
         self._writing_paused = False
         self._muted = 0
@@ -267,14 +271,18 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self._consume(view, end)
 
     def eof_received(self) -> bool | None:
-        # The client sends no more; what is answered already still leaves: a transport flushes before it closes.
-        if self._own_filled and self.end is None and not self._reading_paused:
+        """The client sends no more. What it has asked for is answered all the same, and then the connection closes."""
+        self._peer_sends_more = False
+        if self.end is None and self._own_filled and not self._reading_paused:
             logger.info("Connection from %s: closed by the client in the middle of a request", self)
-        if self._sender is not None and self._sender.is_waiting:
-            # The transport would forget what it has not got yet.
-            self.close("the client sends no more", logging.DEBUG)
-            return True
-        return None
+        is_owed = bool(self._replies) or self._reading_paused
+        if not is_owed and (self._sender is None or not self._sender.is_waiting):
+            # The transport closes, when it has sent what it has.
+            return None
+        if self.end is None:
+            self.peer_has_finished(End(_NO_MORE, by_peer=True))
+            self._end_if_answered()
+        return True
 
     def pause_writing(self) -> None:
         if self._sender is None or not self._sender.is_waiting:
@@ -463,6 +471,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         if out:
             self._write(out)
         self._resume()
+        if not self._peer_sends_more:
+            self._end_if_answered()
 
     def _write(self, out: list[bytes | bytearray | memoryview]) -> None:
         transport = self.transport
@@ -522,7 +532,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
     def _pause_reading(self) -> None:
         if not self._reading_paused and self.transport is not None and self.end is None:
             self._reading_paused = True
-            self.transport.pause_reading()
+            if self._peer_sends_more:
+                self.transport.pause_reading()
 
     def _resume(self) -> None:
         """Go on with what was received, then with reading, once every bound allows it."""
@@ -538,7 +549,15 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             self._consume(self._own_view, filled)
         if not self._stalled and self._reading_paused and self.end is None and self.transport is not None:
             self._reading_paused = False
-            self.transport.resume_reading()
+            if self._peer_sends_more:
+                self.transport.resume_reading()
+            else:
+                self._end_if_answered()
+
+    def _end_if_answered(self) -> None:
+        """The client sends no more."""
+        if self.end is None and not self._replies and not self._reading_paused:
+            self.close(_NO_MORE, logging.DEBUG)
 
     def _is_behind(self) -> bool:
         """Too many requests are unanswered, or too much waits behind an answer that is not there yet."""

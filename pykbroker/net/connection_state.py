@@ -94,11 +94,13 @@ Hook: TypeAlias = Callable[[End], object]
 class StatefulConnection:
     """The state of one connection, its end, and the hooks that are told of it."""
 
-    __slots__ = ("_hooks", "_table", "end", "state")
+    __slots__ = ("_hooks", "_table", "_where_finished", "end", "state")
 
     def __init__(self, table: Transitions) -> None:
         self._table = table
         self._hooks: list[Hook] = []
+        #: those that want to hear it already when the peer sends no more
+        self._where_finished: list[Hook] = []
         self.state = ConnectionState.CONNECTING
         #: None until the connection has ended
         self.end: End | None = None
@@ -116,11 +118,26 @@ class StatefulConnection:
         else:
             self._hooks.append(hook)
 
+    def when_finished(self, hook: Hook) -> None:
+        """Call `hook` once when the peer has sent its last byte, or when the connection ends if that is earlier."""
+        if self.end is not None:
+            hook(self.end)
+        else:
+            self._where_finished.append(hook)
+
+    def peer_has_finished(self, end: End) -> None:
+        """The peer sends no more, and is owed something still."""
+        hooks, self._where_finished = self._where_finished, []
+        self._tell(hooks, end)
+
     def begin_end(self, end: End) -> None:
         """CLOSING, for this reason; then every hook hears of it."""
         self.become(ConnectionState.CLOSING)
         self.end = end
-        hooks, self._hooks = self._hooks, []
+        hooks, self._hooks, self._where_finished = [*self._hooks, *self._where_finished], [], []
+        self._tell(hooks, end)
+
+    def _tell(self, hooks: list[Hook], end: End) -> None:
         for hook in hooks:
             try:
                 hook(end)

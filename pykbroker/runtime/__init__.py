@@ -227,7 +227,8 @@ class OsRuntime:
         self.loop = loop
         self.disk: Disk = disk if disk is not None else OsDisk(max_open_files=budget.files)
         self.most_connections = budget.connections
-        self.random = random.Random()  # nosec B311 # ids and delays; keys and salts are the system's
+        #: Who has seen the ids of some fetch sessions and members of groups cannot know the next ones.
+        self.random: random.Random = random.SystemRandom()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="pykbroker-blocking")
         self._fsyncs: list[_Fsyncs] = []
         self._idle_fsyncs: list[_Fsyncs] = []

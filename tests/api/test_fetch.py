@@ -537,6 +537,19 @@ def test_a_session_knows_the_name_of_a_topic_that_is_deleted(half: Half) -> None
     assert codes(half.ask(fetch, request((topic_id("t"), [asks()])))) == [ErrorCode.UNKNOWN_TOPIC_ID]
 
 
+def test_a_topic_that_was_made_again_is_told_at_once(half: Half) -> None:
+    """However often it is asked for, and though another partition of the session could be waited for."""
+    half.world.create("t")
+    half.world.create("idle")
+    session = begin(half, (topic_id("t"), [asks()]), (topic_id("idle"), [asks()]))
+    half.world.delete("t")
+    half.world.create("t", unique=1)
+    for epoch in (1, 2):
+        answer = follow(half, session, epoch, max_wait_ms=60_000)
+        assert not isinstance(answer, asyncio.Future)
+        assert codes(answer) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+
+
 def test_wrong_epochs_and_sessions(half: Half) -> None:
     half.world.create("t")
     session = begin(half, (topic_id("t"), [asks()]))

@@ -283,9 +283,13 @@ class AnyClient:
     def finish(self) -> None:
         """The client sends no more."""
         if not self.lost and not self.below.closed:
-            self._top.eof_received()
-            self.below.closed = True
-            self.lose()
+            if self._top.eof_received():
+                # It is owed answers, or the rest of one.
+                self._read()
+                self.after_close()
+            else:
+                self.below.closed = True
+                self.lose()
 
     def _read(self) -> None:
         self.loop.turn()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pykbroker.config.kinds import ConfigError
 from pykbroker.net.admission import AdmissionLimits
 from pykbroker.net.connection import CloseConnection, Connection, Pending
+from pykbroker.net.connection_state import End
 from pykbroker.net.listener import Limits, Listener, WaitingMemory
 from pykbroker.net.replies import Buffers
 from tests.net.fakes import FakeLoop, FakeRuntime, connect, feed, frame, make_listener
@@ -91,6 +92,55 @@ def test_answers_leave_in_request_order() -> None:
     echo.futures[0].set_result(b"?")
     loop.turn()
     assert bytes(transport.written) == b"".join(map(frame, (b"a", b"later 1?", b"b", b"later 2!", b"c")))
+
+
+def test_a_client_that_sends_no_more_gets_the_answers_that_are_not_there_yet() -> None:
+    """As from Apache Kafka, which looks at a connection again when it has answered."""
+    echo, listener, loop = start()
+    connection, transport = connect(listener)
+    feed(connection, frame(b"later 1") + frame(b"a") + frame(b"later 2"))
+    assert connection.eof_received()
+    assert not transport.closed
+    echo.futures[0].set_result(b"!")
+    loop.turn()
+    assert bytes(transport.written) == frame(b"later 1!") + frame(b"a")
+    assert not transport.closed
+    echo.futures[1].set_result(b"!")
+    loop.turn()
+    assert bytes(transport.written) == frame(b"later 1!") + frame(b"a") + frame(b"later 2!")
+    assert transport.closed
+
+
+def test_requests_that_wait_for_a_bound_are_answered_after_the_last_byte() -> None:
+    echo, listener, loop = start(Limits(unanswered_requests=1))
+    connection, transport = connect(listener)
+    feed(connection, frame(b"later 1") + frame(b"later 2") + frame(b"a"))
+    assert len(echo.seen) == 1
+    # TLS gives the end with the bytes before it, also to one that reads no more.
+    assert connection.eof_received()
+    for number in range(2):
+        echo.futures[number].set_result(b"")
+        loop.turn()
+    assert bytes(transport.written) == frame(b"later 1") + frame(b"later 2") + frame(b"a")
+    assert transport.closed
+
+
+def test_who_asks_hears_of_the_last_byte_before_the_answers_leave() -> None:
+    """A broker whose kernel has ended its connection may be gone, though its heartbeat waits."""
+    echo, listener, loop = start()
+    connection, _ = connect(listener)
+    finished: list[End] = []
+    ended: list[End] = []
+    connection.when_finished(finished.append)
+    connection.when_ended(ended.append)
+    feed(connection, frame(b"later"))
+    connection.eof_received()
+    assert [end.by_peer for end in finished] == [True]
+    assert not ended
+    echo.futures[0].set_result(b"")
+    loop.turn()
+    connection.connection_lost(None)
+    assert (len(finished), len(ended)) == (1, 1)
 
 
 def test_answers_finished_in_one_turn_are_one_write() -> None:

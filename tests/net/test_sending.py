@@ -162,6 +162,7 @@ def test_a_client_that_reads_nothing_is_asked_no_more_and_holds_one_descriptor(
     async def scenario(world: World) -> None:
         client = await world.client()
         await client.send(frame(b"0 3000000 50") * 20)
+        await world.until_asked(1)
         before = -1
         while before != world.asked:
             before = world.asked

@@ -123,3 +123,9 @@ def test_what_the_kernel_leaves_a_thread_does(
     monkeypatch.setattr(type(files[0]), "fsync", lambda file: done.append(file))
     assert fsync(runtime, files) == [None]
     assert done == expected
+
+
+def test_ids_that_were_seen_tell_nothing_of_the_next_ones(runtime: OsRuntime) -> None:
+    with pytest.raises(NotImplementedError):
+        # A generator with a state goes on from 624 numbers in a way that can be computed.
+        runtime.random.getstate()
