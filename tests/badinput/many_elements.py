@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
@@ -92,11 +93,13 @@ def arrays() -> Iterator[Array]:
             yield Array(row.key, cls, path)
 
 
+@cache
 def _fields(cls: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(cls.__init__)
     return {name: hint for name, hint in hints.items() if name != "return"}
 
 
+@cache
 def _element(hint: Any) -> Any | None:
     """The type of the elements of an array; None for what is none."""
     for each in (hint, *typing.get_args(hint)):

@@ -48,7 +48,7 @@ class Load:
         topics: Sequence[str],
         writers: Mapping[str, Mapping[str, Any]] = WRITERS,
         *,
-        pause_s: float = 0.0,
+        pause_s: float = 0.05,
     ) -> None:
         """`pause_s`: what a writer waits between two bursts, so that a long run does not make millions of records."""
         self.nodes = nodes
