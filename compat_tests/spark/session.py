@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compat_tests.needs import ROOT
+from compat_tests.spark import shared_classes
 from pipeline.session import settings
 
 if TYPE_CHECKING:
@@ -15,11 +16,17 @@ if TYPE_CHECKING:
 
 #: Options of a JVM that lives for seconds or minutes, and plans queries that were never planned before. One compiler
 #: alone would have 48 MB for its code: Spark with Delta fills that, and is interpreted from then on.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC"
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC"
 
 
-def make_session(name: str, warehouse: Path, *places: str) -> SparkSession:
-    """The session that the pipeline's jobs run in with lakes at these places, made small."""
+def short_lived() -> str:
+    """The options of drivers, executors and daemons under test."""
+    return f"{_SHORT_LIVED} {shared_classes.options()}"
+
+
+def make_session(name: str, warehouse: Path, *places: str, java_options: str | None = None) -> SparkSession:
+    """The session that the pipeline's jobs run in with lakes at these places, made small. `java_options`: instead of
+    those about shared classes."""
     from pyspark.sql import SparkSession
 
     # Spark looks for data sources in packages that its Python workers can import: those of the tests' own Python.
@@ -28,7 +35,7 @@ def make_session(name: str, warehouse: Path, *places: str) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     own = {
         "spark.driver.memory": "768m",
-        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.driver.extraJavaOptions": short_lived() if java_options is None else f"{_SHORT_LIVED} {java_options}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.default.parallelism": "2",

@@ -20,7 +20,7 @@ import psutil
 
 from compat_tests.clients import wait_until
 from compat_tests.ports import steady_port
-from compat_tests.spark.session import SHORT_LIVED
+from compat_tests.spark.session import short_lived
 
 HOST = "127.0.0.1"
 #: For something to happen in JVMs that have to start first, on a machine that does other things as well.
@@ -36,7 +36,7 @@ def _environment() -> dict[str, str]:
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_LOCAL_IP": HOST,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
+        "SPARK_DAEMON_JAVA_OPTS": short_lived(),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
@@ -103,8 +103,8 @@ class Submission:
         small = {
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
-            "spark.driver.extraJavaOptions": SHORT_LIVED,
-            "spark.executor.extraJavaOptions": SHORT_LIVED,
+            "spark.driver.extraJavaOptions": short_lived(),
+            "spark.executor.extraJavaOptions": short_lived(),
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             **(self.settings or {}),

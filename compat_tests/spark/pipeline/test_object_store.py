@@ -24,7 +24,7 @@ from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.spark.pipeline.driver import Driver, newest_of, write_config
 from compat_tests.spark.pipeline.s3 import S3, SECRET_KEY, before_each_request, stand_still
-from compat_tests.spark.session import SHORT_LIVED
+from compat_tests.spark.session import short_lived
 from compat_tests.topics import Topics
 from pipeline import lake
 from pipeline.lake import Lake, LakeError, LakeTakenError, lease, object_store
@@ -61,7 +61,7 @@ class Job:
                 "spark": {
                     **{f"spark.hadoop.{key}": value for key, value in s3.hadoop.items()},
                     "spark.driver.memory": "768m",
-                    "spark.driver.extraJavaOptions": SHORT_LIVED,
+                    "spark.driver.extraJavaOptions": short_lived(),
                     "spark.sql.shuffle.partitions": "2",
                     "spark.ui.enabled": "false",
                     "spark.driver.host": "127.0.0.1",

@@ -32,7 +32,7 @@ from compat_tests.spark.pipeline.driver import (
     TopicBetween,
     write_config,
 )
-from compat_tests.spark.session import SHORT_LIVED
+from compat_tests.spark.session import short_lived
 from example import results, topics
 from example.expected import Expected, compute
 from example.generator import CLOSING_USER, Workload, generate
@@ -90,7 +90,7 @@ class World:
                 "lake": {"path": str(self.lake), "compact_min_files": 4},
                 "spark": {
                     "spark.driver.memory": "768m",
-                    "spark.driver.extraJavaOptions": SHORT_LIVED,
+                    "spark.driver.extraJavaOptions": short_lived(),
                     "spark.sql.shuffle.partitions": "2",
                     "spark.ui.enabled": "false",
                     "spark.driver.host": "127.0.0.1",
