@@ -69,6 +69,8 @@ COMPLAINTS = ("ismatch", "out of order", "not match", "orrupt", "rror", "xceptio
 class Torture:
     node: Pykbroker
     seed: int
+    #: of writers, between two bursts
+    pause_s: float = 0.0
     topics: dict[str, str] = field(default_factory=dict)
     journals: dict[str, Journal] = field(default_factory=dict)
     writers: list[Writer] = field(default_factory=list)
@@ -109,7 +111,9 @@ class Torture:
     def _writer(self, name: str, kind: str, settings: dict[str, object], keys: int = 0) -> None:
         journal = self.journals[kind]
         bootstrap, topic = self.node.bootstrap, self.topics[kind]
-        self.writers.append(Writer(name, bootstrap, journal, topic, settings=settings, keys=keys, seed=self.seed))
+        self.writers.append(
+            Writer(name, bootstrap, journal, topic, settings=settings, keys=keys, seed=self.seed, pause_s=self.pause_s)
+        )
 
     @property
     def clients(self) -> list[Client]:
@@ -233,7 +237,7 @@ def torture(against: str, request: pytest.FixtureRequest) -> Iterator[Torture]:
     seed = int(os.environ.get("PYKBROKER_TORTURE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
     print(f"PYKBROKER_TORTURE_SEED={seed}")
     node = Pykbroker(BUSY, port=steady_port())
-    made = Torture(node, seed)
+    made = Torture(node, seed, pause_s=0.0 if request.node.get_closest_marker("long") else 0.02)
     try:
         node.start()
         made.begin()
