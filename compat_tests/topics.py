@@ -24,9 +24,10 @@ class Topics:
         return f"{self._prefix}-{next(self._numbers)}"
 
     def create(self, *, partitions: int = 1, config: Mapping[str, str] | None = None, name: str | None = None) -> str:
-        """A new topic; returns its name once every partition has a leader."""
+        """A new topic with as many replicas as the cluster gives by default; returns its name once every partition has
+        a leader."""
         topic = name or self.name()
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config or {}))
         self.admin.create_topics([new], operation_timeout=30)[topic].result(60)
         wait_until(lambda: self.led(topic, partitions), f"{topic} has {partitions} partitions with a leader")
         return topic

@@ -9,18 +9,13 @@ import pytest
 
 from compat_tests import needs
 from compat_tests.exactly_once.short_transactions import Task, Transactions
-from compat_tests.mixed_cluster.members import Cluster, Kind, Member
+from compat_tests.exactly_once.three_nodes import ThreeNodes
+from compat_tests.mixed_cluster.members import Cluster
 from compat_tests.oracle.kafka import kafka_libs
 
 pytestmark = pytest.mark.slow
 
 SHORT = Task(producers=4, transactions=30, records=6)
-NUMBERS = (1, 2, 3)
-REPLICATED = {
-    "offsets.topic.replication.factor": "3",
-    "transaction.state.log.replication.factor": "3",
-    "transaction.state.log.min.isr": "2",
-}
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +23,9 @@ def cluster(against: str) -> Iterator[Cluster]:
     """Three nodes whose coordinators have as many partitions as by default."""
     needs.java()
     kafka_libs()
-    kind: Kind = "kafka" if against == "apache-kafka" else "pykbroker"
-    with Cluster({number: Member(kind) for number in NUMBERS}, settings=REPLICATED, directories=1) as cluster:
-        cluster.format()
-        cluster.launch(*NUMBERS)
-        cluster.ready(*NUMBERS)
-        cluster.serving(*NUMBERS)
-        yield cluster
-        assert not cluster.complaints()
+    with closing(ThreeNodes(against, {"min.insync.replicas": "1"})) as nodes:
+        yield nodes.start().cluster
+        assert not nodes.cluster.complaints()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -37,7 +38,7 @@ func runCopier(argument string) error {
 		return err
 	}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(t.Bootstrap),
+		kgo.SeedBrokers(strings.Split(t.Bootstrap, ",")...),
 		kgo.ConsumerGroup(t.Group),
 		kgo.ConsumeTopics(t.Source),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),

@@ -1,0 +1,69 @@
+"""Three nodes as the one `Node` that the tests of this folder work on: what is killed is one of them, in turn, and what
+has come back leads again."""
+
+from __future__ import annotations
+
+from itertools import cycle
+from pathlib import Path
+
+from compat_tests.mixed_cluster.members import Cluster, Kind, Member
+from tests.node.wire import Wire
+
+NUMBERS = (1, 2, 3)
+REPLICATED = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+}
+
+
+class ThreeNodes:
+    """A `compat_tests.node.Node`; `settings` are those of each node."""
+
+    def __init__(self, against: str, settings: dict[str, str]) -> None:
+        kind: Kind = "kafka" if against == "apache-kafka" else "pykbroker"
+        members = {number: Member(kind) for number in NUMBERS}
+        self.cluster = Cluster(members, settings={**REPLICATED, **settings}, directories=1)
+        self.cluster.format()
+        self._turn = cycle(NUMBERS)
+
+    @property
+    def bootstrap(self) -> str:
+        return self.cluster.bootstrap
+
+    @property
+    def data_dir(self) -> Path:
+        return self.cluster.data(NUMBERS[0])
+
+    @property
+    def pid(self) -> int:
+        return self.cluster.running[NUMBERS[0]].pid
+
+    def start(self) -> ThreeNodes:
+        """Those that are down. Returns when everything is in sync, so that only one is away at a time. Then a node that
+        was down leads what clients write to."""
+        missing = [number for number in NUMBERS if number not in self.cluster.running]
+        self.cluster.start(*missing)
+        self.cluster.serving(*NUMBERS)
+        with Wire(self.cluster.address(NUMBERS[0])) as wire:
+            topics = [topic.name for topic in wire.metadata().topics]
+        self.cluster.in_sync(*topics)
+        for topic in topics:
+            if not topic.startswith("__"):
+                self.cluster.move(topic, missing[0])
+        return self
+
+    def stop(self) -> int | None:
+        self.cluster.stop(*self.cluster.living())
+        return 0
+
+    def kill(self) -> None:
+        self.cluster.kill(next(self._turn))
+
+    def close(self) -> None:
+        self.cluster.close()
+
+    def tail(self, lines: int = 60) -> str:
+        return self.cluster.tails(lines)
