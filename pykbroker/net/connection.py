@@ -1,8 +1,7 @@
 """One client connection: bytes in, frames to the dispatcher, ordered answers out.
 
 Responsible for framing, the bounds of one connection (unanswered requests, unsent bytes, frame size, the time a frame
-may
-take to arrive), and for giving every failure of a connection one log line and one end.
+may take to arrive), and for giving every failure of a connection one log line and one end.
 Not responsible for what a request means: `dispatch` is handed down by the listener's owner.
 
 Invariants
@@ -50,10 +49,7 @@ KEEP_BUFFER_BYTES = 2 * 1024 * 1024
 TURN_SECONDS = 0.005
 #: A closed connection's client has this long to take what was answered before.
 DRAIN_SECONDS = 5.0
-
-
 _NO_MORE = "the client sends no more"
-
 #: Tests set this: a request's bytes are overwritten after its dispatch, so that code that kept a view is found out.
 POISON_RECEIVED = False
 
