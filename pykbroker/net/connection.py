@@ -267,7 +267,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self._consume(view, end)
 
     def eof_received(self) -> bool | None:
-        """The client sends no more. What it has asked for is answered all the same, and then the connection closes."""
+        """The client sends no more, or is gone and has asked for a wait of weeks: it has DRAIN_SECONDS for answers."""
         self._peer_sends_more = False
         if self.end is None and self._own_filled and not self._reading_paused:
             logger.info("Connection from %s: closed by the client in the middle of a request", self)
@@ -277,6 +277,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             return None
         if self.end is None:
             self.peer_has_finished(End(_NO_MORE, by_peer=True))
+            self.listener.loop.call_later(DRAIN_SECONDS, self.close, _NO_MORE, logging.DEBUG)
             self._end_if_answered()
         return True
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.net.admission import AdmissionLimits
-from pykbroker.net.connection import CloseConnection, Connection, Pending
+from pykbroker.net.connection import DRAIN_SECONDS, CloseConnection, Connection, Pending
 from pykbroker.net.connection_state import End
 from pykbroker.net.listener import Limits, Listener, WaitingMemory
 from pykbroker.net.replies import Buffers
@@ -109,6 +109,20 @@ def test_a_client_that_sends_no_more_gets_the_answers_that_are_not_there_yet() -
     loop.turn()
     assert bytes(transport.written) == frame(b"later 1!") + frame(b"a") + frame(b"later 2!")
     assert transport.closed
+
+
+def test_a_client_that_sends_no_more_is_not_waited_for_for_ever() -> None:
+    """Whether it is gone altogether shows only when it is written to."""
+    echo, listener, loop = start()
+    connection, transport = connect(listener)
+    feed(connection, frame(b"later"))
+    connection.eof_received()
+    loop.pass_seconds(DRAIN_SECONDS - 0.1)
+    assert not transport.closed
+    loop.pass_seconds(0.2)
+    assert transport.closed
+    connection.connection_lost(None)
+    assert echo.futures[0].cancelled()
 
 
 def test_requests_that_wait_for_a_bound_are_answered_after_the_last_byte() -> None:
