@@ -142,6 +142,16 @@ def python_copier(name: str) -> list[str]:
     return [sys.executable, "-m", f"compat_tests.exactly_once.copiers.{name}_copier"]
 
 
+def franz_go_copier() -> list[str]:
+    return [str(go_program(Path(__file__).parents[1] / "go")), "copy"]
+
+
+def java_copier() -> list[str]:
+    kafka_libs()
+    source = Path(__file__).parents[1] / "java" / "CopyProgram.java"
+    return java_command("CopyProgram", extra_classpath=java_classes(source))
+
+
 class TestConfluentKafka(LoopSuite):
     @pytest.fixture(params=["classic", "consumer"])
     def protocol(self, request: pytest.FixtureRequest) -> str:
@@ -179,7 +189,7 @@ class TestFranzGo(LoopSuite):
 
     @pytest.fixture
     def command(self) -> list[str]:
-        return [str(go_program(Path(__file__).parents[1] / "go")), "copy"]
+        return franz_go_copier()
 
 
 class TestJava(LoopSuite):
@@ -189,6 +199,4 @@ class TestJava(LoopSuite):
 
     @pytest.fixture
     def command(self) -> list[str]:
-        kafka_libs()
-        source = Path(__file__).parents[1] / "java" / "CopyProgram.java"
-        return java_command("CopyProgram", extra_classpath=java_classes(source))
+        return java_copier()

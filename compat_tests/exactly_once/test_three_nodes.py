@@ -6,58 +6,59 @@ the totals are exact, and no client meets an error that says that the nodes do n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
-from compat_tests.built import go_program, java_classes
 from compat_tests.exactly_once.conftest import QUICK
 from compat_tests.exactly_once.kills import Kills
-from compat_tests.exactly_once.test_copy_loops import Loop, python_copier
+from compat_tests.exactly_once.test_copy_loops import Loop, franz_go_copier, java_copier, python_copier
 from compat_tests.exactly_once.test_message_copier import Copy
 from compat_tests.exactly_once.test_streams import WordCount
 from compat_tests.exactly_once.three_nodes import ThreeNodes
 from compat_tests.exactly_once.workers import Slot
-from compat_tests.oracle.kafka import java_command, kafka_libs
+from compat_tests.oracle.kafka import kafka_libs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
+#: What says that two nodes do not agree about a transaction, as the names of codes and of Java's classes have it.
 NEVER = ("INVALID_TXN_STATE", "InvalidTxnState", "OUT_OF_ORDER_SEQUENCE", "OutOfOrderSequence")
+#: With the share of kills that are a node's: 20 of them, and as many moves.
+ROUNDS, NODES_SHARE = 25, 0.8
+COPIERS = {
+    "librdkafka": partial(python_copier, "confluent_kafka"),
+    "franz_go": franz_go_copier,
+    "java": java_copier,
+}
 
 
 @pytest.fixture(scope="module")
 def nodes(against: str) -> Iterator[ThreeNodes]:
     kafka_libs()
-    made = ThreeNodes(against, QUICK)
-    try:
-        yield made.start()
-        assert not made.cluster.complaints()
-    finally:
-        made.close()
-
-
-def librdkafka() -> list[str]:
-    return python_copier("confluent_kafka")
-
-
-def franz_go() -> list[str]:
-    return [str(go_program(Path(__file__).parents[1] / "go")), "copy"]
-
-
-def java() -> list[str]:
-    source = Path(__file__).parents[1] / "java" / "CopyProgram.java"
-    return java_command("CopyProgram", extra_classpath=java_classes(source))
-
-
-COPIERS: list[Callable[[], list[str]]] = [librdkafka, franz_go, java]
+    with closing(ThreeNodes(against, QUICK)) as nodes:
+        yield nodes.start()
+        assert not nodes.cluster.complaints()
 
 
 def errors(slots: list[Slot]) -> list[str]:
     return [str(event["error"]) for slot in slots for event in slot.events if event.get("did") == "failed"]
 
 
-def check_errors(slots: list[Slot]) -> None:
+class Work(Protocol):
+    """What copies or counts, and is whole at its end."""
+
+    def progress(self) -> int: ...
+    def finish(self) -> None: ...
+
+
+def survives(nodes: ThreeNodes, work: Work, slots: list[Slot]) -> None:
+    """Kill nodes and workers while it works. The totals are exact, and no worker meets an error of NEVER."""
+    Kills(nodes, slots, broker_share=NODES_SHARE).run(ROUNDS, work.progress, least=200)
+    work.finish()
     met = errors(slots)
     print(f"errors that were met: {met}")
     assert not [error for error in met if any(word in error for word in NEVER)]
@@ -65,14 +66,12 @@ def check_errors(slots: list[Slot]) -> None:
         assert not [word for word in NEVER if word in slot.worker.tail(1 << 20)]
 
 
-@pytest.fixture
+@pytest.fixture(params=COPIERS)
 def loop(nodes: ThreeNodes, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Loop]:
-    made = Loop(nodes, "classic", request.param(), tmp_path)
-    yield made
-    made.close()
+    with closing(Loop(nodes, "classic", COPIERS[request.param](), tmp_path)) as loop:
+        yield loop
 
 
-@pytest.mark.parametrize("loop", COPIERS, indirect=True, ids=lambda make: make.__name__)
 def test_a_loop_meets_no_error(loop: Loop) -> None:
     Kills(loop.node, loop.slots).run(0, loop.progress, least=600)
     loop.finish()
@@ -81,31 +80,18 @@ def test_a_loop_meets_no_error(loop: Loop) -> None:
 
 
 @pytest.mark.long(amount="20 kills of one of three nodes, and as many moves")
-@pytest.mark.parametrize("loop", COPIERS, indirect=True, ids=lambda make: make.__name__)
-def test_a_loop_under_kills_and_moves(loop: Loop) -> None:
-    Kills(loop.node, loop.slots, broker_share=0.8).run(25, loop.progress, least=200)
-    loop.finish()
-    check_errors(loop.slots)
+def test_a_loop_under_kills_and_moves(nodes: ThreeNodes, loop: Loop) -> None:
+    survives(nodes, loop, loop.slots)
 
 
 @pytest.mark.long(amount="20 kills of one of three nodes, and as many moves")
 def test_kafka_streams_under_kills_and_moves(nodes: ThreeNodes, tmp_path: Path) -> None:
-    made = WordCount(nodes, tmp_path)
-    try:
-        Kills(nodes, made.slots, broker_share=0.8).run(25, made.progress, least=200)
-        made.finish()
-        check_errors(made.slots)
-    finally:
-        made.close()
+    with closing(WordCount(nodes, tmp_path)) as work:
+        survives(nodes, work, work.slots)
 
 
 @pytest.mark.long(amount="20 kills of one of three nodes, and as many moves")
 @pytest.mark.parametrize("in_groups", [False, True], ids=["assigned", "group"])
 def test_the_message_copier_under_kills_and_moves(nodes: ThreeNodes, tmp_path: Path, in_groups: bool) -> None:
-    made = Copy(nodes, tmp_path, in_groups=in_groups)
-    try:
-        Kills(nodes, made.copiers, broker_share=0.8).run(25, made.progress, least=200)
-        made.finish()
-        check_errors(made.copiers)
-    finally:
-        made.close()
+    with closing(Copy(nodes, tmp_path, in_groups=in_groups)) as work:
+        survives(nodes, work, work.copiers)

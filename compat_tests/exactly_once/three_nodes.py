@@ -1,5 +1,5 @@
-"""Three nodes as the one `Node` that the tests of this folder work on: what is killed is one of them, in turn, and what
-has come back leads again."""
+"""Three nodes as the one `Node` that the tests of this folder work on. A kill takes one of them, in turn, and the node
+that has come back leads again."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class ThreeNodes:
         return self.cluster.running[NUMBERS[0]].pid
 
     def start(self) -> ThreeNodes:
-        """Those that are down. Returns when everything is in sync, so that only one is away at a time. Then a node that
-        was down leads what clients write to."""
+        """Start the nodes that are down, and wait until everything is in sync, so that only one is away at a time. Then
+        have a node that was down lead what clients write to."""
         missing = [number for number in NUMBERS if number not in self.cluster.running]
         self.cluster.start(*missing)
         self.cluster.serving(*NUMBERS)

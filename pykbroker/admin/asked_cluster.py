@@ -169,8 +169,8 @@ class AskedCluster:
         each broker is as good, and the one that is named may have died a moment ago."""
         self.nodes()
         known = self._nodes.get(self._controller_id)
-        reached = known is not None and _reached(self._connection(known.address))
-        return self.ask(message, answer, node=self._controller_id if reached else None, least=least)
+        is_there = known is not None and _unreachable(self._connection(known.address)) is None
+        return self.ask(message, answer, node=self._controller_id if is_there else None, least=least)
 
     def versions(self, node: int | None = None) -> Mapping[int, tuple[int, int]]:
         """API key -> the least and the greatest version that a node serves."""
@@ -226,7 +226,7 @@ class AskedCluster:
 
     def _any(self) -> AskedNode:
         """The first address of the bootstrap list that can be reached. Raises AskFailed, Unreachable."""
-        if self._first is not None and _reached(self._first):
+        if self._first is not None and _unreachable(self._first) is None:
             return self._first
         addresses = [address.strip() for address in self._settings.bootstrap.split(",") if address.strip()]
         deadline = time.monotonic() + self._settings.timeout_ms / 1000
@@ -234,17 +234,13 @@ class AskedCluster:
             reasons = []
             for address in addresses:
                 connection = self._connection(address)
-                try:
-                    connection.versions()
-                except AskFailed as error:
-                    if error.code != ErrorCode.NETWORK_EXCEPTION:
-                        raise
-                    reasons.append(str(error))
-                    if self._settings.patient:
-                        self._warn(address)
-                else:
+                reason = _unreachable(connection)
+                if reason is None:
                     self._first = connection
                     return connection
+                reasons.append(reason)
+                if self._settings.patient:
+                    self._warn(address)
             if not self._settings.patient:
                 raise Unreachable(reasons)
             if time.monotonic() >= deadline:
@@ -264,12 +260,14 @@ class AskedCluster:
         self._first = None
 
 
-def _reached(connection: AskedNode) -> bool:
-    """Whether a connection stands, or can be made now: nothing has been asked of the node yet."""
+def _unreachable(connection: AskedNode) -> str | None:
+    """Return why there is no connection and none can be made now, or None if there is one. The node is asked for its
+    versions at most, so that a question which has not been sent may go elsewhere. Raises AskFailed for what no other
+    node would answer better."""
     try:
         connection.versions()
     except AskFailed as error:
         if error.code != ErrorCode.NETWORK_EXCEPTION:
             raise
-        return False
-    return True
+        return str(error)
+    return None

@@ -47,7 +47,7 @@ WRITE_BYTES = 256 * 1024
 KEEP_BUFFER_BYTES = 2 * 1024 * 1024
 #: The frames of one connection may take so long in one turn of the loop. The others wait for the next turn.
 TURN_SECONDS = 0.005
-#: A closed connection's client has this long to take what was answered before.
+#: How long a closed connection's client may take for its answers, and one that sends no more has to wait for them.
 DRAIN_SECONDS = 5.0
 _NO_MORE = "the client sends no more"
 #: Tests set this: a request's bytes are overwritten after its dispatch, so that code that kept a view is found out.
@@ -552,7 +552,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                 self._end_if_answered()
 
     def _end_if_answered(self) -> None:
-        """The client sends no more."""
+        """Close the connection of a client that sends no more, unless it is owed an answer."""
         if self.end is None and not self._replies and not self._reading_paused:
             self.close(_NO_MORE, logging.DEBUG)
 

@@ -126,7 +126,7 @@ class StatefulConnection:
             self._where_finished.append(hook)
 
     def peer_has_finished(self, end: End) -> None:
-        """The peer sends no more, and is owed something still."""
+        """Tell those who asked that the peer sends no more. The connection goes on: the peer is owed something."""
         hooks, self._where_finished = self._where_finished, []
         self._tell(hooks, end)
 

@@ -112,7 +112,7 @@ def test_a_client_that_sends_no_more_gets_the_answers_that_are_not_there_yet() -
 
 
 def test_a_client_that_sends_no_more_is_not_waited_for_for_ever() -> None:
-    """Whether it is gone altogether shows only when it is written to."""
+    """Only a write shows that a client is gone altogether."""
     echo, listener, loop = start()
     connection, transport = connect(listener)
     feed(connection, frame(b"later"))

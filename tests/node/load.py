@@ -50,7 +50,7 @@ class Load:
         *,
         pause_s: float = 0.05,
     ) -> None:
-        """`pause_s`: what a writer waits between two bursts, so that a long run does not make millions of records."""
+        """`pause_s`: what a writer waits between two bursts, so that a run does not make millions of records."""
         self.nodes = nodes
         self._pause_s = pause_s
         self.journals: dict[str, Journal] = {}

@@ -22,16 +22,7 @@ from tests.node.test_tls_listeners import Secured
 from tests.node.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
-POINTS = "PLAINTEXT://localhost:0,SSL://localhost:0"
-PROPERTIES = {
-    **node_properties(),
-    "listeners": f"{POINTS},CONTROLLER://localhost:0",
-    "advertised.listeners": f"{POINTS},CONTROLLER://localhost:0",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
-    "controller.listener.names": "CONTROLLER",
-    "group.initial.rebalance.delay.ms": "500",
-}
-
+PROPERTIES = {**node_properties(), "group.initial.rebalance.delay.ms": "500"}
 LISTENERS = ("PLAINTEXT", "SSL")
 
 
@@ -100,7 +91,7 @@ def test_an_answer_leaves_after_the_clients_last_byte(node: Secured, tmp_path: P
         message.group_id = group_of(listener)
     with Wire(node.address(listener), tls=client_context(tmp_path) if listener == "SSL" else None) as wire:
         sent = wire.send(message, version)
-        # Of the connection itself: a TLS socket would forget that it speaks TLS.
+        # Below TLS: the method of a TLS socket would make it forget that it speaks TLS.
         socket.socket.shutdown(wire.socket, socket.SHUT_WR)
         answer = wire.receive(*sent)
         assert getattr(answer, "error_code", 0) == ErrorCode.NONE

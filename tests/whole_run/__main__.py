@@ -72,7 +72,7 @@ class WholeRun:
                 failures += second.failures
                 verdict.reasons.append("not every test passed at its second try")
         if failures:
-            print(*[CAUSES, *told_causes(failures)], sep="\n")
+            print(CAUSES, *told_causes(failures), sep="\n")
         for line in [*flaky, *(f"FAILED {reason}" for reason in verdict.reasons)]:
             print(line)
         failed = sum(len(outcome.failed_tests) for outcome in outcomes)

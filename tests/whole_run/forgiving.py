@@ -20,7 +20,7 @@ from tests.whole_run.outcome import Failure, Outcome
 #: More flaky causes than this in one run are no accident.
 MOST_FLAKY: Final = 3
 
-#: Of a failure's message, where the run tells its causes.
+#: Lines of a failure's message, and characters of a line, that `told_causes` keeps.
 _MOST_LINES: Final = 12
 _WIDEST: Final = 600
 
@@ -108,7 +108,7 @@ def flaky_lines(failed: Sequence[Failure]) -> list[str]:
 
 
 def told_causes(failed: Sequence[Failure]) -> list[str]:
-    """What is to be read of the failures where all else is cut off: each with the statement and the message."""
+    """Lines that tell of each failure: the test, the statement that raised, and the message."""
     told = []
     for failure in failed:
         told.append(f"{failure.nodeid} ({failure.when}): {failure.statement}")
