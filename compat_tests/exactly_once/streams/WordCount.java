@@ -22,7 +22,6 @@ public final class WordCount {
         config.put(StreamsConfig.STATE_DIR_CONFIG, args[3]);
         config.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
         config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "100");
-        config.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, "1");
         config.put(StreamsConfig.producerPrefix("transaction.timeout.ms"), "10000");
         config.put(StreamsConfig.consumerPrefix("session.timeout.ms"), "2000");
         config.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), "300");
