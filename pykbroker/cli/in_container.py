@@ -34,6 +34,7 @@ from pykbroker.config.properties import parse_bytes
 from pykbroker.config.start_up import start_config, start_texts
 from pykbroker.container.data_directories import DirectorySeen, FirstVoters, another_cluster, complaint, first_voters
 from pykbroker.container.environment import read_environment
+from pykbroker.container.mounts import data_directories, lost_data_line, read_mounts
 from pykbroker.container.server_properties import ServerProperties, server_properties
 
 logger = logging.getLogger("pykbroker")
@@ -51,7 +52,7 @@ class ContainerOptions:
     """The words of the command line."""
 
     defaults: str
-    mounted: str | None
+    mounted: tuple[str, ...]
     file: str
     keep: bool
 
@@ -62,7 +63,12 @@ def _options(function: Callable[..., int]) -> Callable[..., int]:
             "--keep", is_flag=True, help="Take FILE as it is when it is there; its directories may be formatted."
         ),
         click.option("--file", required=True, metavar="FILE", help="The properties file of the node."),
-        click.option("--mounted", metavar="FILE", help="The user may have mounted this one."),
+        click.option(
+            "--mounted",
+            metavar="FILE",
+            multiple=True,
+            help="The user may have mounted this one; the first that is there counts.",
+        ),
         click.option("--defaults", required=True, metavar="FILE", help="What holds when nothing is given."),
     ):
         function = option(function)
@@ -151,19 +157,22 @@ def _config(options: ContainerOptions) -> Config:
 
 
 def _compose(options: ContainerOptions) -> ServerProperties:
-    mounted = None
-    if options.mounted is not None and os.path.exists(options.mounted):
-        mounted = _read(options.mounted)
+    mounted = next((_read(path) for path in options.mounted if os.path.exists(path)), None)
+    mounts = read_mounts(_mountinfo())
     composed = server_properties(
         os.environ,
         mounted=mounted,
         defaults=_read(options.defaults),
         hostname=socket.gethostname(),
-        is_directory=os.path.isdir,
+        mounts=mounts,
         read_credentials=_read,
     )
     for warning in composed.warnings:
         logger.warning("%s", warning)
+    directories = [os.path.realpath(path) for path in data_directories(composed.properties)]
+    lost = lost_data_line(directories, mounts, {mount.point for mount in mounts if os.path.isdir(mount.point)})
+    if lost is not None:
+        logger.warning("%s", lost)
     start_texts(composed.properties)
     data = composed.text.encode(errors="surrogateescape")
     try:
@@ -203,6 +212,13 @@ def _write_secrets(path: str, data: bytes) -> None:
             f"{path} would have passwords, and it is another user's with mode {mode:04o}: let the user "
             f"{os.geteuid()} own it, or write to its folder ({error.strerror})"
         ) from None
+
+
+def _mountinfo() -> str:
+    try:
+        return _read("/proc/self/mountinfo")
+    except OSError:
+        return ""
 
 
 def _read(path: str) -> str:

@@ -7,7 +7,7 @@ appended last (single_node.py), each time because the key is absent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +16,7 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.properties import format as write_properties
 from pykbroker.config.properties import parse
 from pykbroker.container.environment import protection_line, read_environment, unknown_line
+from pykbroker.container.mounts import Mount, place_for_data
 from pykbroker.container.single_node import complete
 from pykbroker.runtime.kafka_opts import jaas_path
 
@@ -38,11 +39,11 @@ def server_properties(
     mounted: str | None,
     defaults: str,
     hostname: str = "localhost",
-    is_directory: Callable[[str], bool] = lambda path: False,
+    mounts: Iterable[Mount] = (),
     read_credentials: Callable[[str], str] = lambda path: "",
 ) -> ServerProperties:
     """`mounted` and `defaults`: texts of property files. `hostname`: what other containers call this one.
-    `is_directory` says which places for data are mounted. `read_credentials`: what a file has in it; it raises OSError.
+    `mounts` choose the place for data. `read_credentials`: what a file has in it; it raises OSError.
 
     ConfigError, one line, when the variables ask for what this version does not give, or contradict each other.
     """
@@ -57,7 +58,9 @@ def server_properties(
         text = lines
     else:
         text = f"{defaults.rstrip()}\n{lines}"
-    completed = complete(parse(text), zookeeper=found.zookeeper, hostname=hostname, is_directory=is_directory)
+    completed = complete(
+        parse(text), zookeeper=found.zookeeper, hostname=hostname, data_directory=place_for_data(mounts)
+    )
     if jaas_path(variables) is None:
         completed.added.update(scram_lines({**parse(text), **completed.added}))
     warnings = [unknown_line(found.unknown, STATIC_KEYS)] if found.unknown else []

@@ -7,20 +7,13 @@ keys that the user set: such a node gets a controller of its own and is a cluste
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from pykbroker.config.kinds import ConfigError
+from pykbroker.container.mounts import DEFAULT_PLACE
 
-#: Where data goes when nothing says where: the first that is there, because it is mounted, else the last. The
-#: first three are defaults of Apache Kafka's image and of Bitnami's.
-DATA_DIRECTORIES: Final = (
-    "/tmp/kraft-combined-logs",  # nosec B108 # Apache Kafka's directory in images
-    "/tmp/kafka-logs",  # nosec B108 # Apache Kafka's directory in images
-    "/bitnami/kafka/data",
-    "/var/lib/kafka/data",
-)
 _CONTROLLER: Final = "CONTROLLER"
 _FIRST_CONTROLLER_PORT: Final = 9093
 #: of a cluster that can have one broker only
@@ -51,11 +44,12 @@ def complete(
     *,
     zookeeper: tuple[str, ...] = (),
     hostname: str = "localhost",
-    is_directory: Callable[[str], bool] = lambda path: False,
+    data_directory: str = DEFAULT_PLACE,
 ) -> Completed:
     """What to append so that a node can start; what is set and not blank stays, but for `listeners`,
     `advertised.listeners` and `listener.security.protocol.map`, which get the controller's listener. `hostname` is what
-    other containers call this one. ConfigError for a node that is only a controller and advertises listeners."""
+    other containers call this one, `data_directory` is for a node whose properties name none. ConfigError for a node
+    that is only a controller and advertises listeners."""
     done = Completed()
     roles = {role.strip() for role in properties.get("process.roles", "").split(",")} - {""}
     if roles == {"controller"}:
@@ -76,7 +70,7 @@ def complete(
         done.warnings.append(f"There is no ZooKeeper here: {', '.join(zookeeper)} {_has(zookeeper)} no effect")
     _advertise({**properties, **done.added}, hostname, done)
     if not properties.get("log.dirs", "").strip() and not properties.get("log.dir", "").strip():
-        done.added["log.dirs"] = next(filter(is_directory, DATA_DIRECTORIES), DATA_DIRECTORIES[-1])
+        done.added["log.dirs"] = data_directory
     return done
 
 

@@ -12,15 +12,15 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config, load
 from pykbroker.config.properties import parse
 from pykbroker.config.protection import refuse
+from pykbroker.container.mounts import Mount
 from pykbroker.container.server_properties import ServerProperties, server_properties
 from pykbroker.container.single_node import on_all_addresses, ports_of
 from tests.container.image_environments import DEFAULTS, ENVIRONMENTS
 
 
-def compose(variables: Mapping[str, str], mounted: str | None = None, *directories: str) -> ServerProperties:
-    return server_properties(
-        variables, mounted=mounted, defaults=DEFAULTS, hostname="4b1d0c", is_directory=directories.__contains__
-    )
+def compose(variables: Mapping[str, str], mounted: str | None = None, *volumes: str) -> ServerProperties:
+    mounts = [Mount(point, "/volumes/data/_data", "ext4", False) for point in volumes]
+    return server_properties(variables, mounted=mounted, defaults=DEFAULTS, hostname="4b1d0c", mounts=mounts)
 
 
 def config_of(variables: Mapping[str, str]) -> Config:
