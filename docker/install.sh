@@ -8,11 +8,11 @@ useradd --uid 1000 --create-home --shell /bin/bash appuser 2>/dev/null || adduse
 # so may any user of the group root (--user 12345:0, as OpenShift has it).
 mkdir -p /opt/kafka/config /etc/kafka/secrets /var/lib/kafka/data /mnt/shared/config /run/pykbroker /usr/logs
 # A new named volume gets the owner and the mode of the image's directory at its place: here those of other images' data.
-places="/bitnami /tmp/kraft-combined-logs /tmp/kafka-logs"
-mkdir -p /bitnami/kafka/data /bitnami/kafka/config /tmp/kraft-combined-logs /tmp/kafka-logs
-# shellcheck disable=SC2086 # three words
+places="/bitnami /kafka /tmp/kraft-combined-logs /tmp/kafka-logs"
+mkdir -p /bitnami/kafka/data /bitnami/kafka/config /kafka/data /tmp/kraft-combined-logs /tmp/kafka-logs
+# shellcheck disable=SC2086 # words
 chown -R appuser:root $places
-# shellcheck disable=SC2086 # three words
+# shellcheck disable=SC2086 # words
 chmod -R u+rwX,g+rwX $places
 cp /etc/kafka/docker/server.properties /opt/kafka/config/server.properties
 chown -R appuser:root /opt/kafka /etc/kafka /etc/confluent /var/lib/kafka /mnt/shared/config /run/pykbroker /usr/logs

@@ -19,7 +19,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ from pykbroker.config.load import Config
 from pykbroker.config.properties import parse_bytes
 from pykbroker.config.start_up import start_config, start_texts
 from pykbroker.container.data_directories import DirectorySeen, FirstVoters, another_cluster, complaint, first_voters
+from pykbroker.container.debezium import with_prefixes
 from pykbroker.container.environment import read_environment
 from pykbroker.container.mounts import data_directories, lost_data_line, read_mounts
 from pykbroker.container.server_properties import ServerProperties, server_properties
@@ -104,8 +105,13 @@ def launch(**words: Any) -> int:
     return _run(_launch, ContainerOptions(**words))
 
 
+def _variables() -> Mapping[str, str]:
+    """The environment, in the names of Apache Kafka's image."""
+    return with_prefixes(os.environ, socket.gethostname())[0]
+
+
 def _run(act: Callable[[ContainerOptions], int], options: ContainerOptions) -> int:
-    level = os.environ.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").strip().upper() or "INFO"
+    level = _variables().get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").strip().upper() or "INFO"
     level = _LEVELS.get(level, level)
     log_to(logging.StreamHandler(sys.stdout), level if level in logging.getLevelNamesMapping() else "INFO")
     try:
@@ -122,7 +128,7 @@ def _configure(options: ContainerOptions) -> int:
 
 def _format(options: ContainerOptions) -> int:
     config = _config(options)
-    if os.environ.get("KAFKA_PROCESS_ROLES", "").strip():
+    if _variables().get("KAFKA_PROCESS_ROLES", "").strip():
         _check_directories(config)
         _format_directories(config, _cluster_id())
     return 0
@@ -159,8 +165,11 @@ def _config(options: ContainerOptions) -> Config:
 def _compose(options: ContainerOptions) -> ServerProperties:
     mounted = next((_read(path) for path in options.mounted if os.path.exists(path)), None)
     mounts = read_mounts(_mountinfo())
+    variables, translated = with_prefixes(os.environ, socket.gethostname())
+    if translated is not None:
+        logger.warning("%s", translated)
     composed = server_properties(
-        os.environ,
+        variables,
         mounted=mounted,
         defaults=_read(options.defaults),
         hostname=socket.gethostname(),
@@ -230,7 +239,7 @@ def _read(path: str) -> str:
 
 
 def _given_cluster_id() -> str | None:
-    return read_environment(os.environ).cluster_id
+    return read_environment(_variables()).cluster_id
 
 
 def _cluster_id() -> str:
@@ -240,7 +249,7 @@ def _cluster_id() -> str:
     cluster_id = _given_cluster_id()
     if cluster_id is not None:
         return cluster_id
-    if os.environ.get("KAFKA_PROCESS_ROLES", "").strip():
+    if _variables().get("KAFKA_PROCESS_ROLES", "").strip():
         raise ConfigError("CLUSTER_ID is not set: `kafka-storage random-uuid` makes one, the same for all nodes")
     return uuid_to_str(random_uuid(random.SystemRandom()))
 

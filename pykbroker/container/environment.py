@@ -17,6 +17,7 @@ from typing import Final
 
 from pykbroker.config.authorization import ALLOW_IF_NO_ACL, SUPER_USERS
 from pykbroker.config.load import is_known
+from pykbroker.container.before_kraft import is_address
 
 PREFIX: Final = "KAFKA_"
 #: Bitnami's images; a variable without `CFG_` wins, as there.
@@ -89,7 +90,8 @@ _PROTECTION: Final = ("ssl.", "sasl.", "listener.name.", "authorizer.", "tls.", 
 _OF_KUBERNETES: Final = re.compile(
     r".*_SERVICE_(HOST|PORT|PORT_[A-Z0-9_]+)|.*_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
 )
-_ZOOKEEPER: Final = "zookeeper."
+#: The second one is of the authorizer that kept ACLs there.
+_ZOOKEEPER: Final = ("zookeeper.", "authorizer.zookeeper.")
 _OWN: Final = "pykbroker."
 #: Compose files give these an empty value where the images' scripts take them away. Testcontainers for .NET ends the
 #: advertised ones with a comma: Apache Kafka took it until its lists refused empty entries (KIP-1161).
@@ -110,12 +112,14 @@ class Environment:
     credentials: Mapping[str, str]
     #: variables of ZooKeeper, which is not there
     zookeeper: tuple[str, ...]
+    #: key -> text, the parts of one address from before KRaft (before_kraft.py)
+    address: Mapping[str, str]
     cluster_id: str | None
 
     @property
     def describes_a_node(self) -> bool:
         """Whether Apache Kafka's images would drop the packaged defaults. Keys of ours do not describe a node."""
-        return any(not key.startswith(_OWN) for key in self.properties)
+        return bool(self.address) or any(not key.startswith(_OWN) for key in self.properties)
 
 
 def property_name(variable: str) -> str:
@@ -137,6 +141,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
     zookeeper: list[str] = []
     credentials: dict[str, str] = {}
     stores: dict[str, str] = {}
+    address: dict[str, str] = {}
     # Those with CFG_ first: the others replace them.
     for variable in sorted(variables, key=lambda name: (not name.startswith(CFG_PREFIX), name)):
         if not variable.startswith(PREFIX):
@@ -159,6 +164,8 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
             key = property_name(variable)
             if key.startswith(_ZOOKEEPER):
                 zookeeper.append(variable)
+            elif is_address(key, text):
+                address[key] = text.strip()
             elif not is_known(key) and key not in _AUTHORIZER_KEYS:
                 # A slip in a key that was to protect stops the start.
                 promises = key.startswith(_PROTECTION) and text.strip() and not _OF_KUBERNETES.fullmatch(variable)
@@ -176,6 +183,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
         tuple(sorted(protection)),
         dict(sorted(credentials.items())),
         tuple(sorted(zookeeper)),
+        dict(sorted(address.items())),
         cluster_id or None,
     )
 

@@ -13,10 +13,12 @@ from typing import Final
 
 #: Where data goes when nothing says where, and the mounts that choose the place, in this order. Apache Kafka's image
 #: and Bitnami's have these defaults; Bitnami documents a volume at /bitnami/kafka, and before that one at /bitnami.
+#: Debezium's image has one at /kafka/data.
 _PLACES: Final = (
     ("/tmp/kraft-combined-logs", ("/tmp/kraft-combined-logs",)),  # nosec B108 # Apache Kafka's directory in images
     ("/tmp/kafka-logs", ("/tmp/kafka-logs",)),  # nosec B108 # Apache Kafka's directory in images
     ("/bitnami/kafka/data", ("/bitnami/kafka/data", "/bitnami/kafka", "/bitnami")),
+    ("/kafka/data", ("/kafka/data", "/kafka")),
 )
 #: Confluent's directory, and the one where our image has a volume of its own.
 DEFAULT_PLACE: Final = "/var/lib/kafka/data"

@@ -15,7 +15,7 @@ from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.properties import format as write_properties
 from pykbroker.config.properties import parse
-from pykbroker.container.environment import protection_line, read_environment, unknown_line
+from pykbroker.container.environment import protection_line, read_environment, unknown_line, variable_of
 from pykbroker.container.mounts import Mount, place_for_data
 from pykbroker.container.single_node import complete
 from pykbroker.runtime.kafka_opts import jaas_path
@@ -58,12 +58,21 @@ def server_properties(
         text = lines
     else:
         text = f"{defaults.rstrip()}\n{lines}"
+    properties = parse(text)
     completed = complete(
-        parse(text), zookeeper=found.zookeeper, hostname=hostname, data_directory=place_for_data(mounts)
+        properties,
+        zookeeper=found.zookeeper,
+        address=found.address,
+        hostname=hostname,
+        data_directory=place_for_data(mounts),
     )
     if jaas_path(variables) is None:
-        completed.added.update(scram_lines({**parse(text), **completed.added}))
-    warnings = [unknown_line(found.unknown, STATIC_KEYS)] if found.unknown else []
+        completed.added.update(scram_lines({**properties, **completed.added}))
+    unknown = found.unknown
+    if properties.get("process.roles", "").strip() or properties.get("advertised.listeners", "").strip():
+        # Parts of an address do nothing then.
+        unknown = tuple(sorted((*unknown, *map(variable_of, found.address))))
+    warnings = [unknown_line(unknown, STATIC_KEYS)] if unknown else []
     text += "".join(f"{key}={value}\n" for key, value in completed.added.items())
     return ServerProperties(text, parse(text), (*warnings, *completed.warnings), found.cluster_id)
 

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pykbroker.config.kinds import ConfigError
+from pykbroker.config.listeners import SECURITY_PROTOCOLS
+from pykbroker.container.before_kraft import authorizer_of, listeners_of
 from pykbroker.container.mounts import DEFAULT_PLACE
 
 _CONTROLLER: Final = "CONTROLLER"
 _FIRST_CONTROLLER_PORT: Final = 9093
+_DEFAULT_MAP: Final = ",".join(f"{protocol}:{protocol}" for protocol in SECURITY_PROTOCOLS)
 #: of a cluster that can have one broker only
 _INTERNAL_TOPICS: Final = (
     "offsets.topic.replication.factor",
@@ -43,13 +46,14 @@ def complete(
     properties: Mapping[str, str],
     *,
     zookeeper: tuple[str, ...] = (),
+    address: Mapping[str, str] = {},
     hostname: str = "localhost",
     data_directory: str = DEFAULT_PLACE,
 ) -> Completed:
     """What to append so that a node can start; what is set and not blank stays, but for `listeners`,
     `advertised.listeners` and `listener.security.protocol.map`, which get the controller's listener. `hostname` is what
-    other containers call this one, `data_directory` is for a node whose properties name none. ConfigError for a node
-    that is only a controller and advertises listeners."""
+    other containers call this one, `data_directory` is for a node whose properties name none, `address` is that of a
+    node from before KRaft. ConfigError for a node that is only a controller and advertises listeners."""
     done = Completed()
     roles = {role.strip() for role in properties.get("process.roles", "").split(",")} - {""}
     if roles == {"controller"}:
@@ -60,7 +64,13 @@ def complete(
     elif not properties.get("listeners", "").strip() and properties.get("advertised.listeners", "").strip():
         done.added["listeners"] = on_all_addresses(properties["advertised.listeners"])
     if not roles:
-        _add_controller(properties, done)
+        name = properties.get("controller.listener.names", "").split(",")[0].strip() or _CONTROLLER
+        done.added.update(listeners_of(address, properties, [name]))
+        authorizer = authorizer_of(properties)
+        if authorizer is not None:
+            done.added["authorizer.class.name"] = authorizer[0]
+            done.warnings.append(authorizer[1])
+        _add_controller(properties, name, done)
         said = f"; {', '.join(zookeeper)} {_has(zookeeper)} no effect" if zookeeper else ""
         done.warnings.append(
             "process.roles is not set: this is a cluster of one node with a controller of its own"
@@ -107,7 +117,7 @@ def _has(names: tuple[str, ...]) -> str:
     return "has" if len(names) == 1 else "have"
 
 
-def _add_controller(properties: Mapping[str, str], done: Completed) -> None:
+def _add_controller(properties: Mapping[str, str], name: str, done: Completed) -> None:
     added = done.added
     added["process.roles"] = "broker,controller"
     if not properties.get("node.id", "").strip():
@@ -116,10 +126,9 @@ def _add_controller(properties: Mapping[str, str], done: Completed) -> None:
         added["node.id"] = broker_id if broker_id not in ("", "-1") else "1"
         if broker_id == "-1":
             added["broker.id"] = "1"
-    name = properties.get("controller.listener.names", "").split(",")[0].strip() or _CONTROLLER
     added.setdefault("controller.listener.names", name)
     listeners = added.get("listeners") or properties.get("listeners", "").strip()
-    advertised = properties.get("advertised.listeners", "").strip()
+    advertised = added.get("advertised.listeners") or properties.get("advertised.listeners", "").strip()
     if not listeners:
         listeners = added["listeners"] = "PLAINTEXT://:9092"
         added["advertised.listeners"] = "PLAINTEXT://localhost:9092"
@@ -131,8 +140,9 @@ def _add_controller(properties: Mapping[str, str], done: Completed) -> None:
         port = next(port for port in range(_FIRST_CONTROLLER_PORT, 65536) if port not in taken)
         # Nothing outside of this container talks to it.
         added["listeners"] = f"{listeners},{name}://localhost:{port}"
-    protocols = properties.get("listener.security.protocol.map", "").strip()
-    if protocols and f"{name.upper()}:" not in protocols.upper().replace(" ", ""):
+    # A map that is not set has no controller's listener beside one with TLS or SASL.
+    protocols = properties.get("listener.security.protocol.map", "").strip() or _DEFAULT_MAP
+    if f"{name.upper()}:" not in protocols.upper().replace(" ", ""):
         added["listener.security.protocol.map"] = f"{protocols},{name}:PLAINTEXT"
     if not any(properties.get(f"controller.quorum.{key}", "").strip() for key in ("voters", "bootstrap.servers")):
         added["controller.quorum.bootstrap.servers"] = f"localhost:{port}"

@@ -118,4 +118,23 @@ ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT",
         "KAFKA_INTER_BROKER_LISTENER_NAME": "PLAINTEXT",
     },
+    "wurstmeister, one address in parts": {
+        "KAFKA_ADVERTISED_HOST_NAME": "192.168.99.100",
+        "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181",
+    },
+    "ZooKeeper-style, TLS without a map": {
+        "KAFKA_BROKER_ID": "1",
+        "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181",
+        "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9092,SSL://0.0.0.0:9093",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:9092,SSL://localhost:9093",
+        "KAFKA_SSL_KEYSTORE_LOCATION": "/etc/kafka/secrets/node.p12",
+    },
+    "ZooKeeper-style, ACLs": {
+        "KAFKA_BROKER_ID": "1",
+        "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:9092",
+        "KAFKA_AUTHORIZER_CLASS_NAME": "kafka.security.authorizer.AclAuthorizer",
+        "KAFKA_AUTHORIZER_ZOOKEEPER_URL": "zookeeper:2181",
+        "KAFKA_SUPER_USERS": "User:admin",
+    },
 }

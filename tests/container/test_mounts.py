@@ -46,6 +46,8 @@ def line(directory: str, *more: Mount, files: tuple[str, ...] = ()) -> str | Non
         ("/bitnami/kafka/data", "/bitnami/kafka/data"),
         ("/bitnami/kafka", "/bitnami/kafka/data"),
         ("/bitnami", "/bitnami/kafka/data"),
+        ("/kafka/data", "/kafka/data"),
+        ("/kafka", "/kafka/data"),
         ("/bitnami/kafka/config", "/var/lib/kafka/data"),
     ],
 )

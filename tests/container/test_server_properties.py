@@ -178,7 +178,8 @@ def test_protection_stops_with_one_line() -> None:
         compose({"KAFKA_TLS_TYPE": "JKS"})
     # As Apache Kafka: with such a listener the map has no CONTROLLER by itself.
     with pytest.raises(ConfigError, match="No security protocol defined for listener CONTROLLER"):
-        config_of({"KAFKA_ADVERTISED_LISTENERS": "SASL_PLAINTEXT://localhost:9092"})
+        config_of({**SECURED, "KAFKA_LISTENERS": "SASL_SSL://:9092,CONTROLLER://:29093",
+                   "KAFKA_ADVERTISED_LISTENERS": "SASL_SSL://localhost:9092"})  # fmt: skip
 
 
 @pytest.mark.parametrize(
