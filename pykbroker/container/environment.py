@@ -86,6 +86,14 @@ _ASKS_NOTHING: Final = {"KAFKA_TLS_CLIENT_AUTH": "none"}
 _AUTHORIZER_KEYS: Final = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
 #: Keys that would protect; `tls.` and `certificate.` are Bitnami's.
 _PROTECTION: Final = ("ssl.", "sasl.", "listener.name.", "authorizer.", "tls.", "certificate.")
+#: Keys of clients, and slips of public files, that Apache Kafka's brokers ignore, and the broker's key that is meant.
+#: They weaken nothing: a listener asks for credentials if its protocol says so. Files of kafka-ui have the last one.
+_OF_CLIENTS: Final = {
+    "sasl.mechanism": "sasl.enabled.mechanisms",
+    "sasl.mechanisms": "sasl.enabled.mechanisms",
+    "security.protocol": "listener.security.protocol.map",
+    "ssl.enabled.mechanisms": "sasl.enabled.mechanisms",
+}
 #: What Kubernetes gives to each container of a namespace that has a service called kafka-ssl, kafka-tls and so on.
 _OF_KUBERNETES: Final = re.compile(
     r".*_SERVICE_(HOST|PORT|PORT_[A-Z0-9_]+)|.*_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
@@ -168,7 +176,8 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
                 address[key] = text.strip()
             elif not is_known(key) and key not in _AUTHORIZER_KEYS:
                 # A slip in a key that was to protect stops the start.
-                promises = key.startswith(_PROTECTION) and text.strip() and not _OF_KUBERNETES.fullmatch(variable)
+                protects = key.startswith(_PROTECTION) and key not in _OF_CLIENTS
+                promises = protects and text.strip() and not _OF_KUBERNETES.fullmatch(variable)
                 (protection if promises else unknown).append(variable)
             elif key in _LISTENERS:
                 entries = ",".join(filter(None, map(str.strip, text.split(","))))
@@ -202,7 +211,8 @@ def unknown_line(variables: tuple[str, ...], known: Mapping[str, object]) -> str
 
     named = []
     for variable in variables:
-        near = get_close_matches(property_name(variable), known, 1, 0.9)
+        key = property_name(variable)
+        near = [_OF_CLIENTS[key]] if key in _OF_CLIENTS else get_close_matches(key, known, 1, 0.9)
         named.append(f"{variable} (is {variable_of(near[0])} meant?)" if near else variable)
     jmx = "; nothing serves JMX here" if any("JMX" in variable for variable in variables) else ""
     return f"These variables name no configuration key and have no effect: {', '.join(named)}{jmx}"

@@ -140,6 +140,21 @@ def test_protection_in_a_way_that_is_not_served(variable: str, text: str) -> Non
     assert read_environment({variable: " "}).protection == ()
 
 
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("KAFKA_SASL_MECHANISM", "KAFKA_SASL_ENABLED_MECHANISMS"),
+        ("KAFKA_CFG_SASL_MECHANISMS", "KAFKA_SASL_ENABLED_MECHANISMS"),
+        ("KAFKA_SSL_ENABLED_MECHANISMS", "KAFKA_SASL_ENABLED_MECHANISMS"),
+        ("KAFKA_SECURITY_PROTOCOL", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"),
+    ],
+)
+def test_a_key_of_clients_is_named_with_the_brokers_and_stops_nothing(variable: str, meant: str) -> None:
+    found = read_environment({variable: "PLAIN"})
+    assert (found.protection, found.unknown, found.properties) == ((), (variable,), {})
+    assert f"{variable} (is {meant} meant?)" in unknown_line(found.unknown, STATIC_KEYS)
+
+
 def test_bitnamis_word_for_no_protection() -> None:
     assert read_environment({"KAFKA_TLS_CLIENT_AUTH": "none"}).protection == ()
 
