@@ -29,6 +29,13 @@ for name in acls broker-api-versions cluster configs console-consumer console-pr
     ln -s kafka-tool "/opt/kafka/bin/kafka-$name"
 done
 ln -s zookeeper-server-start /opt/kafka/bin/zookeeper-server-start.sh
+# Confluent's images have these names; `ub` is from version 8 on.
+ln -s cub /opt/kafka/bin/dub
+ln -s cub /opt/kafka/bin/ub
+# A base's own netcat can do more.
+if (PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; command -v nc >/dev/null); then
+    rm /opt/kafka/bin/nc
+fi
 # Where shells look that have another PATH.
 for name in /opt/kafka/bin/*; do
     case $name in *.sh | */kafka-tool) ;; *) ln -s "$name" "/usr/bin/${name##*/}" ;; esac

@@ -285,6 +285,11 @@ def test_the_names_of_kafkas_tools(new_container: NewContainer) -> None:
         "kafka-console-consumer", *local, "--topic", "orders", "--from-beginning", "--max-messages", "2"
     )
     assert sorted(consumed.stdout.splitlines()) == ["one", "two"]
+    # By which scripts and health checks wait.
+    node.run("cub", "kafka-ready", "-b", "localhost:9092", "1", "20")
+    assert "found only 1" in node.run("ub", "kafka-ready", "-b", "localhost:9092", "2", "0", check=False).stderr
+    node.run("nc", "-z", "localhost", "9092")
+    assert node.run("nc", "-z", "localhost", "9", check=False).returncode == 1
     node.run("kafka-server-stop")
     assert node.wait_for_end() == 0
 
