@@ -152,6 +152,32 @@ def test_health(new_container: NewContainer) -> None:
     assert node.run("pykbroker", "health").stdout == "node 1 serves\n"
 
 
+def test_a_container_of_a_tool_is_healthy(new_container: NewContainer) -> None:
+    tool = new_container(command=["sh", "-c", "echo works; exec sleep 600"])
+    tool.healthy()
+    probe = "/etc/kafka/docker/healthcheck"
+    assert tool.run(probe).stdout == "no node was launched in this container\n"
+    assert tool.run(probe, "--node", check=False).returncode == 1
+
+
+def test_a_node_that_does_not_serve_is_not_healthy(new_container: NewContainer) -> None:
+    """Its first process says that it is no tool, and the file that the launch leaves."""
+    node = new_container(settings_of_a_node_that_waits())
+    assert node.run("/etc/kafka/docker/healthcheck", check=False).returncode == 1
+    node.wait_for("Incarnation")
+    assert node.run("/etc/kafka/docker/healthcheck", check=False).returncode == 1
+    assert node.run("/etc/kafka/docker/healthcheck", "--alive").returncode == 0
+    node.run("test", "-e", "/run/pykbroker/launched")
+
+
+def test_a_node_that_kafka_server_start_runs_is_healthy(new_container: NewContainer) -> None:
+    file = "/opt/kafka/config/server.properties"
+    formatted = f"kafka-storage format --standalone -t {CLUSTER_ID} -c {file}"
+    node = new_container(command=["sh", "-c", f"{formatted} && /opt/kafka/bin/kafka-server-start.sh {file}"])
+    node.healthy()
+    assert node.run("pykbroker", "health").stdout == "node 1 serves\n"
+
+
 def test_prometheus_and_the_command_line(new_container: NewContainer) -> None:
     port = steady_port()
     metrics = variables(port, KAFKA_PYKBROKER_METRICS_LISTENER="0.0.0.0:9404")

@@ -325,7 +325,8 @@ def _format_directories(config: Config, cluster_id: str) -> None:
 
 
 def _health_socket() -> str | None:
-    """The first of the usual places whose directory only this user, or its group in an image of our own, writes to."""
+    """The first of the usual places whose directory only this user, or its group in an image of our own, writes to.
+    From now on the image's health check knows that this container is a node's."""
     for path in USUAL_SOCKETS:
         directory = os.path.dirname(path)
         try:
@@ -337,6 +338,13 @@ def _health_socket() -> str | None:
         # In a directory that every user may write to (/dev/shm has one) another user could have put this one there.
         safe = stat.S_ISDIR(there.st_mode) and not there.st_mode & stat.S_IWOTH
         if safe and there.st_uid in (0, os.geteuid()) and os.access(directory, os.W_OK | os.X_OK):
+            _leave_mark(directory)
             return path
     logger.warning("There is no place for the health socket: `pykbroker health` finds no node here")
     return None
+
+
+def _leave_mark(directory: str) -> None:
+    """docker/scripts/kafka/healthcheck looks for it."""
+    with contextlib.suppress(OSError), open(os.path.join(directory, "launched"), "wb"):
+        pass

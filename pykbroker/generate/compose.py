@@ -64,12 +64,6 @@ x-node: &node
   restart: unless-stopped
   # A controlled shutdown moves leaders and closes logs; Docker's own 10 seconds may cut it short.
   stop_grace_period: 60s
-  healthcheck:
-    test: [CMD, pykbroker, health]
-    interval: 5s
-    timeout: 3s
-    start_period: 30s
-    retries: 3
 
 x-environment: &environment
   CLUSTER_ID: "{checked.cluster_id(cluster.cluster_id, "compose")}"
