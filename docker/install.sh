@@ -6,7 +6,7 @@ useradd --uid 1000 --create-home --shell /bin/bash appuser 2>/dev/null || adduse
 
 # As in Apache Kafka's image and in Confluent's: the user that runs the node may change its scripts and its files, and
 # so may any user of the group root (--user 12345:0, as OpenShift has it).
-mkdir -p /opt/kafka/config /etc/kafka/secrets /var/lib/kafka/data /mnt/shared/config /run/pykbroker /usr/logs
+mkdir -p /opt/kafka/config/kraft /etc/kafka/secrets /var/lib/kafka/data /mnt/shared/config /run/pykbroker /usr/logs
 # A new named volume gets the owner and the mode of the image's directory at its place: here those of other images' data.
 places="/bitnami /kafka /tmp/kraft-combined-logs /tmp/kafka-logs"
 mkdir -p /bitnami/kafka/data /bitnami/kafka/config /kafka/data /tmp/kraft-combined-logs /tmp/kafka-logs
@@ -15,6 +15,12 @@ chown -R appuser:root $places
 # shellcheck disable=SC2086 # words
 chmod -R u+rwX,g+rwX $places
 cp /etc/kafka/docker/server.properties /opt/kafka/config/server.properties
+# Where Apache Kafka had them before 4.0.
+for name in broker controller server; do ln -s "../$name.properties" "/opt/kafka/config/kraft/$name.properties"; done
+# Bitnami's places. Its folder of configuration is one of its own: a file that is mounted there is read and not written.
+mkdir -p /opt/bitnami/kafka/config
+ln -s /opt/kafka/bin /opt/bitnami/kafka/bin
+chmod 0755 /opt/bitnami/scripts/kafka/*
 chown -R appuser:root /opt/kafka /etc/kafka /etc/confluent /var/lib/kafka /mnt/shared/config /run/pykbroker /usr/logs
 chmod -R u+rwX,g+rwX /opt/kafka /etc/kafka /etc/confluent /var/lib/kafka /mnt/shared/config /usr/logs
 chmod 0770 /run/pykbroker

@@ -320,6 +320,51 @@ def test_the_names_of_kafkas_tools(new_container: NewContainer) -> None:
     assert node.wait_for_end() == 0
 
 
+def test_the_places_of_bitnamis_image(new_container: NewContainer, volume: str) -> None:
+    """The first container only puts scripts into the volume that the second one has at their place."""
+    scripts = ["-v", f"{volume}:/docker-entrypoint-initdb.d"]
+    sourced = "echo sourced before the start; KAFKA_BROKER_RACK=stays-there"
+    executed = "printf '#!/bin/sh\\necho run\\n' > b.sh; chmod +x b.sh"
+    writing = f"cd /docker-entrypoint-initdb.d; echo '{sourced}' > a.sh; {executed}; echo > notes.txt"
+    writer = new_container(options=[*scripts, "--user", "0"], command=["sh", "-c", writing])
+    assert writer.wait_for_end() == 0
+    words = ["/opt/bitnami/scripts/kafka/entrypoint.sh", "/opt/bitnami/scripts/kafka/run.sh"]
+    node = new_container(options=scripts, command=words)
+    log = node.wait_for(SERVES)
+    lines = log.splitlines()
+    assert lines.index("sourced before the start") < lines.index("run")
+    assert "/docker-entrypoint-initdb.d/notes.txt is not run: its name does not end with .sh" in lines
+    assert "stays-there" not in node.run("cat", "/opt/kafka/config/server.properties").stdout
+    local = ("--bootstrap-server", "localhost:9092")
+    node.run("/opt/bitnami/kafka/bin/kafka-topics.sh", *local, "--create", "--topic", "orders")
+    docker("restart", "-t", "60", node.name)
+    again = node.wait_for(SERVES, 2)
+    assert again.count("sourced before the start") == 1
+
+
+def test_a_format_that_a_script_appends_to_ensure(new_container: NewContainer) -> None:
+    """As the update_run.sh that Confluent's examples had for their first images with KRaft."""
+    edits = (
+        "sed -i '/KAFKA_ZOOKEEPER_CONNECT/d' /etc/confluent/docker/configure; "
+        "sed -i 's/cub zk-ready/echo ignore zk-ready/' /etc/confluent/docker/ensure; "
+        'echo "kafka-storage format --ignore-formatted -t $(kafka-storage random-uuid) -c /etc/kafka/kafka.properties" '
+        ">> /etc/confluent/docker/ensure; /etc/confluent/docker/run"
+    )
+    node = new_container(variables(9092, CLUSTER_ID=""), command=["sh", "-c", edits])
+    assert "Formatting metadata directory" in node.wait_for(SERVES)
+
+
+def test_the_properties_files_of_earlier_versions(new_container: NewContainer) -> None:
+    """A controller and a broker of their own, by Apache Kafka's files, in one container."""
+    tool = new_container(command=["sleep", "600"])
+    for name in ("controller", "broker"):
+        file = f"/opt/kafka/config/kraft/{name}.properties"
+        standalone = ["--standalone"] if name == "controller" else []
+        tool.run("/opt/kafka/bin/kafka-storage.sh", "format", *standalone, "-t", CLUSTER_ID, "-c", file)
+        tool.run("/opt/kafka/bin/kafka-server-start.sh", "-daemon", file)
+    tool.run("cub", "kafka-ready", "-b", "localhost:9092", "1", "60")
+
+
 def test_arguments_replace_variables(new_container: NewContainer) -> None:
     node = new_container(variables(9092), command=["/etc/kafka/docker/run", "KAFKA_BROKER_RACK=r7", "CLUSTER_ID=abc"])
     node.wait_for(SERVES)

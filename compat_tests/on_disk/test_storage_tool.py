@@ -38,7 +38,7 @@ class Asked:
     lines: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
-    #: refused by the parser of arguments: only the exit code is compared
+    #: refused by the parser of arguments, or Java prints nothing but a path: only the exit code is compared
     by_parser: bool = False
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ def metas(first: str, second: str | None = None) -> dict[str, str]:
 INFO = [
     asked("info -c CONFIG"),
     asked(f"{FORMAT} CONFIG -s", "info --config CONFIG"),
-    asked("info -c /nonexistent"),
+    asked("info -c /nonexistent", by_parser=True),
     asked("info", by_parser=True),
     asked("info -c CONFIG -x", by_parser=True),
     asked("info -c CONFIG", files={"first/x": "", "second": ""}),

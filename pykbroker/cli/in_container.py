@@ -130,7 +130,9 @@ def _format(options: ContainerOptions) -> int:
     config = _config(options)
     if _variables().get("KAFKA_PROCESS_ROLES", "").strip():
         _check_directories(config)
-        _format_directories(config, _cluster_id())
+        # Without an id it is launch that ends: a script may format the directories in between.
+        if _given_cluster_id() is not None:
+            _format_directories(config, _cluster_id())
     return 0
 
 

@@ -38,8 +38,6 @@ class StorageCommand(Command):
 
         try:
             return super().invoke(ctx)
-        except FileNotFoundError as error:
-            print(error.filename or error, file=sys.stderr)
         except (ConfigError, StorageFormatError, OSError, ValueError) as error:
             print(failures.said_of(error) or error, file=sys.stderr)
         return 1

@@ -105,3 +105,12 @@ def test_options_that_exclude_each_other(config: str, capsys: pytest.CaptureFixt
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("pykbroker: --standalone does not go with --no-initial-controllers.")
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("words", [["info"], ["format", "-t", CLUSTER_ID]])
+def test_a_file_that_is_not_there_is_named_with_the_reason(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Java prints nothing but the path."""
+    assert main(["storage", *words, "-c", "/nonexistent"]) == 1
+    assert capsys.readouterr().err == "/nonexistent: No such file or directory\n"
