@@ -21,7 +21,7 @@ rm -rf "$context/scripts" "$context/dist" "$context/wheels.new"
 "$python" -m pip wheel -q --no-deps -w "$context/dist" .
 # What it needs, for the base's Python; once for each list of wheels.
 mkdir -p "$context/wheels"
-marker="$context/wheels/.for-$wanted-$(sha256sum pyproject.toml | cut -c1-16)"
+marker="$context/wheels/.for-$wanted-$(cat pyproject.toml docker/strip_wheels.py | sha256sum | cut -c1-16)"
 if [ ! -e "$marker" ]; then
     rm -rf "$context/wheels"
     mkdir -p "$context/wheels"
@@ -30,15 +30,21 @@ if [ ! -e "$marker" ]; then
         --implementation cp --abi "cp${wanted/./}" --abi abi3 --abi none \
         --platform "manylinux_2_28_$machine" --platform "manylinux_2_27_$machine" --platform "manylinux_2_17_$machine" \
         --platform "manylinux2014_$machine" --platform "linux_$machine" --platform any "$context"/dist/pykbroker-*.whl
+    "$python" docker/strip_wheels.py "$context"/wheels/*.whl
     touch "$marker"
 fi
 rm -f "$context"/wheels/pykbroker-*.whl
 cp "$context"/dist/pykbroker-*.whl "$context/wheels/"
+"$python" docker/strip_wheels.py "$context"/wheels/pykbroker-*.whl
 cp -r docker/scripts "$context/scripts"
 cp docker/Dockerfile docker/install.sh "$context/"
 
 tags=()
 for tag in "$@"; do tags+=(-t "$tag"); done
 # Without BuildKit, which older daemons lack.
-DOCKER_BUILDKIT=0 docker build -q --network none --build-arg "BASE=$base" "${tags[@]}" "$context" >"$context/id"
+build=$(date +%s)-$$
+DOCKER_BUILDKIT=0 docker build -q --network none --build-arg "BASE=$base" --build-arg "BUILD=$build" "${tags[@]}" "$context" \
+    >"$context/id"
+# Its first stage, which would stay as an image without a name.
+docker image prune -f --filter "label=pykbroker.build=$build" >/dev/null
 echo "image: $* on $base"

@@ -27,6 +27,12 @@ chmod 0770 /run/pykbroker
 chmod 0755 /etc/kafka/docker/* /etc/confluent/docker/* /opt/kafka/bin/*
 chmod 0664 /etc/kafka/docker/server.properties
 
+# Not every `env` blocks signals.
+if ! env --block-signal=INT,TERM true 2>/dev/null; then
+    sed -i 's/exec env --block-signal=INT,TERM /exec /' /etc/kafka/docker/launch /etc/confluent/docker/launch \
+        /opt/kafka/bin/kafka-tool
+fi
+
 # One script has all names: kafka-topics in Confluent's image, kafka-topics.sh in Apache Kafka's.
 for name in acls broker-api-versions cluster configs console-consumer console-producer consumer-groups delete-records \
     dump-log features get-offsets leader-election log-dirs metadata-quorum reassign-partitions server-start server-stop \

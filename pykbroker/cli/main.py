@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     command = given[0] if given else ""
-    if command == "in-container":
+    if command == "in-container" or os.getpid() == 1:
         _end_on_signals()
     import click
 
@@ -106,13 +106,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end_on_signals() -> None:
-    """The first process of a container gets no signal that it does not handle: at once, until a node handles them."""
+    """The first process of a container gets no signal that it does not handle: at once, until a node handles them. The
+    image's scripts block them before they start this interpreter, so that those of the meantime come now."""
 
     def end(number: int, frame: FrameType | None) -> None:
         sys.exit(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from pykbroker.cli import failures
 from pykbroker.cli.command_group import Command
 from pykbroker.cli.node_log import log_to
 from pykbroker.cli.options import assignments, default_data_dir, properties_argument, read
+from pykbroker.cli.orphans import reap_as_first_process
 from pykbroker.cli.status_line import StatusLine
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config
@@ -258,6 +259,7 @@ async def _serve(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked_to_stop, number)
+    reap_as_first_process(loop)
     if until_stdin_ends:
         loop.add_reader(sys.stdin.fileno(), _read_stdin, loop, stop)
     node.on_fatal(stop.set)

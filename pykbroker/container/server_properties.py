@@ -16,6 +16,7 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.properties import format as write_properties
 from pykbroker.config.properties import parse
 from pykbroker.container.environment import protection_line, read_environment, unknown_line, variable_of
+from pykbroker.container.jvm_options import agents_line
 from pykbroker.container.mounts import Mount, place_for_data
 from pykbroker.container.single_node import complete
 from pykbroker.runtime.kafka_opts import jaas_path
@@ -73,6 +74,9 @@ def server_properties(
         # Parts of an address do nothing then.
         unknown = tuple(sorted((*unknown, *map(variable_of, found.address))))
     warnings = [unknown_line(unknown, STATIC_KEYS)] if unknown else []
+    agents = agents_line(variables)
+    if agents is not None:
+        warnings.append(agents)
     text += "".join(f"{key}={value}\n" for key, value in completed.added.items())
     return ServerProperties(text, parse(text), (*warnings, *completed.warnings), found.cluster_id)
 
