@@ -33,13 +33,17 @@ NAMES = (
     "console-consumer",
     "console-producer",
     "consumer-groups",
+    "consumer-perf-test",
     "delete-records",
     "features",
     "get-offsets",
+    "groups",
     "leader-election",
     "log-dirs",
     "metadata-quorum",
+    "producer-perf-test",
     "reassign-partitions",
+    "run-class",
     "server-start",
     "server-stop",
     "storage",
@@ -320,6 +324,17 @@ def test_the_names_of_kafkas_tools(new_container: NewContainer) -> None:
         "kafka-console-consumer", *local, "--topic", "orders", "--from-beginning", "--max-messages", "2"
     )
     assert sorted(consumed.stdout.splitlines()) == ["one", "two"]
+    size = ("--num-records", "100", "--record-size", "10", "--throughput", "-1")
+    sent = node.run("kafka-producer-perf-test", *local, "--topic", "orders", *size).stdout
+    assert sent.startswith("100 records sent, ")
+    shell = ("kafka.tools.GetOffsetShell", *local, "--topic", "orders")
+    offsets = node.run("kafka-run-class", *shell).stdout.split()
+    assert sum(int(line.rpartition(":")[2]) for line in offsets) == 102
+    missing = node.run("kafka-share-groups.sh", "--list", check=False)
+    assert (missing.returncode, missing.stderr) == (
+        1,
+        "kafka-share-groups.sh: this image has no such tool: share groups are not served\n",
+    )
     # By which scripts and health checks wait.
     node.run("cub", "kafka-ready", "-b", "localhost:9092", "1", "20")
     assert "found only 1" in node.run("ub", "kafka-ready", "-b", "localhost:9092", "2", "0", check=False).stderr

@@ -26,6 +26,7 @@ CLASSES = {
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "groups": "org.apache.kafka.tools.GroupsCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
@@ -74,7 +75,7 @@ def ours(tool: str, words: Sequence[str], stdin: str = "") -> Ended:
 
 def said(err: str) -> str:
     """Standard error without what only one of them prints: stack traces, connection news, the texts of options."""
-    err = re.split(r"^(?:Option +Description|usage: )", err, maxsplit=1, flags=re.M)[0]
+    err = re.split(r"^(?:Option(?: \(\* = required\))? +Description|usage: )", err, maxsplit=1, flags=re.M)[0]
     lines = []
     for line in err.splitlines():
         if _NOISE.match(line):

@@ -55,6 +55,22 @@ def test_a_group_with_a_member(both: BothTools, live: str) -> None:
     )
 
 
+def test_groups_of_all_types(both: BothTools, live: str) -> None:
+    for words in (
+        [],
+        ["--consumer"],
+        ["--group-type", "classic"],
+        ["--group-type", "Classic"],
+        ["--protocol", "consumer"],
+    ):
+        assert live in both.agree("groups", "--list", *words, change=[without_order_of_groups]).out
+    for words in (["--share"], ["--streams"], ["--protocol", "connect"]):
+        assert live not in both.agree("groups", "--list", *words, change=[without_order_of_groups]).out
+    both.agree("groups")
+    both.agree("groups", "--list", "--share", "--consumer")
+    both.agree("groups", "--list", "--group-type", "nothing")
+
+
 def test_lists(both: BothTools, live: str) -> None:
     for words in ([], ["--state"], ["--type"], ["--type", "--state"], ["--state", "stable"], ["--type", "classic"]):
         assert live in both.agree("consumer-groups", "--list", *words, change=[without_order_of_groups]).out

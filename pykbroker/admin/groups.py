@@ -25,6 +25,18 @@ class GroupListing:
 
 
 @dataclass(slots=True, frozen=True)
+class GroupOfAnyType:
+    """A group of consumers, of Connect's workers, of a share or of streams."""
+
+    id: str
+    #: "Classic", "Consumer", "Share" or "Streams"
+    type: str
+    #: what its members speak; empty where it has only offsets
+    protocol: str
+    state: str
+
+
+@dataclass(slots=True, frozen=True)
 class GroupMember:
     id: str
     client_id: str
@@ -58,6 +70,18 @@ class KnownOffset:
 
 def listed(cluster: AskedCluster, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
     """The groups of consumers, of every broker. `states` and `types`: only these, in the protocol's words."""
+    return [
+        GroupListing(group.id, group.type, group.state)
+        for group in of_all_types(cluster, states=states, types=types)
+        # Groups of other protocols (Connect's workers) are none of consumers.
+        if group.protocol in ("", "consumer") and group.type in ("Classic", "Consumer")
+    ]
+
+
+def of_all_types(
+    cluster: AskedCluster, *, states: Sequence[str] = (), types: Sequence[str] = ()
+) -> list[GroupOfAnyType]:
+    """The groups of every broker. `states` and `types`: only these, in the protocol's words."""
     from pykbroker_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
     found = []
@@ -72,10 +96,10 @@ def listed(cluster: AskedCluster, *, states: Sequence[str] = (), types: Sequence
             check(answer.error_code)
             return answer
 
-        for row in cluster.settled(attempt).groups:
-            # Groups of other protocols (Connect's workers) are none of consumers.
-            if row.protocol_type in ("", "consumer") and row.group_type.lower() in ("", "classic", "consumer"):
-                found.append(GroupListing(row.group_id, row.group_type.capitalize() or "Classic", row.group_state))
+        found += [
+            GroupOfAnyType(row.group_id, row.group_type.capitalize() or "Classic", row.protocol_type, row.group_state)
+            for row in cluster.settled(attempt).groups
+        ]
     return found
 
 

@@ -180,3 +180,9 @@ def deleted(rows: Sequence[tuple[str, str, str]]) -> str:
     """Topic, partition and what came of it."""
     table = [["TOPIC", "PARTITION", "STATUS"], *([topic, number, said] for topic, number, said in rows)]
     return _lines(table, [_widest(15, (row[0] for row in rows)), 10, 15]) + "\n"
+
+
+def table_of_groups(rows: Sequence[tuple[str, str, str]]) -> str:
+    """What kafka-groups prints: id, type and protocol. The longest of all cells gives the width of both columns."""
+    width = _widest(20, (cell for row in rows for cell in row))
+    return _lines([("GROUP", "TYPE", "PROTOCOL"), *rows], [width, width, 0]).removeprefix("\n") + "\n"
