@@ -98,6 +98,7 @@ _OF_CLIENTS: Final = {
 _OF_KUBERNETES: Final = re.compile(
     r".*_SERVICE_(HOST|PORT|PORT_[A-Z0-9_]+)|.*_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
 )
+_RACK: Final = "broker.rack"
 #: The second one is of the authorizer that kept ACLs there.
 _ZOOKEEPER: Final = ("zookeeper.", "authorizer.zookeeper.")
 _OWN: Final = "pykbroker."
@@ -179,6 +180,9 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
                 protects = key.startswith(_PROTECTION) and key not in _OF_CLIENTS
                 promises = protects and text.strip() and not _OF_KUBERNETES.fullmatch(variable)
                 (protection if promises else unknown).append(variable)
+            elif key == _RACK and not text.strip():
+                # Kubernetes gives this text where a node has no zone, and brokers without one would share a rack.
+                pass
             elif key in _LISTENERS:
                 entries = ",".join(filter(None, map(str.strip, text.split(","))))
                 if entries:

@@ -17,6 +17,7 @@ from pykbroker.generate.replication import replication_variables
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
+METRICS_PORT: Final = 9404
 #: Each pod is a voter: an even number survives no more losses than the odd one below it.
 REPLICAS: Final = (1, 3, 5)
 
@@ -88,6 +89,7 @@ spec:
   ports:
     - {{name: tcp-kafka, port: {BROKER_PORT}}}
     - {{name: tcp-controller, port: {CONTROLLER_PORT}}}
+    - {{name: http-metrics, port: {METRICS_PORT}}}
 """
 
 
@@ -124,6 +126,9 @@ spec:
   policyTypes: [Ingress]
   ingress:
     - ports: [{{port: {BROKER_PORT}}}]
+    # Prometheus, and no client outside of the Kubernetes cluster.
+    - ports: [{{port: {METRICS_PORT}}}]
+      from: [{{namespaceSelector: {{}}}}]
     - ports: [{{port: {CONTROLLER_PORT}}}]
       from:
         - podSelector:
@@ -147,6 +152,7 @@ def _environment(cluster: KubernetesCluster) -> str:
         "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
         "KAFKA_CONTROLLER_QUORUM_VOTERS": voters,
         "KAFKA_LOG_DIRS": "/var/lib/kafka/data/node",
+        "KAFKA_PYKBROKER_METRICS_LISTENER": f"0.0.0.0:{METRICS_PORT}",
         **replication_variables(cluster.replicas),
     }
     # The profile has this variable for a developer's machine. Pods of a consumer group start one after the other, and
@@ -182,6 +188,7 @@ spec:
       securityContext:
         runAsNonRoot: true
         runAsUser: 1000
+        runAsGroup: 1000
         fsGroup: 1000
         fsGroupChangePolicy: OnRootMismatch
         seccompProfile: {{type: RuntimeDefault}}
@@ -204,10 +211,14 @@ spec:
           ports:
             - {{name: tcp-kafka, containerPort: {BROKER_PORT}}}
             - {{name: tcp-controller, containerPort: {CONTROLLER_PORT}}}
+            - {{name: http-metrics, containerPort: {METRICS_PORT}}}
           env:
             # The ordinal of the pod.
             - name: KAFKA_NODE_ID
               valueFrom: {{fieldRef: {{fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}}}
+            # The zone of the pod's machine, where Kubernetes copies this label to pods; without it there is no rack.
+            - name: KAFKA_BROKER_RACK
+              valueFrom: {{fieldRef: {{fieldPath: "metadata.labels['topology.kubernetes.io/zone']"}}}}
             - name: POD_NAME
               valueFrom: {{fieldRef: {{fieldPath: metadata.name}}}}
             - name: POD_NAMESPACE

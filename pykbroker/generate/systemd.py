@@ -68,12 +68,15 @@ ProtectSystem=strict
 ProtectHome=read-only
 PrivateTmp=yes
 PrivateDevices=yes
+PrivateMounts=yes
 ProtectClock=yes
 ProtectControlGroups=yes
 ProtectHostname=yes
 ProtectKernelLogs=yes
 ProtectKernelModules=yes
 ProtectKernelTunables=yes
+ProtectProc=invisible
+RemoveIPC=yes
 # Netlink: the C library asks it for this machine's addresses when it resolves a name.
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
 RestrictNamespaces=yes
@@ -82,6 +85,10 @@ RestrictSUIDSGID=yes
 LockPersonality=yes
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+# The node's worker processes step back behind its event loop.
+SystemCallFilter=setpriority
+SystemCallErrorNumber=EPERM
 
 [Install]
 WantedBy=multi-user.target

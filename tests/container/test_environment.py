@@ -62,6 +62,7 @@ def test_every_variable_has_one_meaning_or_none(given_variables: dict[str, str])
             and variable not in NOT_PROPERTIES | BITNAMI_SECRETS | STORES.keys() | CREDENTIALS.keys()
         ):
             blank = not text.replace(",", "").strip() and key in ("listeners", "advertised.listeners")
+            blank = blank or (key == "broker.rack" and not text.strip())
             assert blank or key in found.properties
     assert found.properties.keys() <= {
         STORES.get(variable) or OWN_KEYS.get(variable, property_name(variable))
@@ -83,6 +84,11 @@ def test_empty_entries_of_listeners_are_dropped(variable: str) -> None:
     assert read_environment({variable: " , "}).properties == {}
     # No other key is a concern of this.
     assert read_environment({"KAFKA_LOG_DIRS": "/a,"}).properties == {"log.dirs": "/a,"}
+
+
+def test_a_rack_without_a_name_is_none() -> None:
+    assert read_environment({"KAFKA_BROKER_RACK": " "}).properties == {}
+    assert read_environment({"KAFKA_BROKER_RACK": "a"}).properties == {"broker.rack": "a"}
 
 
 def test_what_kubernetes_injects_describes_no_node() -> None:

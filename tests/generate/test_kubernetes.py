@@ -48,10 +48,11 @@ def container(cluster: KubernetesCluster) -> Object:
     return dict(found)
 
 
-def environment(cluster: KubernetesCluster, ordinal: int, namespace: str) -> dict[str, str]:
+def environment(cluster: KubernetesCluster, ordinal: int, namespace: str, zone: str = "") -> dict[str, str]:
     """What a pod gets, as the kubelet makes it: from top to bottom, $(NAME) only of variables above."""
     pod = {
         "metadata.labels['apps.kubernetes.io/pod-index']": str(ordinal),
+        "metadata.labels['topology.kubernetes.io/zone']": zone,
         "metadata.name": f"{cluster.name}-{ordinal}",
         "metadata.namespace": namespace,
     }
@@ -118,6 +119,21 @@ def test_the_image_makes_a_node_of_each_pods_environment(cluster: KubernetesClus
     assert len(ids.pop() or "") == 22
 
 
+def test_the_zone_of_a_pod_is_the_rack_of_its_broker() -> None:
+    config, _ = config_of(environment(DEFAULT, 0, "n", zone="eu-1a"))
+    assert config.optional_str("broker.rack") == "eu-1a"
+    # Kubernetes gives an empty text for a label that is not there.
+    assert config_of(environment(DEFAULT, 0, "n"))[0].optional_str("broker.rack") is None
+
+
+def test_prometheus_of_the_same_kubernetes_cluster_reads_the_metrics() -> None:
+    config, _ = config_of(environment(DEFAULT, 0, "n"))
+    assert config.optional_str("pykbroker.metrics.listener") == "0.0.0.0:9404"
+    assert {"name": "http-metrics", "containerPort": 9404} in container(DEFAULT)["ports"]
+    ingress = objects(DEFAULT)["NetworkPolicy", "pykbroker"]["spec"]["ingress"]
+    assert {"ports": [{"port": 9404}], "from": [{"namespaceSelector": {}}]} in ingress
+
+
 def test_a_pod_that_is_no_voter_does_not_start() -> None:
     """`kubectl scale` made it: the others would not count it."""
     with pytest.raises(ConfigError, match=r"controller\.quorum\.voters"):
@@ -142,7 +158,7 @@ def test_what_belongs_together_has_one_name(cluster: KubernetesCluster) -> None:
         spec["selector"]["matchLabels"],
         found["PodDisruptionBudget", cluster.name]["spec"]["selector"]["matchLabels"],
         policy["podSelector"]["matchLabels"],
-        policy["ingress"][1]["from"][0]["podSelector"]["matchLabels"],
+        policy["ingress"][2]["from"][0]["podSelector"]["matchLabels"],
         *(spread["labelSelector"]["matchLabels"] for spread in spreads),
     ]
     assert selectors == [labels] * 8
@@ -170,6 +186,7 @@ def test_what_keeps_the_cluster_up() -> None:
     assert probes == {"startup": alive, "liveness": alive, "readiness": ["pykbroker", "health"]}
     assert spec["template"]["spec"]["enableServiceLinks"] is False
     assert spec["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert spec["template"]["spec"]["securityContext"]["runAsGroup"] == 1000
     assert container(DEFAULT)["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,

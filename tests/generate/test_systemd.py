@@ -18,11 +18,14 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import find_key
 from pykbroker.generate.systemd import SystemdUnit, systemd
 
+FILTER = "SystemCallFilter="
+
 
 def service(unit: SystemdUnit) -> dict[str, str]:
     parser = configparser.ConfigParser(delimiters=("=",), comment_prefixes=("#",), interpolation=None, strict=True)
     parser.optionxform = str  # type: ignore[assignment, method-assign]  # keys have capitals
-    parser.read_string(systemd(unit))
+    # The one key that stands there several times.
+    parser.read_string("\n".join(line for line in systemd(unit).splitlines() if not line.startswith(FILTER)))
     assert parser.sections() == ["Unit", "Service", "Install"]
     return dict(parser["Service"])
 
@@ -45,6 +48,16 @@ def test_how_it_runs_and_ends() -> None:
     assert (found["KillSignal"], found["KillMode"], found["TimeoutStopSec"]) == ("SIGTERM", "mixed", "60")
     assert int(found["LimitNOFILE"]) >= 100_000
     assert (found["ProtectSystem"], found["NoNewPrivileges"]) == ("strict", "yes")
+
+
+def test_what_the_node_cannot_reach() -> None:
+    unit = SystemdUnit(program="/p")
+    found = service(unit)
+    assert {found[key] for key in ("PrivateMounts", "RemoveIPC", "PrivateTmp", "PrivateDevices")} == {"yes"}
+    assert (found["ProtectProc"], found["SystemCallErrorNumber"]) == ("invisible", "EPERM")
+    filters = [line.removeprefix(FILTER) for line in systemd(unit).splitlines() if line.startswith(FILTER)]
+    # The first says what is allowed, the second takes away, the third gives back what worker processes call.
+    assert filters == ["@system-service", "~@privileged @resources", "setpriority"]
 
 
 def test_the_node_may_write_to_its_data() -> None:
