@@ -9,16 +9,20 @@ from typing import TypeAlias
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from example.records import Times
+
 #: How a cluster is reached: an address, or librdkafka's settings with the address and what else it takes.
 Reached: TypeAlias = str | Mapping[str, str]
 
 #: The example's day is long ago; Kafka would delete its records as soon as it looks.
 _KEPT = {"retention.ms": "-1"}
+#: What is newer than Kafka's clock by more than max_skew_s moves the watermark, so Kafka is to refuse it.
+_RAW = {**_KEPT, "message.timestamp.after.max.ms": str(1000 * Times().max_skew_s)}
 #: The newest value of each key is the answer.
 _UPSERTED = {"cleanup.policy": "compact"}
 TOPICS: Mapping[str, Mapping[str, str]] = {
-    "clicks": _KEPT,
-    "orders": _KEPT,
+    "clicks": _RAW,
+    "orders": _RAW,
     "dead-letters": _KEPT,
     "conversions": _UPSERTED,
     "event-windows": _UPSERTED,

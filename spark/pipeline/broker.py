@@ -5,7 +5,7 @@ The client is kafka-python. `[kafka]` is written for the Java client; `secured.k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -74,6 +74,16 @@ class Broker:
                 raise PipelineError(f"topic {each['name']}: {for_code(each['error_code']).__name__}")
         return found
 
+    def topic_settings(self, names: Iterable[str], keys: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The values of `keys` for each topic that exists, without those that this client may not see."""
+        there = self.topics(names)
+        # Behind the first call: two threads that import parts of kafka-python for the first time are in a circle.
+        from kafka.admin import ConfigResource, ConfigResourceType
+
+        asked = [ConfigResource(ConfigResourceType.TOPIC, name, dict.fromkeys(keys)) for name in there]
+        found = self._ask(partial(_describe_configs, asked))
+        return {each.name: _values(found.get(each.name, {})) for each in asked}
+
     def ranges(self, partitions: Iterable[Partition]) -> dict[Partition, Range]:
         """Where partitions begin and end; they have to exist."""
         from kafka import TopicPartition
@@ -107,6 +117,14 @@ class Broker:
                 f"{self._servers}: {error}",
                 "Is the broker running, and are bootstrap.servers in [kafka] and [security] right?",
             ) from error
+
+
+def _describe_configs(asked: Sequence[Any], admin: Any) -> Any:
+    return admin.describe_configs(asked, config_filter="all").get("topic", {}) if asked else {}
+
+
+def _values(described: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    return {key: str(each["value"]) for key, each in described.items() if each["value"] is not None}
 
 
 def _list_offsets(wanted: Mapping[Any, Any], admin: Any) -> Any:

@@ -96,6 +96,17 @@ def ends(files: Files, batch_id: int) -> list[object]:
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
+def planned(files: Files, batch_id: int) -> dict[Partition, int]:
+    """Where a planned batch ends."""
+    return _of_batch(files.read(f"offsets/{batch_id}"))
+
+
+def watermark_ms(files: Files, batch_id: int) -> int:
+    """The watermark that a batch was planned with; 0 before there is one."""
+    settings = json.loads(files.read(f"offsets/{batch_id}").splitlines()[1])
+    return int(settings.get("batchWatermarkMs", 0))
+
+
 def position(files: Files) -> Position:
     committed, planned = _newest(files, "commits"), _newest(files, "offsets")
     if committed >= 0:

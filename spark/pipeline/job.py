@@ -40,12 +40,12 @@ TOPICS_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One query: its name (also of its checkpoint), the topics it reads, how it is started, and the topic it writes."""
+    """One query: its name (also of its checkpoint), the topics it reads, how it is started, the topics it writes."""
 
     name: str
     topics: Callable[[Config], list[str]]
     start: Callable[[SparkSession, Config, Trigger], StreamingQuery]
-    writes: Callable[[Config], str] | None = None
+    writes: Callable[[Config], list[str]] = lambda config: []
 
 
 def main(jobs: Sequence[Job], argv: Sequence[str]) -> int:
@@ -108,7 +108,7 @@ class _Run:
         self._config = config
         self._trigger = trigger
         self._broker = _broker(config)
-        self._progress = Progress(self._broker, metrics)
+        self._progress = Progress(self._broker, metrics, max_skew_s=config.times.max_skew_s)
         self._queries: list[StreamingQuery] = []
 
     def to_the_end(self, stop: Stop) -> None:
@@ -117,6 +117,7 @@ class _Run:
 
         self._spark.streams.resetTerminated()
         try:
+            self._check_clocks()
             for job in self._jobs:
                 self._check(job)
             for job in self._jobs:
@@ -151,9 +152,16 @@ class _Run:
         """Raises PipelineError: the job cannot start, or go on."""
         if self._broker is not None:
             topics, files = job.topics(self._config), self._files(job)
-            written = [job.writes(self._config)] if job.writes else []
+            written = job.writes(self._config)
             preflight.allowed(self._config, job.name, [*topics, *written], self._broker)
             self._progress.lost(job.name, preflight.check(self._config, job.name, topics, files, self._broker))
+
+    def _check_clocks(self) -> None:
+        """Raises PipelineError: a topic lets a client's clock move the watermark too far."""
+        if self._broker is not None:
+            topics = sorted({topic for job in self._jobs for topic in job.topics(self._config)})
+            for told in preflight.clocks(self._config, topics, self._broker):
+                print(told, file=sys.stderr, flush=True)
 
     def _look_at_topics(self) -> None:
         if self._broker is None:

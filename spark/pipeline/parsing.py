@@ -12,7 +12,8 @@ second object, a field of a later version) is `malformed`, never ignored. The fi
     from-the-future         it happened later than it was written to Kafka, by more than max_skew_s
     too-late                it was written to Kafka more than allowed_lateness_s after it happened
 
-The last two are judged by the Kafka record's own timestamp and not by a clock or a watermark: every run agrees.
+The last two are judged by the Kafka record's own timestamp and not by a clock or a watermark: every run agrees. An
+event that is good and that a job drops by its watermark all the same is `behind-watermark` (`transforms.behind`).
 """
 
 from __future__ import annotations

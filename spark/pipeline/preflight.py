@@ -16,6 +16,8 @@ from pipeline.checkpoint import Files, Identity, Position
 from pipeline.config import Config
 from pipeline.errors import DoesNotFitError, PipelineError
 
+#: How far a record's time may be ahead of the brokers' clock, and whose time it is.
+AHEAD, TIMESTAMP_TYPE = "message.timestamp.after.max.ms", "message.timestamp.type"
 GONE = "deleted, by retention or by hand, before they were read"
 
 
@@ -97,6 +99,43 @@ def check(config: Config, job: str, topics: Sequence[str], files: Files, broker:
     if known != now:
         checkpoint.write_identity(files, now)
     return found
+
+
+def clocks(config: Config, topics: Sequence[str], broker: Broker) -> list[str]:
+    """Return what is to be told of topics in which a record may be newer than the brokers' clock by more than
+    max_skew_s. One client whose clock is ahead moves the watermark there, and what others send is behind it.
+
+    Raises:
+        PipelineError: there is such a topic, and `fail_on_data_loss` is true; or the brokers do not answer.
+    """
+    most_ms = config.times.max_skew_s * 1000
+    far: dict[str, int] = {}
+    told = []
+    for topic, settings in broker.topic_settings(topics, (TIMESTAMP_TYPE, AHEAD)).items():
+        if settings.get(TIMESTAMP_TYPE) == "LogAppendTime":
+            continue
+        if AHEAD not in settings:
+            told.append(
+                f"{topic}: {AHEAD} is not known, so a client whose clock is ahead may move the watermark: brokers have "
+                f"it since Apache Kafka 3.6, and show it to clients with DescribeConfigs on the topic"
+            )
+        elif int(settings[AHEAD]) > most_ms:
+            far[topic] = int(settings[AHEAD])
+    if not far:
+        return told
+    named = ", ".join(f"{topic} ({ms} ms)" for topic, ms in far.items())
+    message = (
+        f"{AHEAD} of topic {named} is more than max_skew_s ({most_ms} ms): one client whose clock is so far ahead "
+        "moves the watermark, and the events of others become dead letters (behind-watermark)"
+    )
+    if not config.source.fail_on_data_loss:
+        return [*told, message]
+    servers = config.kafka["bootstrap.servers"]
+    commands = [
+        f"kafka-configs --bootstrap-server {servers} --alter --topic {topic} --add-config {AHEAD}={most_ms}"
+        for topic in far
+    ]
+    raise PipelineError(message, "\n".join(["Have the brokers refuse such records:", *commands]))
 
 
 def recreated(known_id: str | None, topic: Topic) -> bool:

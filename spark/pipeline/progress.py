@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pipeline.broker import Broker, Partition, Range
@@ -28,6 +29,9 @@ def summary(job: str, report: Report) -> dict[str, object]:
     seconds = report["batchDuration"] / 1000
     states = report.get("stateOperators", [])
     written = (report.get("sink") or {}).get("numOutputRows", -1)
+    observed = (report.get("observedMetrics") or {}).get("written")
+    if observed is not None:  # Spark does not know what a function has written
+        written = observed["rows"]
     return {
         "job": job,
         "batch": report["batchId"],
@@ -37,6 +41,7 @@ def summary(job: str, report: Report) -> dict[str, object]:
         "rows_per_s": round(report["numInputRows"] / seconds, 1) if seconds else None,
         "behind": _behind(report),
         "watermark": (report.get("eventTime") or {}).get("watermark"),
+        "ahead_s": _ahead_s(report),
         "dropped_late": sum(state["numRowsDroppedByWatermark"] for state in states),
         "state_rows": sum(state["numRowsTotal"] for state in states),
         "written": written if written >= 0 else None,
@@ -56,6 +61,20 @@ def line(batch: Mapping[str, Any]) -> str:
     if batch["written"] is not None:
         parts.append(f"{batch['written']:,} written")
     return f"{batch['job']} batch {batch['batch']}: {', '.join(parts)}"
+
+
+def alerts(batch: Mapping[str, Any], max_skew_s: int | None) -> list[dict[str, object]]:
+    """What somebody has to be told of a batch: records for the topic of metrics, with the field `alert`."""
+    about = {"job": batch["job"], "batch": batch["batch"], "watermark": batch["watermark"]}
+    found: list[dict[str, object]] = []
+    if batch["dropped_late"]:
+        why = f"{batch['dropped_late']:,} events were behind the watermark: they are dead letters (behind-watermark)"
+        found.append({**about, "alert": "behind-watermark", "events": batch["dropped_late"], "why": why})
+    ahead_s = batch["ahead_s"]
+    if max_skew_s is not None and ahead_s is not None and ahead_s > 2 * max_skew_s:
+        why = f"the newest event is {ahead_s:,.0f} s ahead of the driver's clock: a client's clock is wrong, or this"
+        found.append({**about, "alert": "clock-ahead", "ahead_s": ahead_s, "why": why})
+    return found
 
 
 def skipped(report: Report, ranges: Callable[[Iterable[Partition]], Mapping[Partition, Range]]) -> list[Loss]:
@@ -88,10 +107,18 @@ def skipped(report: Report, ranges: Callable[[Iterable[Partition]], Mapping[Part
 class Progress:
     """Tells what the queries of one driver do. `say` prints a line for people."""
 
-    def __init__(self, broker: Broker | None, metrics: Metrics, say: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        broker: Broker | None,
+        metrics: Metrics,
+        say: Callable[[str], None] | None = None,
+        *,
+        max_skew_s: int | None = None,
+    ) -> None:
         self._broker = broker
         self._metrics = metrics
         self._say = say or _print
+        self._max_skew_s = max_skew_s
         self._told: dict[str, int] = {}  # the last batch of each job
         self._seen: dict[str, str] = {}  # when its last report was begun
         self._lost: dict[tuple[str, Partition], int] = {}  # up to which offset a loss has been told
@@ -123,12 +150,23 @@ class Progress:
         numbers = summary(job, report)
         self._say(line(numbers))
         self._metrics.send(job, numbers)
+        for alert in alerts(numbers, self._max_skew_s):
+            self._say(f"{job}: ALERT {alert['why']}")
+            self._metrics.send(job, alert)
         if self._broker is None:
             return
         try:
             self.lost(job, skipped(report, self._broker.ranges))
         except PipelineError as error:
             self._say(f"{job}: whether records were lost is not known: {error.message}")
+
+
+def _ahead_s(report: Report) -> float | None:
+    """How far the newest event of the batch is ahead of the driver's clock; negative where it is not."""
+    newest = (report.get("eventTime") or {}).get("max")
+    if newest is None:
+        return None
+    return round((datetime.fromisoformat(newest) - datetime.fromisoformat(report["timestamp"])).total_seconds(), 1)
 
 
 def _behind(report: Report) -> int:

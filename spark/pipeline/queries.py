@@ -6,7 +6,7 @@ be stopped, thrown away and run again without another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pipeline import sinks, sources, transforms
@@ -30,13 +30,14 @@ def _events(spark: SparkSession, config: Config, topics: Sequence[str]) -> DataF
 
 
 def _to_topic(frame: DataFrame, config: Config, topic: str, trigger: Trigger, name: str) -> StreamingQuery:
-    return sinks.to_kafka(frame, config, topic, config.checkpoint(name), trigger, name)
+    return sinks.upserts_to_kafka(frame, config, topic, config.checkpoint(name), trigger, name)
 
 
 def dead_letters(spark: SparkSession, config: Config, trigger: Trigger) -> StreamingQuery:
     parsed = transforms.parse(sources.raw(spark, config, raw_topics(config)), config)
     letters = transforms.dead_letters(parsed)
-    return _to_topic(letters, config, config.topics.dead_letters, trigger, DEAD_LETTERS.name)
+    name = DEAD_LETTERS.name
+    return sinks.to_kafka(letters, config, config.topics.dead_letters, config.checkpoint(name), trigger, name)
 
 
 def lake(spark: SparkSession, config: Config, trigger: Trigger) -> StreamingQuery:
@@ -63,10 +64,15 @@ def conversions(spark: SparkSession, config: Config, trigger: Trigger) -> Stream
     return _to_topic(rows, config, config.topics.conversions, trigger, CONVERSIONS.name)
 
 
-DEAD_LETTERS = Job("dead-letters", raw_topics, dead_letters, lambda config: config.topics.dead_letters)
-LAKE = Job("lake", raw_topics, lake)
-WINDOWS = Job("windows", raw_topics, windows, lambda config: config.topics.windows)
-SESSIONS = Job("sessions", raw_topics, sessions, lambda config: config.topics.sessions)
-CONVERSIONS = Job("conversions", raw_topics, conversions, lambda config: config.topics.conversions)
+def _writes(*names: str) -> Callable[[Config], list[str]]:
+    """The topics of these names, and that of the dead letters, which every job writes."""
+    return lambda config: [*(getattr(config.topics, name) for name in names), config.topics.dead_letters]
+
+
+DEAD_LETTERS = Job("dead-letters", raw_topics, dead_letters, _writes())
+LAKE = Job("lake", raw_topics, lake, _writes())
+WINDOWS = Job("windows", raw_topics, windows, _writes("windows"))
+SESSIONS = Job("sessions", raw_topics, sessions, _writes("sessions"))
+CONVERSIONS = Job("conversions", raw_topics, conversions, _writes("conversions"))
 
 ALL = (DEAD_LETTERS, LAKE, WINDOWS, SESSIONS, CONVERSIONS)

@@ -2,13 +2,17 @@
 
 Kafka topics are written at least once: a batch that is repeated after a crash is written again. What is keyed by its
 identity (windows, sessions, conversions) is then the same value under the same key. The lake has each event once.
+Events that a batch drops by its watermark are dead letters before the batch is committed (`behind`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pipeline import behind
 from pipeline import checkpoint as checkpoints
 from pipeline.checkpoint import SparkFiles
 from pipeline.config import Config
@@ -16,12 +20,14 @@ from pipeline.explain import shortened
 from pipeline.lake import Lake
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 # A dead letter is larger than the record was, by its headers: only the topic's max.message.bytes is to decide.
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
+#: What Spark counts of the rows that a batch has written, in its report.
+WRITTEN = "written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +47,59 @@ def to_kafka(
     frame: DataFrame, config: Config, topic: str, checkpoint: str, trigger: Trigger, name: str
 ) -> StreamingQuery:
     """Starts a query that writes key, value and (if there) headers to a topic, at least once."""
-    options = {"kafka.max.request.size": str(MAX_REQUEST_BYTES), **config.kafka_options()}
     writer = (
         frame.writeStream.format("kafka")
         .queryName(name)
         .outputMode("append")
-        .options(**options)
+        .options(**_kafka_options(config))
         .option("topic", topic)
         .option("checkpointLocation", checkpoint)
     )
     return trigger.on(writer).start()
+
+
+def upserts_to_kafka(
+    frame: DataFrame, config: Config, topic: str, checkpoint: str, trigger: Trigger, name: str
+) -> StreamingQuery:
+    """Starts a query that writes key and value to a topic, at least once, and what it drops to the dead letters."""
+    from pyspark.sql import functions as F
+
+    spark = frame.sparkSession  # that of a batch is another one, which does not know the query
+    written_down = SparkFiles(spark, checkpoint)
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        with _shortened():
+            _write(batch, config, topic)
+            _write_dropped(spark, config, name, written_down, batch_id)
+
+    counted = frame.observe(WRITTEN, F.count(F.lit(1)).alias("rows"))
+    writer = counted.writeStream.queryName(name).foreachBatch(write).option("checkpointLocation", checkpoint)
+    return trigger.on(writer.outputMode("append")).start()
+
+
+def _write(frame: DataFrame, config: Config, topic: str) -> None:
+    frame.write.format("kafka").options(**_kafka_options(config)).option("topic", topic).save()
+
+
+def _write_dropped(spark: SparkSession, config: Config, name: str, files: SparkFiles, batch_id: int) -> None:
+    letters = behind.letters(spark, config, name, files, batch_id)
+    if letters is not None:
+        _write(letters, config, config.topics.dead_letters)
+
+
+def _kafka_options(config: Config) -> dict[str, str]:
+    return {"kafka.max.request.size": str(MAX_REQUEST_BYTES), **config.kafka_options()}
+
+
+@contextmanager
+def _shortened() -> Iterator[None]:
+    """Java's errors within a batch, short enough for Spark, which looks in them whether the query was only stopped."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise RuntimeError(f"py4j.protocol.Py4JJavaError: {shortened(str(error))}") from None
 
 
 def to_lake(frame: DataFrame, config: Config, checkpoint: str, trigger: Trigger, name: str) -> StreamingQuery:
@@ -59,7 +108,6 @@ def to_lake(frame: DataFrame, config: Config, checkpoint: str, trigger: Trigger,
     Raises:
         LakeError: the lake is another checkpoint's, damaged, of other columns, or where it cannot be.
     """
-    from py4j.protocol import Py4JJavaError
     from pyspark.sql import functions as F
 
     lake = Lake(frame.sparkSession, config.lake.path, job=name)
@@ -70,12 +118,10 @@ def to_lake(frame: DataFrame, config: Config, checkpoint: str, trigger: Trigger,
         query_id = checkpoints.query_id(written_down)
         assert query_id is not None, "Spark writes it down before it plans a batch"
         planned, ends = checkpoints.plan(written_down, batch_id), checkpoints.ends(written_down, batch_id)
-        try:
+        with _shortened():
             lake.commit(batch, query_id, batch_id, planned, ends)
+            _write_dropped(frame.sparkSession, config, name, written_down, batch_id)
             lake.compact(config.lake.compact_min_files, config.lake.target_file_bytes)
-        except Py4JJavaError as error:
-            # Under its name Spark finds in it that the query was only stopped.
-            raise RuntimeError(f"py4j.protocol.Py4JJavaError: {shortened(str(error))}") from None
 
     events = frame.withColumns({"date": F.to_date("event_time"), "topic": F.col("source.topic")})
     writer = events.writeStream.queryName(name).foreachBatch(write).option("checkpointLocation", checkpoint)

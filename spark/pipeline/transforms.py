@@ -15,8 +15,10 @@ from pipeline.schemas import EVENT_COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["conversions", "dead_letters", "deduplicated", "parse", "sessions", "upserts", "valid", "windows"]
+__all__ = ["behind", "conversions", "dead_letters", "deduplicated", "parse", "sessions", "upserts", "valid", "windows"]
 
+#: The reason of an event that a job has dropped by its watermark.
+BEHIND_WATERMARK = "behind-watermark"
 # Instants in JSON: 2026-01-31T12:00:00.000Z, in the session's time zone, which is UTC.
 TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"
 
@@ -28,11 +30,24 @@ def valid(parsed: DataFrame) -> DataFrame:
     return parsed.where(F.col("problem").isNull()).select(*EVENT_COLUMNS)
 
 
+def behind(parsed: DataFrame, watermark_ms: int, job: str) -> DataFrame:
+    """The rows that are events and that a job drops by its watermark, with that as their problem."""
+    from pyspark.sql import functions as F
+
+    late_ms = F.lit(watermark_ms) - F.unix_millis("event_time")
+    message = F.format_string(
+        f"it happened %.3f s before the watermark of {job}, which newer events have moved", late_ms / 1000.0
+    )
+    problem = F.struct(F.lit(BEHIND_WATERMARK).alias("code"), message.alias("message"))
+    dropped = parsed.where(F.col("problem").isNull() & (late_ms >= 0))
+    return dropped.withColumns({"problem": problem, "job": F.lit(job)})
+
+
 def dead_letters(parsed: DataFrame) -> DataFrame:
     """Rows with a problem as records: key and value untouched, and behind their own headers the reason, as text.
 
-    dlq.reason (the code), dlq.message, dlq.topic, dlq.partition, dlq.offset, dlq.timestamp (milliseconds), and
-    dlq.event-id where it could be read.
+    dlq.reason (the code), dlq.message, dlq.topic, dlq.partition, dlq.offset, dlq.timestamp (milliseconds), dlq.event-id
+    where it could be read, and dlq.job where one job alone leaves the record out.
     """
     from pyspark.sql import functions as F
 
@@ -47,6 +62,7 @@ def dead_letters(parsed: DataFrame) -> DataFrame:
         header("offset", F.col("offset")),
         header("timestamp", F.unix_millis("timestamp")),
         F.when(F.col("event_id").isNotNull(), header("event-id", F.col("event_id"))),
+        *([header("job", F.col("job"))] if "job" in parsed.columns else []),
     ]
     none = F.array().cast("array<struct<key: string, value: binary>>")
     headers = F.concat(F.coalesce("headers", none), F.array_compact(F.array(*said)))

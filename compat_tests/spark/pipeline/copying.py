@@ -33,13 +33,14 @@ class World:
         self.topics = topics
         # The records of the tests are years old.
         keep = {"retention.ms": "-1"}
-        self.clicks = topics.create(config=keep)
+        self.clicks = topics.create(config={**keep, "message.timestamp.after.max.ms": "60000"})
+        self.orders = topics.create(config={**keep, "message.timestamp.after.max.ms": "60000"})
         self.bootstrap = broker.bootstrap
         self.config = Config(
             checkpoints=str(folder / "checkpoints"),
             lake=LakeConfig(path=str(folder / "lake")),
             kafka={"bootstrap.servers": broker.bootstrap},
-            topics=Names(self.clicks, *(topics.create(config=keep) for _ in range(6))),
+            topics=Names(self.clicks, self.orders, *(topics.create(config=keep) for _ in range(5))),
         )
         self.copy = Job("copy", lambda config: [config.topics.clicks], self._copy)
 
@@ -53,8 +54,9 @@ class World:
     def write(self, count: int) -> None:
         self.send([Record(b"k", b"%d" % number, (), NOW_MS) for number in range(count)])
 
-    def send(self, records: list[Record]) -> None:
-        ConfluentClient().produce(self.bootstrap, self.clicks, records)
+    def send(self, records: list[Record], topic: str | None = None) -> None:
+        """To the clicks, unless `topic` is another one."""
+        ConfluentClient().produce(self.bootstrap, topic or self.clicks, records)
 
     def read(self, topic: str) -> list[Record]:
         return ConfluentClient().consume(self.bootstrap, topic)

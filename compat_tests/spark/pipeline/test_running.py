@@ -16,17 +16,17 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from compat_tests.clients import Record, wait_until
 from compat_tests.spark.pipeline.copying import ONCE, World
 from compat_tests.spark.pipeline.driver import write_config
-from compat_tests.spark.pipeline.raw import NOW_MS, Raw, click, clicked
+from compat_tests.spark.pipeline.raw import NOW_MS, Raw, click, clicked, order
 from pipeline import checkpoint, job, lake, session, sources
 from pipeline.broker import Broker, Partition
 from pipeline.checkpoint import SparkFiles
-from pipeline.config import Config, Times
+from pipeline.config import Config
 from pipeline.errors import DoesNotFitError
 from pipeline.explain import explain
 from pipeline.job import Job
 from pipeline.metrics import Metrics
 from pipeline.progress import Progress
-from pipeline.queries import DEAD_LETTERS, LAKE, WINDOWS
+from pipeline.queries import CONVERSIONS, DEAD_LETTERS, LAKE, SESSIONS, WINDOWS
 from pipeline.sinks import Trigger
 
 if TYPE_CHECKING:
@@ -214,24 +214,53 @@ def test_a_topic_that_is_made_anew_beneath_a_running_job(
     assert "To read the new topic from its beginning" in said
 
 
-def test_rows_that_come_behind_the_watermark_are_counted(
+def test_good_events_behind_the_watermark_are_dead_letters_of_each_job_and_an_alert(
     spark: SparkSession, world: World, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A topic that is read hours behind the other one, and slack_s says minutes."""
-    config = replace(world.config, times=Times(slack_s=600))
-    hour_ms = 3_600_000
-    world.send([as_record(replace(click(event_id="ahead", time_ms=NOW_MS), timestamp_ms=NOW_MS))])
-    assert job.run(spark, [WINDOWS], config, ONCE) == 0
-    behind_ms = NOW_MS - 5 * hour_ms
-    behind = [
-        replace(click(event_id=f"behind-{number}", time_ms=behind_ms), timestamp_ms=behind_ms) for number in range(3)
-    ]
-    world.send([as_record(each) for each in behind])
+    """One client's clock is 59 minutes ahead; others send what happened half an hour ago, which is allowed."""
+    jobs = [LAKE, WINDOWS, SESSIONS, CONVERSIONS]
+    minute_ms = 60_000
+    ahead_ms, late_ms = NOW_MS + 59 * minute_ms, NOW_MS - 30 * minute_ms
+    for topic, made in ((world.clicks, click), (world.orders, order)):
+        world.send([as_record(replace(made(event_id="ahead", time_ms=ahead_ms), timestamp_ms=ahead_ms))], topic)
+    assert job.run(spark, jobs, world.config, ONCE) == 0
+    assert world.read(world.config.topics.dead_letters) == []
+    late = [as_record(replace(click(event_id=f"late-{n}", time_ms=late_ms), timestamp_ms=NOW_MS)) for n in range(3)]
+    newest = as_record(replace(click(event_id="in-time", time_ms=NOW_MS), timestamp_ms=NOW_MS))
+    world.send([*late, newest])
     capfd.readouterr()
-    assert job.run(spark, [WINDOWS], config, ONCE) == 0
-    assert "3 dropped as late" in capfd.readouterr().err
-    batches = [json.loads(record.value or b"") for record in world.read(config.topics.metrics)]
-    assert sum(batch["dropped_late"] for batch in batches) == 3
+    assert job.run(spark, jobs, world.config, ONCE) == 0
+
+    said = capfd.readouterr().err
+    letters = [(record, dict(record.headers)) for record in world.read(world.config.topics.dead_letters)]
+    for name in (each.name for each in jobs):
+        found = [(record, headers) for record, headers in letters if headers["dlq.job"] == name.encode()]
+        assert sorted(headers["dlq.event-id"] for _, headers in found) == [b"late-0", b"late-1", b"late-2"], name
+        assert {headers["dlq.reason"] for _, headers in found} == {b"behind-watermark"}
+        assert sorted(record.value or b"" for record, _ in found) == [record.value for record in late]
+        assert f"{name}: ALERT 3 events were behind the watermark" in said
+    assert len(letters) == 3 * len(jobs)
+    assert sorted(row.event_id for row in lake.read(spark, world.config.lake.path).collect()) == ["ahead", "in-time"]
+    metrics = [json.loads(record.value or b"") for record in world.read(world.config.topics.metrics)]
+    alerts = {(each["job"], each["alert"], each["events"]) for each in metrics if "alert" in each}
+    assert alerts == {(each.name, "behind-watermark", 3) for each in jobs}
+    assert sum(each.get("dropped_late", 0) for each in metrics) == 3 * len(jobs)
+
+
+def test_a_topic_that_takes_records_far_ahead_of_its_clock_is_refused_before_the_start(
+    spark: SparkSession, world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    key = "message.timestamp.after.max.ms"
+    entry = ConfigEntry(key, "3600000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, world.clicks, incremental_configs=[entry])
+    world.topics.admin.incremental_alter_configs([resource])[resource].result(30)
+    assert job.run(spark, [world.copy], world.config, ONCE) == 1
+    said = capfd.readouterr().err
+    assert f"{key} of topic {world.clicks} (3600000 ms) is more than max_skew_s (60000 ms)" in said
+    assert f"--alter --topic {world.clicks} --add-config {key}=60000\n" in said
+    world.write(1)
+    assert job.run(spark, [world.copy], world.lossy(), ONCE) == 0
+    assert f"{key} of topic {world.clicks} (3600000 ms)" in capfd.readouterr().err
 
 
 def test_a_dead_letter_that_its_topic_does_not_take(

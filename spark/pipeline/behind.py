@@ -1,0 +1,59 @@
+"""Events behind the watermark of a batch -> dead letters, before Spark commits the batch.
+
+The first operator that keeps state drops them, and Spark says only how many. Which ones they are follows from the
+checkpoint: a batch drops the events of its offsets that are no later than the watermark of the batch before. So where
+Spark has dropped any, these offsets are read a second time. A batch without such events costs a look at the plan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipeline import checkpoint, sources, transforms
+from pipeline.broker import Partition
+from pipeline.checkpoint import Files
+from pipeline.config import Config
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DROPPED = "numRowsDroppedByWatermark"
+
+
+def letters(spark: SparkSession, config: Config, job: str, files: Files, batch_id: int) -> DataFrame | None:
+    """Return the dead letters of the batch that `job` has just computed, None if it has dropped nothing."""
+    if not dropped(spark, job):
+        return None
+    found = dropped_range(files, batch_id)
+    if found is None:
+        return None
+    starts, ends, watermark_ms = found
+    parsed = transforms.parse(sources.between(spark, config, starts, ends), config)
+    return transforms.dead_letters(transforms.behind(parsed, watermark_ms, job))
+
+
+def dropped_range(files: Files, batch_id: int) -> tuple[dict[Partition, int], dict[Partition, int], int] | None:
+    """Return where a planned batch begins and ends, and the watermark by which it drops events; None if by none."""
+    if batch_id == 0:
+        return None
+    watermark_ms = checkpoint.watermark_ms(files, batch_id - 1)
+    if watermark_ms <= 0:
+        return None
+    starts, ends = checkpoint.planned(files, batch_id - 1), checkpoint.planned(files, batch_id)
+    return starts, {each: end for each, end in ends.items() if end > starts.get(each, 0)}, watermark_ms
+
+
+def dropped(spark: SparkSession, name: str) -> int:
+    """Return how many rows the batch that the query runs has dropped so far."""
+    running: Any = [query for query in spark.streams.active if query.name == name]
+    if not running:
+        return 0
+    [query] = running
+    return _in_plan(query._jsq.streamingQuery().lastExecution().executedPlan())
+
+
+def _in_plan(plan: Any) -> int:
+    metric = plan.metrics().get(DROPPED)
+    children = plan.children()
+    own = int(metric.get().value()) if metric.isDefined() else 0
+    return own + sum(_in_plan(children.apply(number)) for number in range(children.length()))
