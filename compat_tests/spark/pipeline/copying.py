@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 ONCE = Trigger(once=True)
+#: What the jobs want of a topic that they read: the default of max_skew_s.
+RAW = {"message.timestamp.after.max.ms": "60000"}
 
 
 class World:
@@ -33,8 +35,8 @@ class World:
         self.topics = topics
         # The records of the tests are years old.
         keep = {"retention.ms": "-1"}
-        self.clicks = topics.create(config={**keep, "message.timestamp.after.max.ms": "60000"})
-        self.orders = topics.create(config={**keep, "message.timestamp.after.max.ms": "60000"})
+        self.clicks = topics.create(config={**keep, **RAW})
+        self.orders = topics.create(config={**keep, **RAW})
         self.bootstrap = broker.bootstrap
         self.config = Config(
             checkpoints=str(folder / "checkpoints"),

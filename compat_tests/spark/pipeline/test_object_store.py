@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 from compat_tests.clients import Record
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
+from compat_tests.spark.pipeline.copying import RAW
 from compat_tests.spark.pipeline.driver import Driver, newest_of, write_config
 from compat_tests.spark.pipeline.s3 import S3, SECRET_KEY, before_each_request, stand_still
 from compat_tests.spark.session import short_lived
@@ -49,8 +50,8 @@ class Job:
         self.folder = uuid.uuid4().hex
         self.path = f"s3a://{s3.bucket}/{self.folder}/lake"
         self.bootstrap = broker.bootstrap
-        self.clicks = topics.create()
-        names = {"clicks": self.clicks, "orders": topics.create(), "metrics": topics.create()}
+        self.clicks = topics.create(config=RAW)
+        names = {"clicks": self.clicks, "orders": topics.create(config=RAW), "metrics": topics.create()}
         self.config = write_config(
             home / "pipeline.toml",
             {

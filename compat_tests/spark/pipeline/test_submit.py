@@ -14,6 +14,7 @@ from compat_tests.clients import Record
 from compat_tests.needs import ROOT, java
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
+from compat_tests.spark.pipeline.copying import RAW
 from compat_tests.topics import Topics
 
 pytestmark = [pytest.mark.long(amount="one job"), pytest.mark.timeout(900)]
@@ -49,7 +50,7 @@ def test_a_job_is_submitted_with_its_wheel(broker: Node, topics: Topics, tmp_pat
     subprocess.run(pip, check=True, timeout=300)
     [wheel] = tmp_path.glob("*.whl")
     assert "pipeline/lake/ExclusiveLogStore.java" in zipfile.ZipFile(wheel).namelist(), "compiled in the driver"
-    names = {name: topics.create() for name in ("clicks", "orders", "dead_letters", "metrics")}
+    names = {name: topics.create(config=RAW) for name in ("clicks", "orders", "dead_letters", "metrics")}
     config = tmp_path / "pipeline.toml"
     config.write_text(
         f"""
