@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from pyspark_pykbroker.faults import (
     RecordsLost,
     SegmentsError,
     UnknownFormat,
+    message_first,
 )
 from pyspark_pykbroker.segment_file import SegmentFile
 from tests.log.helpers import NOW, append
@@ -115,6 +117,20 @@ def test_a_damaged_index_of_aborted_transactions_stops_committed_reads(directory
     assert len(directory.rows()) == 30
     with pytest.raises(DamagedSegment, match="aborted transactions"):
         directory.rows(isolation="read_committed")
+
+
+def test_a_partition_without_its_log_is_named(directory: DataDirectory) -> None:
+    file_of(directory).unlink()
+    with pytest.raises(DamagedSegment, match=r"t-0 has no \.log file, but offsets up to 30 were safe"):
+        directory.rows()
+
+
+def test_a_message_comes_before_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
+    with pytest.raises(DamagedSegment) as raised, message_first():
+        raise DamagedSegment("t-0 is torn")
+    text = "".join(traceback.format_exception(raised.value))
+    assert text.splitlines()[0] == "pyspark_pykbroker.faults.DamagedSegment: t-0 is torn"
 
 
 def test_a_damaged_producer_snapshot_is_passed_over(directory: DataDirectory) -> None:

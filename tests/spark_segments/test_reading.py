@@ -15,7 +15,7 @@ from pykbroker_log import names
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.batch import build_batch
-from pyspark_pykbroker.faults import RecordsLost, WrongOption
+from pyspark_pykbroker.faults import DamagedSegment, RecordsLost, WrongOption
 from pyspark_pykbroker.piece_reader import read_piece
 from pyspark_pykbroker.row_schema import all_columns, columns_of
 from tests.log.compacting import compact, put
@@ -209,6 +209,40 @@ def test_holes_of_compaction_are_no_errors_and_a_compaction_on_its_way_changes_n
     assert [row["offset"] for row in read(before, directory.options(), ["offset"])] == after
 
 
+def test_a_range_that_ends_before_it_begins_is_refused_as_the_kafka_source_does(directory: DataDirectory) -> None:
+    filled(directory)
+    filled(directory, partition=1)
+    before = {"startingOffsets": '{"t": {"0": 20, "1": -2}}', "endingOffsets": '{"t": {"0": 10, "1": -1}}'}
+    for given_ in (before, {**before, "failOnDataLoss": "false"}):
+        with pytest.raises(WrongOption, match="t-0: the beginning offset 20 is after the ending offset 10"):
+            directory.pieces(**given_)
+    beyond = {"startingOffsets": '{"t": {"0": 1000, "1": -2}}'}
+    with pytest.raises(RecordsLost, match=r"t-0 .* 999 was asked for"):
+        directory.pieces(**beyond)
+    with pytest.raises(WrongOption, match="t-0: the beginning offset 1000 is after the ending offset 40"):
+        directory.pieces(**beyond, failOnDataLoss="false")
+
+
+def test_an_abort_without_its_index_is_found_by_the_piece_that_has_the_records(directory: DataDirectory) -> None:
+    """The marker is in another piece, and behind what was asked for."""
+    log = directory.log(config=LogConfig(index_interval_bytes=50))
+    send(log, 1, b"0", b"1", b"2")
+    for number in range(3, 30):
+        append(log, b"%d" % number)
+    end(log, 1, commit=False)
+    append(log, b"31")
+    directory.checkpoint()
+    asked = {"isolation": "read_committed", "endingOffsets": '{"t": {"0": 10}}'}
+    assert directory.offsets(**asked) == list(range(3, 10))
+    [index] = (directory.path / "t-0").glob(f"*{names.TXN_INDEX}")
+    index.unlink()
+    assert directory.offsets(endingOffsets='{"t": {"0": 10}}') == list(range(10)), "uncommitted reads need no index"
+    with pytest.raises(DamagedSegment, match=r"offset 30: it aborts .* from offset 0 on, .*\.txnindex"):
+        directory.offsets(**asked)
+    with pytest.raises(DamagedSegment, match=r"\.txnindex"):
+        directory.offsets(isolation="read_committed", minPartitions=6)
+
+
 @st.composite
 def stories(draw: st.DrawFn) -> list[tuple[str, int, int]]:
     one = st.tuples(st.sampled_from(["plain", "send", "commit", "abort"]), st.integers(1, 3), st.integers(1, 4))
@@ -250,6 +284,18 @@ def test_committed_rows_are_those_of_the_log(
         assert {row["offset"]: row["value"] for row in directory.rows(["offset", "value"], **asked)} == wanted
         rows = directory.rows(["offset", "value"], isolation="read_committed", **asked)
         assert [row["offset"] for row in rows] == sorted(row["offset"] for row in rows)
-        assert {row["offset"]: row["value"] for row in rows} == history.committed(0, stable)
+        committed = history.committed(0, stable)
+        assert {row["offset"]: row["value"] for row in rows} == committed
+        # A copy without the indexes of aborted transactions.
+        for index in Path(folder).glob(f"*/*{names.TXN_INDEX}"):
+            index.unlink()
+        before = {offset: value for offset, value in wanted.items() if offset < stable}
+        assert committed.items() <= before.items()
+        try:
+            rows = directory.rows(["offset", "value"], isolation="read_committed", **asked)
+        except DamagedSegment:
+            assert before != committed
+        else:
+            assert {row["offset"]: row["value"] for row in rows} == committed
         for log in directory.logs.values():
             log.close(clean=False)

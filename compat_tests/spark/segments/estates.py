@@ -159,5 +159,5 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def message_of(error: BaseException) -> str:
-    """The line of a Python error that Spark shows at the end of its traceback."""
+    """What Spark shows of an error, in one line."""
     return re.sub(r"\s+", " ", str(error))

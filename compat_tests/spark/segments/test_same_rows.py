@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -84,3 +85,6 @@ def test_what_is_wrong_is_said_through_spark(estate: Estate) -> None:
     with pytest.raises(Exception, match="pyspark_pykbroker") as missing:
         estate.segments(subscribe="nothing").collect()
     assert "no directory has a partition of nothing" in message_of(missing.value)
+    for error in (unknown.value, missing.value):
+        assert re.match(r"\[[A-Z_]+\] [^:]*: pyspark_pykbroker\.faults\.WrongOption: ", message_of(error))
+        assert "Traceback" not in message_of(error)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from pyspark_pykbroker.faults import message_first
 from pyspark_pykbroker.pieces import Piece
 from pyspark_pykbroker.row_schema import all_columns, columns_of
 from pyspark_pykbroker.segment_stream import SegmentStreamReader
@@ -33,15 +34,18 @@ class SegmentSource(DataSource):
 
     def schema(self) -> StructType:
         # Spark does not say here for what; a stream takes what a batch takes, and more.
-        return all_columns(SourceOptions.parse(self.options, streaming=True).include_headers)
+        with message_first():
+            return all_columns(SourceOptions.parse(self.options, streaming=True).include_headers)
 
     def reader(self, schema: StructType) -> SegmentReader:
-        options = SourceOptions.parse(self.options)
+        with message_first():
+            options = SourceOptions.parse(self.options)
         tell_without_effect(options)
         return SegmentReader(options, columns_of(schema, options.include_headers))
 
     def streamReader(self, schema: StructType) -> SegmentStreamReader:
-        options = SourceOptions.parse(self.options, streaming=True)
+        with message_first():
+            options = SourceOptions.parse(self.options, streaming=True)
         tell_without_effect(options)
         return SegmentStreamReader(options, columns_of(schema, options.include_headers))
 
@@ -65,14 +69,17 @@ class SegmentReader(DataSourceReader):
         from pyspark_pykbroker.ranges import plan
         from pyspark_pykbroker.splitting import split
 
-        return split(plan(self._options), self._options)
+        with message_first():
+            return split(plan(self._options), self._options)
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         from pyspark_pykbroker.piece_reader import read_piece
 
         keep_one_importer_of_each_archive()
         # Spark asks for None where there is no piece.
-        return iter(()) if partition is None else read_piece(_piece(partition), self._names, self._options)
+        if partition is not None:
+            with message_first():
+                yield from read_piece(_piece(partition), self._names, self._options)
 
 
 def _piece(partition: InputPartition) -> Piece:

@@ -15,7 +15,9 @@ from typing import NamedTuple
 from pykbroker_log import names
 from pykbroker_log.producers import CorruptProducerSnapshot, ProducerStates
 from pyspark_pykbroker.directories import Replica, high_watermark_of
+from pyspark_pykbroker.faults import DamagedSegment
 from pyspark_pykbroker.log_view import LogView, list_segments, settled
+from pyspark_pykbroker.segment_file import ADVICE
 from pyspark_pykbroker.source_options import Isolation
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,11 @@ def bounds_of(replica: Replica, isolation: Isolation) -> Bounds:
     if replica.high_watermark is None and _is_empty(replica.folder):
         return Bounds(start, start)
     end = max(start, high_watermark_of(replica))
+    if not listing and start < end:
+        raise DamagedSegment(
+            f"{replica.folder} has no .log file, but offsets up to {end} were safe (high watermark): its files were "
+            f"deleted, or not copied. {ADVICE}"
+        )
     if isolation is Isolation.READ_COMMITTED:
         end = settled(replica.folder, lambda: last_stable_offset(replica.folder, start, end))
     return Bounds(start, end)

@@ -5,6 +5,10 @@ Every message names the file or the option, says what was found, and ends with w
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class SegmentsError(Exception):
     """Nothing can be read, or not all of it."""
@@ -32,3 +36,18 @@ class RecordsLost(SegmentsError):
 
 class NotYet(SegmentsError):
     """The broker has not written the checkpoint that says how far the records are safe."""
+
+
+@contextmanager
+def message_first() -> Iterator[None]:
+    """Let what Spark shows of an error begin with its message, in a Python process of Spark's that ends with it.
+
+    Spark shows Python's text of an exception, where the message comes after the traceback. Its workers leave a
+    traceback out if their environment says so. Where they do not look there, a cause comes before the traceback, and
+    one that was never raised has none of its own.
+    """
+    try:
+        yield
+    except SegmentsError as error:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise error.with_traceback(None) from type(error)(*error.args)

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from pykbroker_wire.records.batch import BatchHeader
 from pykbroker_wire.records.columns import AbortedSpans, BrokenBatch, Columns, Filled
+from pykbroker_wire.records.layout import HEADER_SIZE
 from pyspark_pykbroker.faults import DamagedSegment, RecordsLost, UnknownFormat
 from pyspark_pykbroker.log_view import LogView, settled
 from pyspark_pykbroker.row_schema import wanted_of
@@ -47,6 +50,8 @@ def read_piece(piece: Piece, names: list[str], options: SourceOptions) -> Iterat
             break
     else:
         view.check_end(columns.next_offset, piece.end)
+    if aborted is not None and aborted.undecided:
+        settled(piece.folder, lambda: _compare_behind(piece, columns.next_offset, aborted))
     if columns.rows:
         yield _record_batch(columns.take(), names, piece)
 
@@ -70,6 +75,29 @@ def _open(piece: Piece, options: SourceOptions) -> tuple[int, LogView]:
         raise RecordsLost(f"{text}. Read again from the offsets that are left, or set failOnDataLoss to false.")
     logger.warning("%s: reading what is left", text)
     return first, view
+
+
+def _compare_behind(piece: Piece, start: int, aborted: AbortedSpans) -> None:
+    """Look behind the piece for the markers of its transactions. Raises DamagedSegment when one of them aborts."""
+    left = AbortedSpans()
+    left.undecided.update(aborted.undecided)
+    for segment, position, header in _batches_behind(piece.folder, start):
+        if not left.undecided:
+            return
+        if header.is_control and header.is_transactional and header.base_offset >= start:
+            payload = segment.batch(position, header)[HEADER_SIZE:]
+            problem = left.end(header.producer_id, payload, header.base_offset)
+            if problem is not None:
+                raise _fault(segment, BrokenBatch(problem, position, header.base_offset))
+
+
+def _batches_behind(folder: str, start: int) -> Iterator[tuple[SegmentFile, int, BatchHeader]]:
+    """Batches from `start` to the end of the log, which may be torn above its high watermark."""
+    with suppress(DamagedSegment):
+        for segment in LogView(folder, start).segments:
+            for position, header in segment.batches(segment.position_before(start)):
+                yield segment, position, header
+            segment.release()
 
 
 def _read_segment(segment: SegmentFile, columns: Columns, start: int) -> Iterator[Filled]:

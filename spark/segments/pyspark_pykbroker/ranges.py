@@ -43,6 +43,12 @@ def plan(options: SourceOptions) -> list[Range]:
     ends = resolve(options, "ending", options.ending, replicas, bounds)
     found = []
     for key, replica in replicas.items():
+        if starts[key] > ends[key] and not (options.fail_on_data_loss and starts[key] > bounds[key].end):
+            raise WrongOption(
+                f"{replica.topic}-{replica.partition}: the beginning offset {starts[key]} is after the ending offset "
+                f"{ends[key]} (the log has {bounds[key].start} to {bounds[key].end}). Give an end that is not before "
+                "the start, or name the other partitions with `assign`."
+            )
         start, end = fit(replica, starts[key], ends[key], bounds[key], fail=options.fail_on_data_loss)
         if start < end:
             found.append(Range(replica, start, end))

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyspark_pykbroker.bounds import Bounds, bounds_of
 from pyspark_pykbroker.directories import Replica, choose, find_replicas, has_mark_of_its_own
-from pyspark_pykbroker.faults import RecordsLost
+from pyspark_pykbroker.faults import RecordsLost, message_first
 from pyspark_pykbroker.pieces import Piece
 from pyspark_pykbroker.places import Place, Stored
 from pyspark_pykbroker.ranges import Range, fit, resolve
@@ -51,9 +51,26 @@ class SegmentStreamReader(DataSourceStreamReader):
         self._told_ids: set[tuple[str, str]] = set()
 
     def initialOffset(self) -> Stored:
-        return self._beginning().encode()
+        with message_first():
+            return self._beginning().encode()
 
     def latestOffset(self) -> Stored:
+        with message_first():
+            return self._latest()
+
+    def partitions(self, start: Stored, end: Stored) -> list[Piece]:
+        with message_first():
+            return self._planned_pieces(Place.decode(start), Place.decode(end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from pyspark_pykbroker.piece_reader import read_piece
+
+        keep_one_importer_of_each_archive()
+        assert isinstance(partition, Piece), partition
+        with message_first():
+            yield from read_piece(partition, self._names, self._options)
+
+    def _latest(self) -> Stored:
         planned = self._planned = self._planned or self._beginning()
         replicas = self._look(planned)
         remade = self._remade(planned, replicas.values())
@@ -71,8 +88,7 @@ class SegmentStreamReader(DataSourceStreamReader):
         found = Place.of(ends, replicas.values())
         return Place({**planned.offsets, **ends}, {**planned.topic_ids, **found.topic_ids}).encode()
 
-    def partitions(self, start: Stored, end: Stored) -> list[Piece]:
-        starts, ends = Place.decode(start), Place.decode(end)
+    def _planned_pieces(self, starts: Place, ends: Place) -> list[Piece]:
         self._planned = ends
         if starts == ends:
             return []
@@ -93,13 +109,6 @@ class SegmentStreamReader(DataSourceStreamReader):
             if first < last:
                 ranges.append(Range(replicas[key], first, last))
         return split(ranges, self._options)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from pyspark_pykbroker.piece_reader import read_piece
-
-        keep_one_importer_of_each_archive()
-        assert isinstance(partition, Piece), partition
-        return read_piece(partition, self._names, self._options)
 
     def _beginning(self) -> Place:
         if self._initial is None:

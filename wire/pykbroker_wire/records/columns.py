@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from pykbroker_wire.records.batch import HEADER
 from pykbroker_wire.records.compression import DEFAULT_LIMIT, CompressionError, TooLarge, decompress
+from pykbroker_wire.records.control import ControlType, parse_control
 from pykbroker_wire.records.crc import crc32c
 from pykbroker_wire.records.layout import (
     CODEC_MASK,
@@ -116,11 +117,18 @@ class BrokenBatch(ValueError):
 
 
 class AbortedSpans:
-    """Aborted transactions as (producer id, first offset, offset of the marker), as a `.txnindex` has them."""
+    """Aborted transactions as (producer id, first offset, offset of the marker), as a `.txnindex` has them.
 
-    __slots__ = ("_spans",)
+    An index that was lost has no span for a transaction that was aborted, so what counted as committed is compared with
+    the markers: `read` notes records, `end` judges the marker that follows them.
+    """
+
+    __slots__ = ("_spans", "undecided")
 
     def __init__(self, spans: Iterable[tuple[int, int, int]] = ()) -> None:
+        self.undecided: dict[int, int] = {}
+        """Producer ids of records that counted as committed and whose marker has not come yet, with the offset of the
+        first of them."""
         self._spans: dict[int, list[tuple[int, int]]] = {}
         for producer_id, first_offset, last_offset in sorted(spans):
             self._spans.setdefault(producer_id, []).append((first_offset, last_offset))
@@ -132,6 +140,26 @@ class AbortedSpans:
             return False
         index = bisect_right(spans, (base_offset, _MOST << 32)) - 1
         return index >= 0 and spans[index][1] >= base_offset
+
+    def read(self, producer_id: int, base_offset: int) -> None:
+        """Note that a transactional batch with records counted as committed."""
+        self.undecided.setdefault(producer_id, base_offset)
+
+    def end(self, producer_id: int, records: Buffer, base_offset: int) -> str | None:
+        """Note a control batch of a producer; `records` are what follows its header. Returns what is wrong, or None.
+
+        Raises InvalidRecord unless they are one record.
+        """
+        first_offset = self.undecided.pop(producer_id, None)
+        if first_offset is None:
+            return None
+        [record] = iter_encoded(records, 1, base_offset, 0, None)
+        if parse_control(record).type is not ControlType.ABORT:
+            return None
+        return (
+            f"it aborts the transaction of producer {producer_id} with the records from offset {first_offset} on, and "
+            "the index of aborted transactions (.txnindex) does not have it"
+        )
 
 
 class Filled(NamedTuple):
@@ -350,13 +378,17 @@ class Columns:
                 if crc32c(view[position + CRC_START : after]) != header[4]:
                     problem = "its CRC is not that of its bytes: they are damaged"
                     raise BrokenBatch(problem, file_position + position, base_offset)
-                if self._counts(header[5], header[9], base_offset):
-                    try:
-                        self._fill_batch(view[position + HEADER_SIZE : after], header)
-                    except (InvalidRecord, CompressionError, TooLarge) as error:
-                        raise BrokenBatch(str(error), file_position + position, base_offset) from error
-                    if self._no_room:
-                        break
+                payload = view[position + HEADER_SIZE : after]
+                try:
+                    if self._counts(header[5], header[9], base_offset):
+                        self._fill_batch(payload, header)
+                        if self._no_room:
+                            break
+                    wrong = self._compare(payload, header)
+                except (InvalidRecord, CompressionError, TooLarge) as error:
+                    raise BrokenBatch(str(error), file_position + position, base_offset) from error
+                if wrong is not None:
+                    raise BrokenBatch(wrong, file_position + position, base_offset)
                 self.next_offset = last_offset + 1
             self._looked_to = last_offset
             position = after
@@ -368,6 +400,18 @@ class Columns:
         if attributes & CONTROL:
             return False
         return self._aborted is None or not self._aborted.covers(producer_id, base_offset)
+
+    def _compare(self, payload: memoryview, header: tuple[int, ...]) -> str | None:
+        """What is wrong with the spans of aborted transactions, as far as this batch shows it."""
+        attributes, producer_id = header[5], header[9]
+        if self._aborted is None or not attributes & TRANSACTIONAL:
+            return None
+        if attributes & CONTROL:
+            return self._aborted.end(producer_id, payload, header[0])
+        # Compaction keeps empty batches, also of aborted transactions whose spans are gone with their records.
+        if header[12] and not self._aborted.covers(producer_id, header[0]):
+            self._aborted.read(producer_id, header[0])
+        return None
 
     def _fill_batch(self, payload: memoryview, header: tuple[int, ...]) -> None:
         base_offset, _, _, _, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = header
