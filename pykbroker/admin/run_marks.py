@@ -65,9 +65,9 @@ def found(cluster: AskedCluster, names: Collection[str] | None = None) -> RunMar
     return marks
 
 
-def foreign(cluster: AskedCluster, names: Collection[str]) -> list[str]:
-    """Topics of these that have a throttle of another."""
-    lists = _lists(cluster, names)
+def foreign(cluster: AskedCluster, names: Collection[str] | None = None) -> list[str]:
+    """Topics of these, or of all, that have a throttle of another."""
+    lists = _lists(cluster, _configured(cluster) if names is None else names)
     return sorted(name for name, both in lists.items() if any(both) and not any(map(_numbers, both)))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Flags, Floats, Ints, broker_loads, names_gone
-from pykbroker.balance.seen import LoadResource
+from pykbroker.balance.seen import LoadResource, in_words
 
 #: Of rounding: sums of floats in another order.
 _SLACK = 1e-6
@@ -113,6 +113,7 @@ def _of_brokers(load: ClusterLoad, replicas: Ints) -> list[Violation]:
     over = over_capacity(load, totals)
     for resource in LoadResource:
         for each in np.flatnonzero(over[:, resource]).tolist():
-            text = f"has {totals[each, resource]:,.0f}, and its limit is {load.capacity[each, resource]:,.0f}"
+            has, limit = (in_words(resource, float(all_of[each, resource])) for all_of in (totals, load.capacity))
+            text = f"has {has}, and its limit is {limit}"
             found.append(Violation(f"capacity of {resource.name}", each, text, True))
     return found

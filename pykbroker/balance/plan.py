@@ -29,6 +29,8 @@ class PlannedPartition:
     partition: int
     now: tuple[int, ...]
     replicas: tuple[int, ...]
+    #: bytes a second that producers write
+    bytes_in: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ def plan_of(
     for number in changed.tolist():
         seen = partitions[number]
         wanted = tuple(brokers[each].id for each in proposal.replicas[number] if each != NO_BROKER)
-        planned.append(PlannedPartition(seen.topic, seen.number, seen.replicas, wanted))
+        rate = round(float(load.bytes_in[number]))
+        planned.append(PlannedPartition(seen.topic, seen.number, seen.replicas, wanted, rate))
     copied = new_replicas(load.replicas, proposal.replicas)
     before, after = broker_loads(load, load.replicas), broker_loads(load, proposal.replicas)
     return Plan(
@@ -98,7 +101,13 @@ def as_json(plan: Plan, cluster_id: str, directories: Sequence[DirectoryMove] = 
         for each in LoadResource
     }
     partitions: list[dict[str, Any]] = [
-        {"topic": each.topic, "partition": each.partition, "replicas": list(each.replicas), "now": list(each.now)}
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "replicas": list(each.replicas),
+            "now": list(each.now),
+            "bytes_in": each.bytes_in,
+        }
         for each in plan.partitions
     ]
     paths: dict[tuple[str, int], dict[int, str]] = {}

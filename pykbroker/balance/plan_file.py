@@ -24,6 +24,8 @@ class PlannedMove:
 
     now: tuple[int, ...]
     replicas: tuple[int, ...]
+    #: what producers wrote when the plan was made, in bytes a second; 0 where the file does not say it
+    bytes_in: float = 0.0
 
     @property
     def added(self) -> frozenset[int]:
@@ -31,7 +33,7 @@ class PlannedMove:
 
     @property
     def back(self) -> PlannedMove:
-        return PlannedMove(self.replicas, self.now)
+        return PlannedMove(self.replicas, self.now, self.bytes_in)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ def _share(coverage: object) -> str:
 def _add(found: PlanFile, entry: Any) -> None:
     try:
         place = (str(entry["topic"]), int(entry["partition"]))
-        move = PlannedMove(tuple(map(int, entry["now"])), tuple(map(int, entry["replicas"])))
+        rate = float(entry.get("bytes_in", 0.0))
+        move = PlannedMove(tuple(map(int, entry["now"])), tuple(map(int, entry["replicas"])), rate)
         directories = [str(each) for each in entry.get("log_dirs", [ANY_DIRECTORY] * len(move.replicas))]
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ValueError(

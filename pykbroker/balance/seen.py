@@ -57,6 +57,16 @@ class SeenBroker:
     most_replicas: int | None = None
 
 
+def in_words(resource: LoadResource, value: float) -> str:
+    """A load for a person: bytes and counts whole, shares of a core with four digits."""
+    return f"{value:.4g}" if resource is LoadResource.CPU else f"{value:,.0f}"
+
+
+def rounded(resource: LoadResource, value: float) -> float:
+    """The same as a number."""
+    return float(f"{value:.4g}") if resource is LoadResource.CPU else round(value)
+
+
 def coverage(partitions: Sequence[SeenPartition]) -> float:
     """The share of partitions of which a load is known; 1 of none."""
     return sum(each.bytes_in is not None for each in partitions) / len(partitions) if partitions else 1.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from pykbroker.cli import balance_run
+from pykbroker.cli import balance_run, left_throttles
 from pykbroker.cli.client_options import ClientOptions, client_options
 from pykbroker.cli.command_group import CommandGroup
 from pykbroker.cli.output import Output, Table, output_option
@@ -121,6 +121,7 @@ def plan(
             )
         if file is not None:
             _check_writable(Path(file))
+        left_throttles.tell(cluster)
         made = made_plan(cluster, wishes)
     is_empty = not made.plan.partitions and not made.directories
     if file is not None and not is_empty:
@@ -140,7 +141,7 @@ def _check_writable(file: Path) -> None:
 
 
 def _print(out: Output, made: MadePlan) -> None:
-    from pykbroker.balance.seen import LoadResource
+    from pykbroker.balance.seen import LoadResource, rounded
 
     plan, brokers = made.plan, made.brokers
     shown = [each for each in LoadResource if plan.before[:, each].any()]
@@ -149,8 +150,8 @@ def _print(out: Output, made: MadePlan) -> None:
             broker.id,
             broker.rack,
             each.name.lower(),
-            round(float(plan.before[number, each])),
-            round(float(plan.after[number, each])),
+            rounded(each, float(plan.before[number, each])),
+            rounded(each, float(plan.after[number, each])),
         )
         for each in shown
         for number, broker in enumerate(brokers)

@@ -249,6 +249,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 def _carried_out(client: ClientOptions, wanted: PlanFile, how: RunOptions) -> ExecutionResult:
     from pykbroker.admin.plan_execution import PlanExecution
+    from pykbroker.balance.throttle import too_slow
 
     def connect(addresses: Sequence[str]) -> AskedCluster:
         return (replace(client, bootstrap=",".join(addresses)) if addresses else client).cluster()
@@ -256,6 +257,8 @@ def _carried_out(client: ClientOptions, wanted: PlanFile, how: RunOptions) -> Ex
     def tell(line: str) -> None:
         click.echo(line, err=True)
 
+    if how.throttle is not None and (line := too_slow(wanted.moves.values(), how.caps.moves_per_broker, how.throttle)):
+        tell(line)
     with drawn_progress.bar("moved", len(wanted.moves)) as draw, _ended_by_signals():
         execution = PlanExecution(connect, wanted, how, tell, lambda step: draw(step.done))
         return execution.run()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from pykbroker.cli import drawn_progress
+from pykbroker.cli import drawn_progress, left_throttles
 from pykbroker.cli.client_options import ClientOptions, client_options
 from pykbroker.cli.command_group import CommandGroup
 from pykbroker.cli.completion import topic_names
@@ -75,6 +75,7 @@ def generate(
     from pykbroker.admin.reassign_plan import as_json, proposed
 
     with client.cluster() as cluster, _one_line():
+        left_throttles.tell(cluster)
         racks = moving.racks_of(cluster, brokers, disregarded=disregard_racks)
         now = moving.assignment_of(cluster, list(dict.fromkeys(names)))
         wanted = proposed(now, racks, Random())  # nosec B311 # where replicas go is no secret
@@ -116,6 +117,7 @@ def execute(
 
     with client.cluster() as cluster, _one_line():
         wanted = _read(cluster, plan)
+        left_throttles.tell(cluster)
         under_way = reassignments.ongoing(cluster)
         if under_way and not additional:
             raise ValueError(f"{len(under_way)} partitions are moving already: wait for them, or add --additional")
@@ -150,6 +152,7 @@ def verify(client: ClientOptions, out: Output, plan: str, preserve_throttles: bo
 
     with client.cluster() as cluster, _one_line():
         wanted = _read(cluster, plan)
+        left_throttles.tell(cluster)
         if not preserve_throttles and not reassignments.ongoing(cluster) and not _moving_directories(cluster, wanted):
             _clear(cluster, wanted)
         rows = _print(cluster, out, wanted)
@@ -167,6 +170,7 @@ def cancel(client: ClientOptions, out: Output, plan: str, preserve_throttles: bo
 
     with client.cluster() as cluster, _one_line():
         wanted = _read(cluster, plan)
+        left_throttles.tell(cluster)
         active = reassignments.ongoing(cluster, wanted.replicas)
         if active:
             _raise_failures(reassignments.alter(cluster, dict.fromkeys(active)))
@@ -235,10 +239,12 @@ def _moving_directories(cluster: AskedCluster, wanted: WantedMoves) -> int:
 
 
 def _clear(cluster: AskedCluster, wanted: WantedMoves) -> None:
-    from pykbroker.admin import moving
+    """Take the throttles of these moves away. The marks of `balance` stay, by which its rate is found."""
+    from pykbroker.admin import moving, run_marks
 
     moving.clear_broker_throttles(cluster, moving.throttled_brokers(cluster, wanted.replicas))
-    moving.clear_topic_throttles(cluster, sorted({name for name, _ in wanted.replicas}))
+    names = {name for name, _ in wanted.replicas}
+    moving.clear_topic_throttles(cluster, sorted(names - run_marks.found(cluster, names).topics))
 
 
 def _raise_failures(failures: Mapping[PartitionName, Any]) -> None:

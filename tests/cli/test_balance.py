@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -124,6 +125,17 @@ def test_loads_from_a_file_limit_what_consumers_read(
     limits.write_text("[1]\ncpu = 0.5\n")
     assert main([*words, "--loads", str(loads)]) == 1
     assert "[1] cpu cannot be limited: " in capsys.readouterr().err
+
+    # Shares of a core are told as such.
+    costly = [{**row, "leader_cpu": 0.0131, "follower_cpu": 0.0001} for row in rows]
+    loads.write_text("".join(f"{json.dumps(row)}\n" for row in costly))
+    limits.write_text("[default]\ncpu = 0.005\n")
+    assert main([*words, "--loads", str(loads)]) == 1
+    said = json.loads(capsys.readouterr().out)
+    cores = [each["now"] for each in said["brokers"] if each["resource"] == "cpu"]
+    assert sum(cores) == pytest.approx(2 * PARTITIONS * 0.0132)
+    assert {each["goal"] for each in said["unmet"]} == {"capacity of CPU"}
+    assert all(re.fullmatch(r"has 0\.\d+, and its limit is 0\.005", each["text"]) for each in said["unmet"])
 
 
 def test_wrong_words_do_not_cost_a_window(

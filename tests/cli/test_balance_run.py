@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pykbroker.admin import reassignments, run_marks
+from pykbroker.cli import left_throttles
 from pykbroker.cli.client_options import ClientOptions
 from pykbroker.cli.main import main
 from pykbroker.testing import Cluster
@@ -71,11 +72,14 @@ def leaders(cluster: Cluster, topic: str) -> list[int]:
         return [row.leader_id for row in wire.metadata(topic).topics[0].partitions]
 
 
-def plan_file(cluster: Cluster, folder: Path, topic: str, wanted: Mapping[int, list[int]], **more: Any) -> str:
+def plan_file(
+    cluster: Cluster, folder: Path, topic: str, wanted: Mapping[int, list[int]], *, bytes_in: float = 0, **more: Any
+) -> str:
     with Wire(cluster.address(1)) as wire:
         cluster_id = wire.metadata(topic).cluster_id
     rows = [
-        {"topic": topic, "partition": number, "replicas": row, "now": [1, 2]} for number, row in sorted(wanted.items())
+        {"topic": topic, "partition": number, "replicas": row, "now": [1, 2], "bytes_in": bytes_in}
+        for number, row in sorted(wanted.items())
     ]
     file = folder / "plan.json"
     file.write_text(json.dumps({"version": 1, "cluster_id": cluster_id, "coverage": 1.0, "partitions": rows} | more))
@@ -140,20 +144,27 @@ def test_a_run_carries_a_plan_out(
 def test_a_run_that_is_terminated_calls_back_what_is_under_way(
     cluster: Cluster, topic: str, begun: Begun, tmp_path: Path
 ) -> None:
-    process = begun(plan_file(cluster, tmp_path, topic, everywhere()), *SLOW)
+    process = begun(plan_file(cluster, tmp_path, topic, everywhere(), bytes_in=600), *SLOW)
     with ClientOptions(cluster.bootstrap_servers, {}).cluster() as asked:
         until(lambda: len(run_marks.rates(asked)) == 2)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=30)
     assert process.returncode == 130, said
     assert "called back: the run was interrupted: " in said
+    assert "a throttle of 1,000 bytes/s is not above what comes to the partitions that broker 1 copies at once" in said
     assert moving(cluster) == 0
     until(lambda: replicas(cluster, topic) == [[1, 2]] * PARTITIONS)
 
 
-@pytest.mark.parametrize("then", ["run", "watch", "cancel"])
+@pytest.mark.parametrize("then", ["run", "watch", "cancel", "reassign"])
 def test_the_throttle_of_a_run_that_was_killed(
-    cluster: Cluster, topic: str, begun: Begun, tmp_path: Path, capsys: pytest.CaptureFixture[str], then: str
+    cluster: Cluster,
+    topic: str,
+    begun: Begun,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    then: str,
 ) -> None:
     plan, at = plan_file(cluster, tmp_path, topic, everywhere()), ["-b", cluster.bootstrap_servers]
     process = begun(plan, *SLOW, "--moves", "3")
@@ -165,6 +176,12 @@ def test_the_throttle_of_a_run_that_was_killed(
         assert len(run_marks.rates(asked)) == 2
         under_way = moving(cluster)
         assert 0 < under_way <= 3
+        left = f"a run of `balance` is under way, or was killed: topic {topic} has throttled replicas"
+        capsys.readouterr()
+        for words in (["balance", "plan", "--window", "0.1"], ["reassign", "verify", plan]):
+            main([*words, *at])
+            assert left in capsys.readouterr().err
+            assert run_marks.found(asked).topics, "verify has left the marks, by which the rate is found"
         if then == "watch":
             run_marks.set_rates(asked, 10**9, None)
     if then == "run":
@@ -178,6 +195,11 @@ def test_the_throttle_of_a_run_that_was_killed(
         assert "replicas are copied.\nTOPIC " in out
         assert out.endswith("A run was killed: its moves are done, its throttle is gone.\n")
         assert sum(row != [1, 2] for row in replicas(cluster, topic)) == under_way
+    elif then != "cancel":
+        monkeypatch.setattr(left_throttles, "at_terminal", lambda: True)
+        monkeypatch.setattr("click.confirm", lambda text, **more: True)
+        assert main(["reassign", "verify", plan, *at]) == 1
+        assert f"It is ended; {under_way} partitions were called back." in capsys.readouterr().err
     else:
         assert main(["balance", "cancel", *at]) == 0
         assert capsys.readouterr().out == f"{under_way} partitions were called back.\n"
