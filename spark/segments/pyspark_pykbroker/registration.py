@@ -10,7 +10,9 @@ Invariant: the copy stays as long as this Python does, because executors that co
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,14 +25,25 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Let `spark.read.format("pyspark_pykbroker")` work in this session. Nothing happens where it does already."""
+    """Let `spark.read.format("pyspark_pykbroker")` work in this session. Nothing happens where it does already.
+
+    On this machine the data source then runs in the Python of this program, unless PYSPARK_PYTHON or a setting names
+    another one: Spark's own choice is the `python3` of the PATH, which may have no such package.
+    """
     session: Any = spark._jsparkSession
     if session.sessionState().dataSourceManager().dataSourceExists(SegmentSource.name()):
         return
+    if spark.sparkContext.master.startswith("local") and not _names_a_python(spark):
+        spark.sparkContext.pythonExec = sys.executable
     archive = _archive()
     if archive is not None and archive.suffix == ".whl":
         spark.sparkContext.addPyFile(str(_as_zip(archive)))
     spark.dataSource.register(SegmentSource)
+
+
+def _names_a_python(spark: SparkSession) -> bool:
+    settings = ("spark.pyspark.python", "spark.pyspark.driver.python")
+    return "PYSPARK_PYTHON" in os.environ or any(spark.sparkContext.getConf().contains(key) for key in settings)
 
 
 def _archive() -> Path | None:
