@@ -9,7 +9,7 @@ from pipeline.config import Config
 from pipeline.errors import DoesNotFitError, PipelineError
 
 # The pipeline's own errors, raised in Python that Spark has called; then Python's traceback ends with them.
-OWN = re.compile(r"pipeline\.[\w.]*Error: (?P<text>.+?)(?:\n\s*\n|\n\s+at |\Z)", re.DOTALL)
+OWN = re.compile(r"pipeline\.[\w.]*Error: (?P<text>.+?)(?:\n\s*\n|\n\s+at |\n SQLSTATE|\Z)", re.DOTALL)
 DATA_LOSS = re.compile(r"Some data may have been lost.*?Reason:\s*(?P<reason>.+?)\.?\s*(?:SQLSTATE|\n|\Z)", re.DOTALL)
 # A part of the text, what happened, what to do. `{servers}` is filled in.
 CAUSES = (

@@ -178,11 +178,15 @@ class _Run:
         return SparkFiles(self._spark, self._config.checkpoint(job.name))
 
     def _explained(self, error: Exception) -> PipelineError:
+        from pyspark.errors.exceptions.captured import StreamingQueryException
+
         found = explain(error, self._config)
         if isinstance(found, DoesNotFitError):
             for job in self._jobs:
                 self._check(job)  # says which records, where that can still be seen
-        return found or PipelineError(secured.scrubbed(str(error)))
+        # What ended a query and is not known needs its stack, which Spark does not log (`session.STREAMS_LOGGER`).
+        stack = (error._stackTrace or "") if isinstance(error, StreamingQueryException) else ""
+        return found or PipelineError(secured.scrubbed(str(error)), secured.scrubbed(stack))
 
 
 def _broker(config: Config) -> Broker | None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pyspark
 import pytest
 
 from pipeline import session
+from pipeline.config import Config, LakeConfig
 
 ROOT = Path(__file__).parents[2]
 ON_S3 = "s3a://bucket/lake"
@@ -25,9 +28,10 @@ def test_delta_reads_its_log_in_two_tasks_unless_told_otherwise() -> None:
     [
         ("spark.databricks.delta.properties.defaults.checkpointInterval", str(2**31 - 1), "10"),
         ("spark.databricks.delta.stats.collect", "false", "true"),
+        ("spark.sql.streaming.pollingDelay", "200ms", "10ms"),  # a job that has nothing to read takes no core
     ],
 )
-def test_what_would_make_batches_slow_is_off_unless_told_otherwise(key: str, ours: str, own: str) -> None:
+def test_what_makes_batches_slow_or_idle_jobs_busy_is_off_unless_told_otherwise(key: str, ours: str, own: str) -> None:
     assert session.settings({})[key] == ours
     assert session.settings({key: own})[key] == own
 
@@ -62,6 +66,20 @@ def test_the_log_of_a_lake_on_s3_is_written_by_the_pipelines_class() -> None:
 def test_hadoops_parts_are_of_the_release_that_spark_has() -> None:
     [jar] = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
     assert session.OBJECT_STORE.endswith(f":{jar.stem.removeprefix('hadoop-client-api-')}")
+
+
+@pytest.mark.parametrize(("own", "silenced"), [({}, [session.STREAMS_LOGGER]), ({"spark.log.level": "ERROR"}, [])])
+def test_what_ended_a_query_is_said_once_and_not_below_the_stack_that_spark_logs(
+    monkeypatch: pytest.MonkeyPatch, own: dict[str, str], silenced: list[str]
+) -> None:
+    """Whoever sets a level of the log wants it."""
+    found: list[str] = []
+    monkeypatch.setattr("pyspark.sql.SparkSession", SimpleNamespace(builder=MagicMock()))
+    monkeypatch.setattr(session, "_silence", lambda made, logger: found.append(logger))
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    kafka = {"bootstrap.servers": "localhost:1"}
+    session.make("name", Config("checkpoints", LakeConfig("lake"), kafka, spark=own), "local[1]")
+    assert found == silenced
 
 
 def test_the_documented_commands_name_the_packages() -> None:

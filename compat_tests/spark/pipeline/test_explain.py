@@ -32,6 +32,12 @@ def java(text: str) -> Exception:
             "when they are back",
         ),
         (
+            "Reason: Traceback (most recent call last):\npipeline.lake.positions.LakeTakenError: another driver has "
+            "it\nRun one driver\n SQLSTATE: 39000 SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: lake",
+            "another driver has it",
+            "Run one driver",
+        ),
+        (
             'Traceback (most recent call last):\n  File "x.py", line 1, in y\npipeline.lake.positions.LakeError: it is '
             "another's\nGive the old checkpoint\n\n\tat py4j.Protocol.getReturnValue(Protocol.java:476)",
             "it is another's",
@@ -45,6 +51,7 @@ def test_known_causes_are_told_without_javas_words(text: str, message: str, advi
     assert message in told.message
     assert advice in told.advice
     assert "STREAM_FAILED" not in str(told)
+    assert "SQLSTATE" not in str(told)
     assert "\tat " not in str(told)
 
 

@@ -33,7 +33,7 @@ def register(spark: SparkSession) -> None:
     session: Any = spark._jsparkSession
     if session.sessionState().dataSourceManager().dataSourceExists(SegmentSource.name()):
         return
-    if spark.sparkContext.master.startswith("local") and not _names_a_python(spark):
+    if (spark.sparkContext.master or "").startswith("local") and not _names_a_python(spark):
         spark.sparkContext.pythonExec = sys.executable
     archive = _archive()
     if archive is not None and archive.suffix == ".whl":
