@@ -20,11 +20,13 @@ _SHOWN: Final = 3
 def tell(cluster: AskedCluster) -> None:
     """Say what was left, and end it if the person at a terminal says so. A user who may not see it hears nothing."""
     from pykbroker.admin import reassignments, run_marks, run_progress
-    from pykbroker.admin.failure import AskFailed
+    from pykbroker.admin.failure import AskFailed, Unreachable
 
     try:
         marks = run_marks.found(cluster)
         others = [] if reassignments.ongoing(cluster) else run_marks.foreign(cluster)
+    except Unreachable:
+        raise
     except AskFailed:
         return
     if others:
