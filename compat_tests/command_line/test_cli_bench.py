@@ -25,7 +25,9 @@ def test_what_is_produced_is_consumed(line: CommandLine, topic: str) -> None:
     told = line.json("bench", "produce", topic, "-n", "3001", "--size", "50", "--producers", "2", "-z", "lz4")
     assert (told["work"], told["records"], told["failed"]) == ("produce", 3001, 0)
     check_times(told)
-    assert told["records_per_second"] == pytest.approx(3001 / told["seconds"], rel=0.01)
+    # The seconds are said to the millisecond, and there may be few of those.
+    rounded = 0.0005 / told["seconds"]
+    assert told["records_per_second"] == pytest.approx(3001 / told["seconds"], rel=0.01 + rounded)
     assert told["megabytes_per_second"] == pytest.approx(3001 * 50 / told["seconds"] / 1e6, rel=0.1, abs=0.001)
     values = line("consume", topic, "-f", r"%S\n").out.split()
     assert values == ["50"] * 3001

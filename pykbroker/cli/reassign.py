@@ -152,9 +152,10 @@ def verify(client: ClientOptions, out: Output, plan: str, preserve_throttles: bo
 
     with client.cluster() as cluster, _one_line():
         wanted = _read(cluster, plan)
-        left_throttles.tell(cluster)
         if not preserve_throttles and not reassignments.ongoing(cluster) and not _moving_directories(cluster, wanted):
             _clear(cluster, wanted)
+        # Behind it: those of this plan are gone.
+        left_throttles.tell(cluster)
         rows = _print(cluster, out, wanted)
         return int(_moving_directories(cluster, wanted) > 0 or any(row.state != "completed" for row in rows))
 
@@ -170,7 +171,6 @@ def cancel(client: ClientOptions, out: Output, plan: str, preserve_throttles: bo
 
     with client.cluster() as cluster, _one_line():
         wanted = _read(cluster, plan)
-        left_throttles.tell(cluster)
         active = reassignments.ongoing(cluster, wanted.replicas)
         if active:
             _raise_failures(reassignments.alter(cluster, dict.fromkeys(active)))
@@ -183,6 +183,7 @@ def cancel(client: ClientOptions, out: Output, plan: str, preserve_throttles: bo
             pass
         if not preserve_throttles:
             _clear(cluster, wanted)
+        left_throttles.tell(cluster)
         _print(cluster, out, wanted)
 
 
