@@ -6,6 +6,7 @@ the totals are exact, and no client meets an error that says that the nodes do n
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -13,8 +14,12 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from compat_tests.clients import wait_until
 from compat_tests.exactly_once.conftest import QUICK
+from compat_tests.exactly_once.copiers.confluent_kafka_copier import make_producer
+from compat_tests.exactly_once.copiers.task import Task
 from compat_tests.exactly_once.kills import Kills
 from compat_tests.exactly_once.test_copy_loops import Loop, franz_go_copier, java_copier, python_copier
 from compat_tests.exactly_once.test_message_copier import Copy
@@ -22,6 +27,9 @@ from compat_tests.exactly_once.test_streams import WordCount
 from compat_tests.exactly_once.three_nodes import ThreeNodes
 from compat_tests.exactly_once.workers import Slot
 from compat_tests.oracle.kafka import kafka_libs
+from compat_tests.topics import Topics
+from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.node.wire import Wire
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -95,3 +103,41 @@ def test_kafka_streams_under_kills_and_moves(nodes: ThreeNodes, tmp_path: Path) 
 def test_the_message_copier_under_kills_and_moves(nodes: ThreeNodes, tmp_path: Path, in_groups: bool) -> None:
     with closing(Copy(nodes, tmp_path, in_groups=in_groups)) as work:
         survives(nodes, work, work.copiers)
+
+
+def group_coordinator(nodes: ThreeNodes, group: str) -> int:
+    with Wire(nodes.cluster.address(nodes.cluster.living()[0])) as wire:
+        return wire.call(FindCoordinatorRequest(key_type=0, coordinator_keys=[group])).coordinators[0].node_id
+
+
+def commit_an_offset(producer: Producer, consumer: Consumer, topic: str) -> None:
+    """One transaction, of a record and an offset."""
+    producer.begin_transaction()
+    producer.produce(topic, b"a record", partition=0)
+    assert producer.flush(30) == 0
+    producer.send_offsets_to_transaction([TopicPartition(topic, 0, 1)], consumer.consumer_group_metadata(), 5)
+    producer.commit_transaction(30)
+
+
+@pytest.mark.long(amount="one kill of a coordinator")
+def test_librdkafka_goes_on_after_its_metadata_left_the_groups_coordinator_out(nodes: ThreeNodes) -> None:
+    """With librdkafka's own idle time this transaction never ends, on Apache Kafka neither."""
+    topic = Topics(nodes.bootstrap).create()
+    group = f"{topic}-group"
+    task = Task(nodes.bootstrap, topic, topic, group, f"{topic}-writer", "assign")
+    consumer = Consumer({"bootstrap.servers": nodes.bootstrap, "group.id": group})
+    producer = make_producer(task)
+    producer.init_transactions(60)
+    commit_an_offset(producer, consumer, topic)
+    away = group_coordinator(nodes, group)
+    nodes.cluster.kill(away)
+    wait_until(lambda: away not in producer.list_topics(timeout=30).brokers, "the producer's metadata leave it out")
+    nodes.start()
+    # A thread can be left behind: a call that hangs heeds neither its timeout nor a signal.
+    work = threading.Thread(target=commit_an_offset, args=(producer, consumer, topic), daemon=True)
+    work.start()
+    work.join(30)
+    assert not work.is_alive(), "the producer waits for a broker that it has forgotten"
+    committed = consumer.committed([TopicPartition(topic, 0)], 30)
+    assert [part.offset for part in committed] == [1]
+    consumer.close()
