@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tests.simulation.brokers import Quorum
 from tests.simulation.clients.base import QUIET, Trouble
-from tests.simulation.clients.member import ClassicMember, ConsumerMember, Member
+from tests.simulation.clients.member import ClassicMember, ConsumerMember, Member, SlowStickyMember
 from tests.simulation.clients.reader import Offsets
 from tests.simulation.history.checks import insist, of_groups, of_offsets
 from tests.simulation.history.events import Place
@@ -68,6 +68,52 @@ async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool =
     await stage.hush()
     if not power_loss:
         insist(*of_groups(stage.history), *of_offsets(stage.history))
+
+
+async def instances(stage: Stage) -> None:
+    """Three static members that die and come back as new processes, while the coordinator moves between two steps of
+    their rebalances. At the end they share all partitions."""
+    rng = stage.random
+    first = stage.peer("admin")
+    await first.create_topic(TOPIC, len(PLACES))
+    alive: dict[str, tuple[Member, asyncio.Future[None]]] = {}
+    made = 0
+
+    def come(instance: str) -> None:
+        nonlocal made
+        made += 1
+        member = SlowStickyMember(stage.cluster, stage.history, f"m{made}", "static", PLACES, instance=instance)
+        alive[instance] = (member, stage.in_background(member.forever()))
+
+    async def deaths() -> None:
+        for _ in range(rng.randint(4, 12)):
+            await asyncio.sleep(rng.uniform(0.1, 4.0))
+            instance = rng.choice(sorted(alive))
+            _, task = alive[instance]
+            task.cancel()
+            await asyncio.wait([task])
+            # Sometimes longer than its session.
+            await asyncio.sleep(rng.choice([0.0, 0.0, rng.uniform(0.0, 8.0)]))
+            come(instance)
+
+    for number in range(3):
+        come(f"i{number}")
+    await stage.together(deaths(), stage.crashes(rng.randint(4, 10), pause=3.0))
+    await stage.cluster.become_whole()
+    await asyncio.sleep(30)
+    owned = [place for member, _ in alive.values() for place in sorted(member.owned)]
+    assert sorted(owned) == PLACES, [
+        (member.name, member.instance, member.generation, sorted(member.owned)) for member, _ in alive.values()
+    ]
+    stage.agree()
+    await stage.hush()
+    insist(*of_groups(stage.history), *of_offsets(stage.history))
+
+
+def static(seed: int, *, brokers: int = 2, quorum: Quorum = Quorum.ALONE) -> Stage:
+    stage = Stage(seed, brokers, FORGETFUL if seed % 3 == 0 else None, quorum)
+    play(instances, stage)
+    return stage
 
 
 def classic(seed: int, *, power_loss: bool = False, brokers: int = 1, quorum: Quorum = Quorum.ALONE) -> Stage:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulation.brokers import Quorum
-from tests.simulation.groups import classic, consumer
+from tests.simulation.groups import classic, consumer, static
 from tests.simulation.stage import Stage
 
 pytestmark = pytest.mark.slow
@@ -38,6 +38,10 @@ def test_b4_a_group_on_three_combined_nodes_survives_changes_of_the_leader(run: 
     each_seed(2400, lambda seed: run(seed, brokers=3, quorum=QUORUMS[seed % 2]), 3)
 
 
+def test_static_members_find_back_into_their_group_whenever_its_coordinator_moves() -> None:
+    each_seed(2500, static, 3)
+
+
 def test_a_classic_group_comes_back_after_the_power_went() -> None:
     assert each_seed(2100, lambda seed: classic(seed, power_loss=True), 10)
 
@@ -64,3 +68,10 @@ def test_many_seeds_of_groups_on_a_quorum_of_three(run: Callable[..., Stage], fi
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_many_seeds_of_groups(brokers: int, run: Callable[..., Stage], first: int) -> None:
     each_seed(first, lambda seed: run(seed, brokers=brokers, power_loss=seed % 5 == 0), 50)
+
+
+@pytest.mark.long(amount="50 seeds")
+@pytest.mark.parametrize("first", range(14_000, 14_200, 50))
+def test_many_seeds_of_static_members(first: int) -> None:
+    each_seed(first, static, 25)
+    each_seed(first + 25, lambda seed: static(seed, brokers=3, quorum=QUORUMS[seed % 2]), 25)

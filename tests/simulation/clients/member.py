@@ -101,12 +101,14 @@ class ClassicMember(Member):
             while await self._stay():
                 await self.pause(0.05, 0.5 * self.pace)
 
+    def subscription(self) -> bytes:
+        topics = sorted({topic for topic, _ in self.places})
+        return b"\x00\x00" + ConsumerProtocolSubscription(topics=topics).encode_bytes(0)
+
     async def _join(self) -> list[str] | None:
         """The members if this one leads, otherwise none; None: again."""
+        metadata = self.subscription()
         self.owned = frozenset()
-        metadata = b"\x00\x00" + ConsumerProtocolSubscription(
-            topics=sorted({topic for topic, _ in self.places})
-        ).encode_bytes(0)
         request = JoinGroupRequest(
             group_id=self.group,
             member_id=self.member,
@@ -221,6 +223,20 @@ class ClassicMember(Member):
         identity = MemberIdentity(member_id=self.member, group_instance_id=self.instance)
         await self.ask_coordinator(GROUP, self.group, LeaveGroupRequest(group_id=self.group, members=[identity]))
         self.member = ""
+
+
+class SlowStickyMember(ClassicMember):
+    """Its subscription says what it had in which generation, as those of sticky assignors do, so the subscription
+    changes from join to join. Between its JoinGroup and its SyncGroup the coordinator has time to move."""
+
+    def subscription(self) -> bytes:
+        topics = sorted({topic for topic, _ in self.places})
+        had = repr((self.generation, sorted(self.owned))).encode()
+        return b"\x00\x01" + ConsumerProtocolSubscription(topics=topics, user_data=had).encode_bytes(1)
+
+    async def _sync(self, members: list[str]) -> bool:
+        await self.pause(0.0, 2.0)
+        return await super()._sync(members)
 
 
 class ConsumerMember(Member):
