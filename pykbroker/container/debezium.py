@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_ROLES: Final = {"broker": "broker", "controller": "controller"}
+_ROLES: Final = ("broker", "controller")
 _COMBINED: Final = "broker,controller"
 _CONTROLLER_PORT: Final = "9093"
 #: Each of them alone shows whose variables these are.
@@ -55,8 +55,9 @@ def _is_debeziums(given: Mapping[str, str]) -> bool:
 
 
 def _of_a_role(given: Mapping[str, str], found: dict[str, str], node_id: str, hostname: str) -> dict[str, str]:
-    """What that image has in a properties file for each role."""
-    roles = _ROLES.get(given.get("NODE_ROLE", ""), _COMBINED)
+    """Return the variables for what that image has in the properties file of each role."""
+    role = given.get("NODE_ROLE", "")
+    roles = role if role in _ROLES else _COMBINED
     # With roles the parts of an address mean nothing: they become listeners here.
     host, port = found.pop("KAFKA_HOST_NAME", ""), found.pop("KAFKA_PORT", "9092")
     advertised = found.pop("KAFKA_ADVERTISED_HOST_NAME", host or hostname)

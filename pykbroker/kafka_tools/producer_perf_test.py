@@ -89,9 +89,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--num-records", required=True, type=_count)
     parser.add_argument("--record-size", required=True, type=_count, help="bytes")
     parser.add_argument("--throughput", required=True, type=float, help="records a second; -1: as fast as it goes")
-    for names in (["--command-property", "--producer-props"], ["--command-config", "--producer.config"]):
-        more = {"action": "append", "nargs": "+", "default": []} if names[0] == "--command-property" else {}
-        parser.add_argument(*names, dest=names[0][2:].replace("-", "_"), help="of the producer", **more)  # type: ignore[arg-type]
+    parser.add_argument(
+        "--command-property", "--producer-props", action="append", nargs="+", default=[], help="of the producer"
+    )
+    parser.add_argument("--command-config", "--producer.config", help="of the producer")
     parser.add_argument("--reporting-interval", type=_count, help="has no effect: only the last line is printed")
     parser.add_argument("--warmup-records", type=int, help="has no effect")
     parser.add_argument("--print-metrics", action="store_true", help="has no effect: the client has none of Java's")
