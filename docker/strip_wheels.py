@@ -44,7 +44,7 @@ def rewrite(wheel: Path) -> None:
 
 
 def stripped(data: bytes) -> bytes:
-    """What is left of a shared object; all of it where `strip` cannot read it."""
+    """Return what is left of a shared object, or all of it if `strip` cannot read it."""
     with tempfile.NamedTemporaryFile(suffix=".so") as file:
         file.write(data)
         file.flush()

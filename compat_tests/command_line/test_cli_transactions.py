@@ -44,7 +44,7 @@ def test_an_open_transaction_is_shown_and_ended_by_its_id(line: CommandLine, top
     assert [one["transactional_id"] for one in line.json("transactions", "list", "--pattern", f"{name[:5]}.*")] == [
         name
     ]
-    # One that has never begun is listed, whatever its age: Apache Kafka takes the time of its start for -1.
+    # Apache Kafka takes -1 for the start of a transaction that has never begun, so it lists such a one as old.
     older = line.json("transactions", "list", "--longer-than", "3600000")
     assert name not in [one["transactional_id"] for one in older]
     assert {one["state"] for one in older} <= {"Empty"}

@@ -213,7 +213,7 @@ def test_another_user_of_the_group_root(new_container: NewContainer) -> None:
 
 
 def test_the_first_process_waits_for_orphans(new_container: NewContainer) -> None:
-    """What a script of `docker exec` leaves behind is the node's, and a zombie until the node waits for it."""
+    """A script of `docker exec` leaves a process to the node. It is a zombie until the node waits for it."""
     node = new_container()
     node.wait_for(SERVES)
     zombie = "cat /proc/[0-9]*/stat 2>/dev/null | grep -q ') Z 1 '"

@@ -57,7 +57,7 @@ def errors(slots: list[Slot]) -> list[str]:
 
 
 class Work(Protocol):
-    """What copies or counts, and is whole at its end."""
+    """A program that copies or counts. Its result is judged when it has ended."""
 
     def progress(self) -> int: ...
     def finish(self) -> None: ...

@@ -1,6 +1,7 @@
-"""Whether the throttle of a run lets its copies end: a replica catches up only when it is copied faster than it grows.
+"""Judges whether copies end under the throttle of a run.
 
-Pure. Not responsible for setting a throttle (admin/run_marks.py).
+A replica catches up only if it is copied faster than it grows. Pure. Not responsible for setting a throttle
+(admin/run_marks.py).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def growth(moves: Iterable[PlannedMove], most_at_once: int) -> dict[int, float]:
 
 
 def too_slow(moves: Iterable[PlannedMove], most_at_once: int, throttle: int) -> str | None:
-    """What is to be told of a throttle in bytes a second, None where the copies end."""
+    """Return the warning about a throttle in bytes a second, or None if the copies end under it."""
     needed = growth(moves, most_at_once)
     broker = max(needed, key=lambda each: (needed[each], -each), default=None)
     if broker is None or needed[broker] < throttle:

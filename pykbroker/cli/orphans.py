@@ -1,4 +1,4 @@
-"""Orphans of a container: processes that nobody waits for, and that the first process inherits.
+"""Waits for the orphans of a container, which are processes that its first process inherits.
 
 A script of `docker exec` that leaves a child behind gives it to the first process, here the node, which has to wait for
 it: else a zombie keeps its place in the table of processes for as long as the container runs. A zombie that is there at

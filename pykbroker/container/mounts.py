@@ -78,7 +78,7 @@ def place_for_data(mounts: Iterable[Mount]) -> str:
 
 
 def data_directories(properties: Mapping[str, str]) -> list[str]:
-    """What the properties name as places for data, without checking them."""
+    """Return the places for data that the properties name. Nothing is checked."""
     named = properties.get("log.dirs", "").strip() or properties.get("log.dir", "")
     entries = [*named.split(","), properties.get("metadata.log.dir", "")]
     return list(dict.fromkeys(filter(None, map(str.strip, entries))))

@@ -36,8 +36,8 @@ def make_producer(task: Task) -> Producer:
             # With the default, rebootstrap, the producer hangs for good when the only broker was killed: librdkafka
             # throws the broker away and waits for it as the group's coordinator (its issues 5511 and 5456, open).
             "metadata.recovery.strategy": "none",
-            # Of several brokers it throws away one that a Metadata answer leaves out, and still waits for that one as
-            # the coordinator. The wait outlasts the call's timeout, and ends when a connection to any broker opens or
+            # librdkafka also throws away a broker that a Metadata answer leaves out, and still waits for it as the
+            # coordinator. The wait outlasts the call's timeout, and ends when a connection to any broker opens or
             # closes (5511 too). So connections are closed as idle within the transaction's time.
             "connections.max.idle.ms": task.transaction_timeout_ms // 3,
         }

@@ -159,5 +159,5 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def message_of(error: BaseException) -> str:
-    """What Spark shows of an error, in one line."""
+    """Return in one line what Spark shows of an error."""
     return re.sub(r"\s+", " ", str(error))
