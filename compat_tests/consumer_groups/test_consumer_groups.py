@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 
 import pytest
@@ -18,6 +16,7 @@ from compat_tests.node import Node, make_killable_node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
+from tests.standing_still import standing_still
 
 each_family = pytest.mark.parametrize("family", FAMILIES)
 
@@ -233,11 +232,8 @@ def test_c_a_member_whose_answer_was_lost_goes_on(programs: Programs, fresh_brok
         second = party.join("confluent-kafka", group, topic)
         wait_until(lambda: members_of(topics, group) == 2, "the second member has joined")
         # The fault: the first member asks, gives up, and the broker answers to a connection that is closed.
-        os.kill(node.pid, signal.SIGSTOP)
-        try:
+        with standing_still(node.pid):
             time.sleep(2.5)
-        finally:
-            os.kill(node.pid, signal.SIGCONT)
         await_shared(topic, 8, first, second)
         writer = Writer(node.bootstrap, topic, 8)
         writer.write(80)

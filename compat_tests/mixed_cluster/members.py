@@ -32,6 +32,7 @@ from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPart
 from pykbroker_wire.primitives import uuid_to_str
 from tests.node.nodes import Nodes, eventually
 from tests.node.wire import Wire
+from tests.standing_still import standing_still
 
 Kind = Literal["kafka", "pykbroker"]
 #: What Apache Kafka's kraft.version 0 and 1 are called in these tests. Of a "joining" quorum the first controller is
@@ -119,7 +120,7 @@ class Cluster(Nodes):
 
     def close(self) -> None:
         for process in self.running.values():
-            process.end(signal.SIGKILL)
+            process.kill()
         self.running.clear()
         if not os.environ.get("PYKBROKER_COMPAT_KEEP"):
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -245,26 +246,24 @@ class Cluster(Nodes):
         self.start(*sorted(self.members, key=lambda number: self.members[number].kind != "kafka"))
 
     def stop(self, *numbers: int) -> None:
-        """A controlled shutdown of these members, at once."""
+        """A controlled shutdown of these members, at once. They are asked once: what is asked twice ends at once."""
         for number in numbers:
             self.running[number].ask(signal.SIGTERM)
         for number in numbers:
-            self.running.pop(number).end(signal.SIGTERM)
+            process = self.running.pop(number)
+            # A JVM that was asked to end gives the number of the signal.
+            code = process.wait()
+            assert code == (128 + signal.SIGTERM if process.kind == "kafka" else 0), f"node {number} ended with {code}"
 
     def kill(self, *numbers: int) -> None:
         for number in numbers:
-            self.running.pop(number).end(signal.SIGKILL)
+            self.running.pop(number).kill()
 
     @contextmanager
     def paused(self, *numbers: int) -> Iterator[None]:
         """The processes stand still within the block: they keep their sockets, and do nothing."""
-        for number in numbers:
-            self.running[number].ask(signal.SIGSTOP)
-        try:
+        with standing_still(*(self.running[number].pid for number in numbers)):
             yield
-        finally:
-            for number in numbers:
-                self.running[number].ask(signal.SIGCONT)
 
     # -- leaders
 
@@ -366,11 +365,14 @@ class _Process:
     def ask(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    def end(self, how: signal.Signals) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(how)
+    def kill(self) -> None:
+        self._process.kill()
+        self.wait()
+
+    def wait(self) -> int:
+        """Wait for its end; the exit code."""
         try:
-            self._process.wait(PATIENCE_S)
+            return self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

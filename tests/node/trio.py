@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,6 +12,7 @@ from compat_tests.ports import steady_port
 from pykbroker_wire.primitives import uuid_to_str
 from tests.node.nodes import PATIENCE_SECONDS, Nodes
 from tests.node.processes import Process, run, write_properties
+from tests.standing_still import standing_still
 
 NUMBERS = (1, 2, 3)
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
@@ -124,13 +124,8 @@ class Trio(Nodes):
     @contextmanager
     def paused(self, *numbers: int) -> Iterator[None]:
         """The processes stand still within the block: they keep their sockets, and do nothing."""
-        for number in numbers:
-            os.kill(self.running[number].pid, signal.SIGSTOP)
-        try:
+        with standing_still(*(self.running[number].pid for number in numbers)):
             yield
-        finally:
-            for number in numbers:
-                os.kill(self.running[number].pid, signal.SIGCONT)
 
     # -- where they are
 

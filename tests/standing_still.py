@@ -1,0 +1,45 @@
+"""Processes that stand still, as a paused machine does: they keep their sockets, and do nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PATIENCE_S = 30
+
+
+@contextmanager
+def standing_still(*pids: int) -> Iterator[None]:
+    """No thread of these processes runs within the block.
+
+    A kill with SIGSTOP returns before that: the threads go on until one of them has taken the signal, and on a busy
+    machine a follower fetches once more in the meantime.
+    """
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        deadline = time.monotonic() + _PATIENCE_S
+        for pid in pids:
+            while not _stopped(pid):
+                assert time.monotonic() < deadline, f"process {pid} runs {_PATIENCE_S} s after SIGSTOP"
+                time.sleep(0.001)
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def _stopped(pid: int) -> bool:
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            stat = (thread / "stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread that has ended in the meantime
+        # The name before the state is in parentheses, and may hold some itself.
+        if stat.rpartition(")")[2].split()[0] != "T":
+            return False
+    return True
