@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import settings
 
 from pykbroker.net import connection
+from pykbroker.node import owner_check
 from tests import skips, timing
 
 if TYPE_CHECKING:
@@ -23,3 +24,6 @@ def pytest_configure(config: pytest.Config) -> None:
     # Every node under test overwrites what it received, those that tests start as processes too.
     os.environ["PYKBROKER_POISON_RECEIVED"] = "1"
     connection.POISON_RECEIVED = True
+    # And every part of a loop refuses the other loop's thread.
+    os.environ["PYKBROKER_CHECK_OWNERS"] = "1"
+    owner_check.install(owner_check.parts_of_loops())

@@ -23,7 +23,7 @@ from pykbroker.replica.parked import Isolation, ParkedFetch
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.selector import preferred_replica
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import AnyContext, BrokerContext, is_on_broker
+from pykbroker.serving.context import AnyContext, BrokerContext, ControllerContext, is_on_broker, is_on_controller
 from pykbroker.serving.leaders import leader_hint, node_on_listener
 from pykbroker.serving.log_opening import when_open
 from pykbroker.serving.services import BrokerServices
@@ -60,7 +60,10 @@ READ_COMMITTED = 1
 
 
 def handle(ctx: AnyContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
-    return _read_partitions(ctx, request) if is_on_broker(ctx) else _read_metadata_log(ctx, request)
+    if is_on_broker(ctx):
+        return _read_partitions(ctx, request)
+    assert is_on_controller(ctx)
+    return _read_metadata_log(ctx, request)
 
 
 def _read_partitions(ctx: BrokerContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
@@ -537,7 +540,7 @@ def _tell_offsets(data: PartitionData, log: PartitionLog) -> None:
     data.log_start_offset = log.log_start_offset
 
 
-def _read_metadata_log(ctx: AnyContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
+def _read_metadata_log(ctx: ControllerContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
     """On a controller listener only the metadata log is read; the quorum knows everything else."""
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return _refused(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

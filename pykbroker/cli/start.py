@@ -239,8 +239,12 @@ async def _serve(
 
     # Set by tests: see pykbroker/net/connection.py.
     connection.POISON_RECEIVED = bool(os.environ.get("PYKBROKER_POISON_RECEIVED"))
+    if os.environ.get("PYKBROKER_CHECK_OWNERS"):
+        from pykbroker.node import owner_check
+
+        owner_check.install(owner_check.parts_of_loops())
     stop = asyncio.Event()
-    runtime = OsRuntime(loop)
+    runtime = OsRuntime(loop, two_loops=True)
     # Nothing of the testing kit is in the way of a request unless --faults asks for it.
     make_dispatcher = Dispatcher if faults is None else faults.make_dispatcher
     node = Node(config, runtime, may_format=may_format, make_dispatcher=make_dispatcher)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pykbroker.controller.active import ActiveController
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.metadata.image import BrokerImage, MetadataImage
-    from pykbroker.metadata.loader import MetadataLoader
+    from pykbroker.metadata.view import MetadataView
     from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class EarlyFencing:
     """Watches for one controller, active or not; a publisher of the loader. `start` once, `close` once."""
 
     def __init__(
-        self, runtime: Runtime, node_id: int, controller: ActiveController, metadata: MetadataLoader, probe: StartProbe
+        self, runtime: Runtime, node_id: int, controller: ActiveController, metadata: MetadataView, probe: StartProbe
     ) -> None:
         self._runtime = runtime
         self._node_id = node_id

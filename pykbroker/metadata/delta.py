@@ -9,7 +9,7 @@ code disagree, and going on would only spread it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -163,6 +163,21 @@ class MetadataDelta:
         delta.delegation_tokens_changed.update(image.delegation_tokens)
         return delta
 
+    @classmethod
+    def between(cls, old: MetadataImage, new: MetadataImage) -> MetadataDelta:
+        """What turns the image `old` into `new`, for a publisher that has seen nothing of what was between."""
+        delta = cls.of_everything(new)
+        delta.image = old
+        for topic_id, topic in new.topics.by_id.items():
+            before = old.topics.by_id.get(topic_id)
+            if before is topic:
+                del delta.topics_changed[topic_id]
+            elif before is not None:
+                delta.topics_changed[topic_id].before = before
+                delta.topics_changed[topic_id].whole = True
+        delta.replace_everything(kept=new.topics.by_id)
+        return delta
+
     @property
     def empty(self) -> bool:
         """True when no record changed anything that an image holds."""
@@ -187,11 +202,12 @@ class MetadataDelta:
             raise MetadataReplayError(f"no way to replay {type(record).__name__}")
         handler(self, record)
 
-    def replace_everything(self) -> None:
-        """Mark what the records did not set again as gone: `replay` of a whole snapshot onto a non-empty image."""
+    def replace_everything(self, kept: Container[bytes] = ()) -> None:
+        """Mark what the records did not set again as gone: `replay` of a whole snapshot onto a non-empty image. `kept`:
+        ids of topics that stay as they are."""
         old = self.image
         for topic_id, topic in old.topics.by_id.items():
-            if topic_id not in self.topics_changed:
+            if topic_id not in self.topics_changed and topic_id not in kept:
                 self.topics_deleted[topic_id] = topic
         for broker_id in old.brokers:
             self.brokers_changed.setdefault(broker_id, None)

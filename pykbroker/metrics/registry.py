@@ -41,6 +41,8 @@ class Metrics:
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Callable[[], float]] = {}
         self._families: list[Callable[[], Iterable[tuple[str, float]]]] = []
+        #: gauges that only grow
+        self._growing: set[str] = set()
 
     def counter(self, name: str) -> Counter:
         """The counter of that name, made when first asked for."""
@@ -53,9 +55,11 @@ class Metrics:
         """Add one to the counter of that name: for what seldom happens."""
         self.counter(name).value += 1
 
-    def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """Register a number that is computed when it is read."""
+    def gauge(self, name: str, read: Callable[[], float], *, counts: bool = False) -> None:
+        """Register a number that is computed when it is read. `counts`: it only grows."""
         self._gauges[name] = read
+        if counts:
+            self._growing.add(name)
 
     def family(self, read: Callable[[], Iterable[tuple[str, float]]]) -> None:
         """Register numbers of which there is one for each of many things that come and go: names and numbers are found
@@ -74,7 +78,40 @@ class Metrics:
             values.update(family())
         return dict(sorted(values.items()))
 
+    def is_counter(self, name: str) -> bool:
+        """Whether the number only grows. Kafka's rates (`PerSec`) count what has happened since the start."""
+        return name in self._counters or name in self._growing or _RATE.match(name) is not None
+
     def samples(self) -> Iterator[Sample]:
-        """As `snapshot`, with what is a counter. Kafka's rates (`PerSec`) count what has happened since the start."""
+        """As `snapshot`, with what is a counter."""
         for name, value in self.snapshot().items():
-            yield Sample(name, value, name in self._counters or _RATE.match(name) is not None)
+            yield Sample(name, value, self.is_counter(name))
+
+
+def merged(*parts: Iterable[Sample]) -> list[Sample]:
+    """The samples of the halves of a node as one list, sorted by name: of a name that several have, counters are added
+    up, and of other numbers the greatest counts."""
+    found: dict[str, Sample] = {}
+    for part in parts:
+        for sample in part:
+            before = found.get(sample.name)
+            if before is not None:
+                value = before.value + sample.value if sample.counts else max(before.value, sample.value)
+                sample = sample._replace(value=value)
+            found[sample.name] = sample
+    return [found[name] for name in sorted(found)]
+
+
+class MergedMetrics:
+    """Those of both halves, read here and now: for tests, and for a node that runs on one loop."""
+
+    def __init__(self, parts: Iterable[Metrics]) -> None:
+        self._parts = tuple(parts)
+
+    def snapshot(self) -> dict[str, float]:
+        """Every name with its present number."""
+        return {sample.name: sample.value for sample in self.samples()}
+
+    def samples(self) -> list[Sample]:
+        """As `snapshot`, with what is a counter."""
+        return merged(*(part.samples() for part in self._parts))

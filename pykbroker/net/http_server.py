@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import h11
 
@@ -48,7 +48,7 @@ class HttpResponse:
 
 
 #: Called for each request; raises nothing.
-Handler = Callable[[HttpRequest], HttpResponse]
+Handler = Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]]
 
 
 class HttpServer:
@@ -96,6 +96,8 @@ class _Connection(asyncio.Protocol):
         self._parts: Iterator[str] | None = None
         self._may_write = True
         self._may_read = True
+        #: what works on an answer
+        self._answering: asyncio.Task[None] | None = None
 
     # asyncio.Protocol.
 
@@ -110,6 +112,8 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
         self._transport = self._parts = None
+        if self._answering is not None:
+            self._answering.cancel()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -142,7 +146,7 @@ class _Connection(asyncio.Protocol):
     def _read(self) -> None:
         """Until a request is whole, or there is no more. One is answered before the next is read, and while it is
         nothing is taken from the client: what it sends ahead would wait in memory."""
-        while self._parts is None and self._transport is not None:
+        while self._parts is None and self._answering is None and self._transport is not None:
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
@@ -156,7 +160,7 @@ class _Connection(asyncio.Protocol):
             if isinstance(event, h11.Request):
                 self._request = event
             elif isinstance(event, h11.EndOfMessage):
-                self._answer(self._request)
+                self._answering = self._loop.create_task(self._answer(self._request))
         self._take_more(False)
 
     def _take_more(self, wanted: bool) -> None:
@@ -178,10 +182,11 @@ class _Connection(asyncio.Protocol):
 
     # Writing.
 
-    def _answer(self, request: h11.Request) -> None:
+    async def _answer(self, request: h11.Request) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
         method = request.method.decode("latin-1")
-        response = self._handler(HttpRequest(method, request.target.decode("latin-1"), headers))
+        response = await self._handler(HttpRequest(method, request.target.decode("latin-1"), headers))
+        self._answering = None
         head = [("content-type", response.content_type), *response.headers]
         self._send(h11.Response(status_code=response.status, headers=head))
         self._parts = iter(()) if method == "HEAD" else iter(response.parts)

@@ -27,7 +27,7 @@ def audited(
             f"pykbroker.authorizer.audit.file: {path} cannot be opened: {error.strerror}"
         ) from error
     parts.add("authorization audit", file.close)
-    metrics.gauge("pykbroker:type=AuthorizerAudit,name=DroppedCount", lambda: file.dropped)
+    metrics.gauge("pykbroker:type=AuthorizerAudit,name=DroppedCount", lambda: file.dropped, counts=True)
     return AuditedAuthorizer(
         authorizer,
         file.write,

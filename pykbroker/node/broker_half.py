@@ -1,16 +1,15 @@
-"""The broker half of a node: replicas, coordinators, the lease from the controller, the listeners for clients.
+"""The broker half of a node: replicas, coordinators, the listeners for clients. All of it lives on the broker loop.
 
-Made from the shared part and channels to the active controller. Responsible for wiring these parts, for the order in
-which they start, and for what a failed directory means to the broker; not responsible for what any of them does.
+Made from its side and from what passes between the loops. Responsible for wiring these parts, for the order in which
+they start, and for what a failed directory means to the broker; not responsible for what any of them does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from pykbroker.api import rows
 from pykbroker.config.load import Config
@@ -18,19 +17,21 @@ from pykbroker.coordinator.group.service import GroupService
 from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
 from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.coordinator.transaction.verifier import Verifier
+from pykbroker.crossing.broker_end import BrokerEnd
+from pykbroker.crossing.hand_over import HandOver
+from pykbroker.crossing.loop_messages import ToBroker
 from pykbroker.metadata.features import not_served
-from pykbroker.metadata.loader import MetadataLoader
+from pykbroker.metadata.view import MetadataView
 from pykbroker.net.from_config import EARLY_FENCING
 from pykbroker.net.lost_peers import LostPeers
+from pykbroker.node.loop_side import LoopSide
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import answers_versions
-from pykbroker.node.shared import SharedServer
+from pykbroker.node.turn_report import SlowTurns
 from pykbroker.node_to_controller.assignments import Assignments
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.isr_changes import IsrChanges
-from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.node_to_controller.producer_ids import ProducerIds
-from pykbroker.node_to_controller.quorum_watch import QuorumWatch
 from pykbroker.quorum.channel import BrokerChannels
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.replica.fetching.manager import FetcherManager
@@ -47,6 +48,8 @@ from pykbroker.serving.peers import LocalPeer
 from pykbroker.serving.rows import On
 from pykbroker.serving.services import BrokerServices
 from pykbroker.storage.cleaner import LogCleaner
+from pykbroker.storage.format import directories_of
+from pykbroker.storage.space import DiskSpace
 from pykbroker.storage.upkeep import Upkeep
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
@@ -56,63 +59,80 @@ logger = logging.getLogger(__name__)
 _LONGEST_SHUTDOWN_SECONDS = 300.0
 
 
+class BrokerPlace(NamedTuple):
+    """Where this broker is. `log_dirs`: of the node; `data_dirs` are those among them that the broker half uses."""
+
+    log_dirs: list[LogDir]
+    data_dirs: list[LogDir]
+    cluster_id: str
+    has_controller: bool
+
+
 class BrokerHalf:
     """`start` once, when everything before it runs; `shut_down` asks to be let go before the parts are closed."""
 
     def __init__(
         self,
-        shared: SharedServer,
-        channel: Callable[[str], ControllerChannel],
-        on_failure: Callable[[BaseException], None],
+        side: LoopSide,
+        control: BrokerEnd,
+        inbox: HandOver[ToBroker],
+        place: BrokerPlace,
         make_dispatcher: MakeDispatcher,
+        parts: StartedParts,
     ) -> None:
-        """`channel` makes one for a purpose. `on_failure`: the broker cannot go on, and the node with it."""
-        config, runtime, loader, live = shared.config, shared.runtime, shared.loader, shared.live
+        """`control`: what this half knows of the control side, and its way there; `inbox`: the way from there. `parts`:
+        of the broker loop."""
+        config, runtime, live, metadata = side.config, side.runtime, side.live, control.metadata
         node_id = config.node_id
-        data_dirs = [log_dir for log_dir in shared.log_dirs if log_dir.path in config.log_dirs]
-        self._shared = shared
-        self._on_failure = on_failure
+        self.side = side
+        self._control = control
+        self._place = place
         self._make_dispatcher = make_dispatcher
-        heartbeats = channel("heartbeat")
-        self.lifecycle = lifecycle = BrokerLifecycle(
-            runtime=runtime,
-            config=config,
-            channel=heartbeats,
-            metadata=loader,
-            node_id=node_id,
-            cluster_id=shared.cluster_id,
-            incarnation_id=shared.incarnation_id,
-            directory_ids=[log_dir.directory_id for log_dir in data_dirs if not log_dir.offline],
-            previous_broker_epoch=_previous_broker_epoch(data_dirs),
-            fatal=lambda reason: on_failure(RuntimeError(reason)),
-        )
-        heartbeats.when_lost(lifecycle.connection_lost)
-        self.assignments = Assignments(
-            runtime, node_id, lambda: lifecycle.broker_epoch, channel("directory-assignments"), loader
-        )
+        self.lease = lease = control.lease
+        self._space = DiskSpace(runtime)
+        to_brokers = side.setup_between_brokers
+        assert to_brokers is not None, "this is the side of a broker"
+
+        def channel(purpose: str) -> ControllerChannel:
+            """One for each purpose, under Apache Kafka's names: they share no connection."""
+            made = ControllerChannel(
+                runtime,
+                control,
+                metadata,
+                f"broker-{node_id}",
+                side.setup_to_controllers,
+                local=control.call_controller if place.has_controller else None,
+            )
+            parts.add(f"{purpose} channel to the controller", made.close)
+            return made
+
+        def broker_epoch() -> int:
+            return lease.broker_epoch
+
+        self.assignments = Assignments(runtime, node_id, broker_epoch, channel("directory-assignments"), metadata)
         self._isr_changes = IsrChanges(
             runtime,
             node_id,
-            lambda: lifecycle.broker_epoch,
+            broker_epoch,
             channel("alter-partition"),
-            loader,
-            shared.metrics.counter(FAILED_UPDATES),
+            metadata,
+            side.metrics.counter(FAILED_UPDATES),
         )
         replicas = ReplicaTable(
             runtime,
             live.current,
             node_id,
-            data_dirs,
-            shared.metrics,
+            place.data_dirs,
+            side.metrics,
             self._directory_failed,
-            shared.cold_reads,
+            side.cold_reads,
             assignments=self.assignments,
-            space=shared.space,
+            space=self._space,
             alter_partition=self._isr_changes.submit,
             move_throttle=partial(live.throttle, "replica.alter.log.dirs.io.max.bytes.per.second"),
-            quotas=ReplicationQuotas(config, node_id, runtime.loop.time, shared.metrics, live.throttle),
+            quotas=ReplicationQuotas(config, node_id, runtime.loop.time, side.metrics, live.throttle),
         )
-        to_broker = partial(_address_of, loader, config.listeners.inter_broker_name)
+        to_broker = partial(_address_of, metadata, config.listeners.inter_broker_name)
         is_watching = config.bool(EARLY_FENCING)
         self._views = ClusterViews(runtime.loop.call_later if is_watching else None)
         self._lost: LostPeers | None = None
@@ -129,81 +149,83 @@ class BrokerHalf:
             live.current,
             replicas,
             to_broker,
-            lambda: lifecycle.broker_epoch,
-            shared.setup_between_brokers,
-            shared.metrics,
+            broker_epoch,
+            to_brokers,
+            side.metrics,
             self._lost,
         )
-        groups = GroupService(runtime, live, node_id, replicas, loader)
+        groups = GroupService(runtime, live, node_id, replicas, metadata)
         forwarding = channel("forwarding")
-        producer_ids = ProducerIds(runtime, node_id, lambda: lifecycle.broker_epoch, forwarding, loader)
+        producer_ids = ProducerIds(runtime, node_id, broker_epoch, forwarding, metadata)
         self._channels = BrokerChannels(
             runtime,
             to_broker,
             f"broker-{node_id}",
-            shared.setup_between_brokers,
+            to_brokers,
             self._lost,
         )
         markers = MarkerWriter(runtime, replicas, groups.coordinator, config.int("request.timeout.ms"))
         transactions = TransactionService(
-            runtime, config, node_id, replicas, loader, producer_ids, markers.write, self._channels.send
+            runtime, config, node_id, replicas, metadata, producer_ids, markers.write, self._channels.send
         )
         self.services = BrokerServices(
             config=config,
             runtime=runtime,
             node_id=node_id,
-            cluster_id=shared.cluster_id,
-            quorum=shared.quorum,
-            metadata=loader,
-            metrics=shared.metrics,
-            authorizer=shared.authorizer,
+            cluster_id=place.cluster_id,
+            quorum=control,
+            metadata=metadata,
+            metrics=side.metrics,
+            authorizer=side.authorizer,
             replicas=replicas,
             groups=groups,
             transactions=transactions,
-            verifier=Verifier(runtime, live.current, node_id, loader, transactions, self._channels.send),
+            verifier=Verifier(runtime, live.current, node_id, metadata, transactions, self._channels.send),
             batch_checks=BatchChecks(runtime),
             markers=markers,
             fetch_sessions=FetchSessions(
-                config.int("max.incremental.fetch.session.cache.slots"), runtime.random, shared.metrics
+                config.int("max.incremental.fetch.session.cache.slots"), runtime.random, side.metrics
             ),
             producer_ids=producer_ids,
             controller_channel=forwarding,
-            lifecycle=lifecycle,
-            rows=rows(On.BROKER, shared.metrics),
+            lease=lease,
+            inbox=inbox,
+            rows=rows(On.BROKER, side.metrics),
             cluster_views=self._views,
-            check_stores=shared.check_stores,
+            check_stores=side.check_stores,
         )
 
     async def start(self, parts: StartedParts) -> None:
-        """Register, follow the metadata, open the logs, become unfenced; when it returns, clients are served."""
-        shared, services, lifecycle = self._shared, self.services, self.lifecycle
-        replicas, live = services.replicas, shared.live
+        """Follow the metadata, open the logs, become unfenced; when it returns, clients are served."""
+        side, services, lease, metadata = self.side, self.services, self.lease, self._control.metadata
+        replicas, live = services.replicas, side.live
         dispatcher = self._make_dispatcher(services, forward)
+        self._keep_reserve()
         # These act as soon as the metadata says so, and everything below asks the lease for the broker's epoch.
-        parts.add("broker lifecycle", lifecycle.stop)
+        parts.add("disk space", self._space.close)
         parts.add("producer ids", services.producer_ids.close)
         parts.add("group coordinator", services.groups.close)
         if self._lost is not None:
             parts.add("lost brokers", self._lost.close)
-            shared.loader.add_publisher(self._views)
+            metadata.add_publisher(self._views)
         parts.add("channels to brokers", self._channels.close)
         parts.add("transaction coordinator", services.transactions.close)
         parts.add("directory assignments", self.assignments.close)
         parts.add("changes of ISRs", self._isr_changes.close)
+        lease.follow()
         live.on_change(replicas.reconfigure)
         self._cordon(live.current)
         live.on_change(self._cordon)
         live.on_change(services.verifier.reconfigure)
-        lifecycle.start(shared.ports.advertised(shared.advertised.broker))
-        await lifecycle.caught_up
+        await lease.caught_up
         # From here on logs may change. A start that has not come so far leaves the last clean stop as it was.
         await replicas.logs.directories.claim()
         # Not before: until the controller has heard of this start, the metadata may name this broker as the leader of
         # partitions whose records a power loss has taken from it.
-        shared.loader.add_publisher(replicas)
-        shared.loader.add_publisher(services.groups)
-        shared.loader.add_publisher(services.transactions)
-        for name, level in not_served(shared.loader.image).items():
+        metadata.add_publisher(replicas)
+        metadata.add_publisher(services.groups)
+        metadata.add_publisher(services.transactions)
+        for name, level in not_served(metadata.image).items():
             # Every new cluster has some, as with Apache Kafka: nothing to warn of.
             logger.info("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)
         # The image has everything up to this broker's registration. Logs are opened on first use, and the rest when
@@ -220,97 +242,78 @@ class BrokerHalf:
         parts.add("moves between directories", replicas.logs.moves.close)
         replicas.logs.moves.start()
         upkeep = Upkeep(
-            shared.runtime,
-            shared.config,
+            side.runtime,
+            side.config,
             replicas.logs,
             lambda: replicas.bytes_in.value + replicas.replication_bytes_in.value,
         )
         parts.add("upkeep", upkeep.stop)
         upkeep.start()
-        cleaner = LogCleaner(shared.runtime, live.current, replicas.logs, shared.metrics)
+        cleaner = LogCleaner(side.runtime, live.current, replicas.logs, side.metrics)
         parts.add("log cleaner", cleaner.stop)
         live.on_change(cleaner.reconfigure)
         cleaner.start()
         services.groups.start()
         services.transactions.start()
-        await lifecycle.ready_to_unfence()
+        await lease.ready_to_unfence()
         # Long ago, in truth: the image has this broker's registration. early.start.listeners opens no listener sooner.
-        await shared.acls_loaded()
+        await side.acls_loaded()
         versions = answers_versions(services)
-        await shared.ports.serve(shared.config.listeners.broker, dispatcher, versions, parts)
+        await side.ports.serve(side.points, dispatcher, versions, parts)
         topics = InitialTopics(services)
         parts.add("initial topics", topics.close)
         await topics.start()
-        if shared.config.bool("pykbroker.load.reporter.enable"):
+        if side.config.bool("pykbroker.load.reporter.enable"):
             from pykbroker.serving.load_reporter import LoadReporter  # of a node that needs it
 
             reporter = LoadReporter(services, self._channels.send)
             parts.add("load reporter", reporter.close)
             reporter.start()
+        parts.add("watch over slow turns", side.runtime.watch_turns(SlowTurns(side.metrics)))
         # Last: what waits for this line connects.
-        lifecycle.announce_running()
+        lease.announce_running()
         replicas.logs.opener.serve()
 
     def call(self, request: Any) -> Any:
         """Handle a request of this process: a response, or a future or promise of one."""
-        point = self._shared.config.listeners.broker[0]
+        point = self.side.points[0]
         peer = LocalPeer(ANONYMOUS, point.listener_name, point.security_protocol)
         return Dispatcher(self.services).call(peer, request)
 
     async def shut_down(self) -> None:
         """A controlled shutdown: the controller moves leaderships away and lets this broker go."""
         # As long as Apache Kafka waits. The lifecycle itself gives up when no controller answers it.
-        granted = self.lifecycle.begin_controlled_shutdown(self._serve_no_more)
-        watch = self._watch_quorum() if self._lost is not None else None
-        try:
-            await asyncio.wait({granted}, timeout=_LONGEST_SHUTDOWN_SECONDS)
-        finally:
-            if watch is not None:
-                watch.close()
+        granted = self.lease.begin_controlled_shutdown(self._serve_no_more)
+        await asyncio.wait({granted}, timeout=_LONGEST_SHUTDOWN_SECONDS)
 
-    def _watch_quorum(self) -> QuorumWatch:
-        shared = self._shared
-        return QuorumWatch(
-            shared.runtime,
-            shared.config.node_id,
-            lambda: shared.quorum.voters,
-            self._has_heirs,
-            lambda: self.lifecycle.go_without_leave("most voters refuse connections, so no controller can come"),
-        )
-
-    def _has_heirs(self) -> bool:
-        """Return True if another broker that lives, as far as the metadata says, could lead a partition of this one's.
-        The controller lets this broker go when there is none."""
-        image = self._shared.loader.image
-        own = self._shared.config.node_id
-        found = (
-            image.topics.partition(partition.topic, partition.index)
-            for partition in self.services.replicas
-            if partition.is_leader
-        )
-        candidates = {replica for partition in found if partition is not None for replica in partition.isr}
-        return any(image.broker_is_active(replica) for replica in candidates - {own})
+    def _keep_reserve(self) -> None:
+        """While the metadata log has given up its reserve, appends must not take that room."""
+        config = self.side.config
+        self._space.keep_reserve(self._control, directories_of(config), config.int("pykbroker.metadata.reserve.bytes"))
+        self._control.when_short_of_room(self._space.reserve_given_up)
 
     def _serve_no_more(self) -> None:
         """A client that asked now would be told of a cluster without this node, and some clients take it for good that
         there is none (librdkafka 2.16 then forgets the only address that it had)."""
-        self._shared.ports.close(self._shared.config.listeners.broker)
+        self.side.ports.close(self.side.points)
 
     def _brokers_at(self, address: tuple[str, int]) -> list[int]:
         """Which brokers listen there for brokers: one, unless something is wrong."""
-        listener = self._shared.config.listeners.inter_broker_name
-        brokers = self._shared.loader.image.brokers
-        return [broker_id for broker_id in brokers if _address_of(self._shared.loader, listener, broker_id) == address]
+        listener = self.side.config.listeners.inter_broker_name
+        metadata = self._control.metadata
+        return [
+            broker_id for broker_id in metadata.image.brokers if _address_of(metadata, listener, broker_id) == address
+        ]
 
     def _cordon(self, config: Config) -> None:
-        self.lifecycle.cordon(d.directory_id for d in self._shared.log_dirs if d.path in config.cordoned_log_dirs)
+        self.lease.cordon(d.directory_id for d in self._place.log_dirs if d.path in config.cordoned_log_dirs)
 
     def _directory_failed(self, log_dir: LogDir, error: StorageError) -> None:
-        self.lifecycle.directory_failed(log_dir.directory_id)
+        self.lease.directory_failed(log_dir.directory_id, log_dir.path)
         self._fetchers.directory_failed()
-        shared = self._shared
-        if all(other.offline for other in shared.log_dirs) or log_dir.path == shared.config.metadata_log_dir:
-            self._on_failure(error)
+        is_last = all(other.offline for other in self._place.log_dirs)
+        if is_last or log_dir.path == self.side.config.metadata_log_dir:
+            self._control.failed(error)
 
 
 async def _stop(replicas: ReplicaTable) -> None:
@@ -319,15 +322,8 @@ async def _stop(replicas: ReplicaTable) -> None:
     await replicas.ended()
 
 
-def _address_of(loader: MetadataLoader, listener_name: str, broker_id: int) -> tuple[str, int] | None:
+def _address_of(metadata: MetadataView, listener_name: str, broker_id: int) -> tuple[str, int] | None:
     """Where another broker listens for brokers."""
-    broker = loader.image.brokers.get(broker_id)
+    broker = metadata.image.brokers.get(broker_id)
     endpoint = None if broker is None else broker.endpoints.get(listener_name)
     return None if endpoint is None else (endpoint.host, endpoint.port)
-
-
-def _previous_broker_epoch(log_dirs: list[LogDir]) -> int:
-    """The epoch of the last run if every directory was stopped cleanly, else -1: a directory that cannot be reached
-    may have lost something."""
-    epochs = {-1 if log_dir.offline else log_dir.sign.broker_epoch for log_dir in log_dirs}
-    return epochs.pop() if len(epochs) == 1 else -1

@@ -47,7 +47,7 @@ class ControllerHalf:
             policies=shared.policies,
         )
         controller_metrics.register(
-            shared.metrics, lambda: shared.loader.image, is_active=lambda: self._controller.is_active
+            shared.side.metrics, lambda: shared.loader.image, is_active=lambda: self._controller.is_active
         )
         self._early_fencing: EarlyFencing | None = None
         if config.bool(EARLY_FENCING):
@@ -61,11 +61,11 @@ class ControllerHalf:
             cluster_id=shared.cluster_id,
             quorum=shared.quorum,
             metadata=shared.loader,
-            metrics=shared.metrics,
-            authorizer=shared.authorizer,
+            metrics=shared.side.metrics,
+            authorizer=shared.side.authorizer,
             controller=self._controller,
             early_fencing=self._early_fencing,
-            rows=rows(On.CONTROLLER, shared.metrics),
+            rows=rows(On.CONTROLLER, shared.side.metrics),
         )
         self._dispatcher = Dispatcher(self.services)
         self._versions = answers_versions(self.services)
@@ -91,7 +91,7 @@ class ControllerHalf:
         shared = self._shared
         points = shared.config.listeners.controller
         early = tuple(point for point in points if starts_early(shared.config, point.listener_name))
-        await shared.ports.serve(early, self._dispatcher, self._versions, parts)
+        await shared.side.ports.serve(early, self._dispatcher, self._versions, parts)
         late = tuple(point for point in points if point not in early)
         if late:
             opening = shared.runtime.loop.create_task(self._serve_late(late, parts), name="late controller listeners")
@@ -102,8 +102,8 @@ class ControllerHalf:
             parts.add("late controller listeners", give_up)
 
     async def _serve_late(self, points: tuple[EndPoint, ...], parts: StartedParts) -> None:
-        await self._shared.acls_loaded()
-        await self._shared.ports.serve(points, self._dispatcher, self._versions, parts)
+        await self._shared.side.acls_loaded()
+        await self._shared.side.ports.serve(points, self._dispatcher, self._versions, parts)
 
     def call(self, request: Any) -> Any:
         """Handle a request of the broker half in the same process: a response, or a future of one."""
@@ -120,4 +120,4 @@ class ControllerHalf:
             incarnation_id=shared.incarnation_id,
         )
         parts.add("controller registration", registration.stop)
-        registration.start(shared.ports.advertised(shared.advertised.controller))
+        registration.start(shared.side.ports.advertised(shared.advertised.controller))

@@ -7,24 +7,27 @@ Prometheus server reaches.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from pykbroker.config.kinds import is_loopback, parse_host_port
 from pykbroker.metrics.exposition import CONTENT_TYPE, lines
-from pykbroker.metrics.registry import Metrics
+from pykbroker.metrics.registry import Sample
 from pykbroker.net.http_server import Handler, HttpRequest, HttpResponse, HttpServer
 from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
+#: Gives the metrics of this moment, sorted by name.
+Samples = Callable[[], Awaitable[list[Sample]]]
+
 
 async def open_metrics_listener(
-    runtime: Runtime, address: str, metrics: Metrics, *, is_secured: bool
+    runtime: Runtime, address: str, samples: Samples, *, is_secured: bool
 ) -> Callable[[], None]:
     """Serve from now on; what is returned ends it. `is_secured`: the node's other listeners ask which user a client is.
     Raises OSError, which names the address."""
     host, port = parse_host_port(address) or ("", 0)
-    server = HttpServer(runtime, host, port, metrics_handler(metrics))
+    server = HttpServer(runtime, host, port, metrics_handler(samples))
     try:
         await server.open()
     except OSError as error:
@@ -40,14 +43,14 @@ async def open_metrics_listener(
     return server.close
 
 
-def metrics_handler(metrics: Metrics) -> Handler:
+def metrics_handler(samples: Samples) -> Handler:
     """What is answered to each request."""
 
-    def handle(request: HttpRequest) -> HttpResponse:
+    async def handle(request: HttpRequest) -> HttpResponse:
         if request.target.partition("?")[0] != "/metrics":
             return HttpResponse(404, ["The metrics are at /metrics.\n"])
         if request.method not in ("GET", "HEAD"):
             return HttpResponse(405, ["Only GET is answered.\n"], headers=[("allow", "GET, HEAD")])
-        return HttpResponse(200, lines(metrics.samples()), CONTENT_TYPE)
+        return HttpResponse(200, lines(await samples()), CONTENT_TYPE)
 
     return handle

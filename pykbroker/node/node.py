@@ -19,17 +19,20 @@ from typing import Any
 
 from pykbroker.config import checks, protection, silent
 from pykbroker.config.authorization import AUTHORIZER
+from pykbroker.config.listeners import EndPoint
 from pykbroker.config.load import Config
 from pykbroker.metadata.loader import MetadataLoader
-from pykbroker.metrics.registry import Metrics
+from pykbroker.metrics.registry import MergedMetrics, Sample, merged
+from pykbroker.net.listener import Listener
 from pykbroker.node.broker_half import BrokerHalf
+from pykbroker.node.broker_loop import BrokerLoop
 from pykbroker.node.controller_half import ControllerHalf
 from pykbroker.node.node_health import HealthSocket, NodeHealth
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import Ending, SharedServer, StartError
 from pykbroker.node.turn_report import SlowTurns
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
-from pykbroker.node_to_controller.lifecycle import BrokerState
+from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.runtime import Runtime
 from pykbroker.serving.dispatch import Dispatcher, MakeDispatcher
 from pykbroker.serving.services import BrokerServices
@@ -38,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 #: A bound beyond this is none: the default is 292 million years.
 _LONGEST_START_MS = 10**12
+#: How long the metrics of the broker half are waited for.
+_SAMPLE_SECONDS = 1.0
 
 
 class Node:
@@ -58,11 +63,18 @@ class Node:
         self.config = config
         self.runtime = runtime
         self.fatal: BaseException | None = None
-        self.shared = SharedServer(config, runtime, may_format=may_format, on_failure=self._fail, ending=self._ending)
-        self._make_dispatcher = make_dispatcher
+        beside = runtime.beside() if config.is_broker else None
+        self.shared = SharedServer(
+            config,
+            runtime,
+            (runtime if beside is None else beside.runtime).disk,
+            may_format=may_format,
+            on_failure=self._fail,
+            ending=self._ending,
+        )
+        self._broker_loop = None if beside is None else BrokerLoop(self.shared, beside, self._fail, make_dispatcher)
         self._parts = StartedParts()
         self._controller: ControllerHalf | None = None
-        self._broker: BrokerHalf | None = None
         self._on_fatal: Callable[[], None] | None = None
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -71,12 +83,36 @@ class Node:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of the first client listener."""
-        return self.shared.ports.bootstrap_servers()
+        """`host:port` of the first client listener, or of all controller listeners where there is none, for programs on
+        this machine."""
+        listeners = self.config.listeners
+        if self._broker_loop is not None:
+            return self._broker_loop.side.ports.local_addresses(listeners.broker[:1])
+        return self.shared.side.ports.local_addresses(listeners.controller)
 
     @property
-    def metrics(self) -> Metrics:
-        return self.shared.metrics
+    def metrics(self) -> MergedMetrics:
+        """Of both halves."""
+        sides = (self.shared.side,) if self._broker_loop is None else (self.shared.side, self._broker_loop.side)
+        return MergedMetrics([side.metrics for side in sides])
+
+    async def samples(self) -> list[Sample]:
+        """What both halves count and measure, sorted by name. The broker half has a second to say its part; if it does
+        not, it is what it said the last time."""
+        own = self.shared.side.metrics.samples()
+        if self._broker_loop is None:
+            return list(own)
+        return merged(own, await self._broker_loop.samples(_SAMPLE_SECONDS))
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Every listener that has its port, the broker half's first."""
+        own = self.shared.side.ports.bound
+        return own if self._broker_loop is None else (*self._broker_loop.side.ports.bound, *own)
+
+    def port_of(self, point: EndPoint) -> int:
+        """The port that was bound, where the configuration says 0."""
+        return next((found.port for found in self.listeners if found.name == point.listener_name), point.port)
 
     @property
     def loader(self) -> MetadataLoader:
@@ -85,13 +121,31 @@ class Node:
 
     @property
     def broker(self) -> BrokerHalf:
-        assert self._broker is not None, "this node has no broker half, or is not started"
-        return self._broker
+        half = self._half
+        assert half is not None, "this node has no broker half, or is not started"
+        return half
+
+    @property
+    def _half(self) -> BrokerHalf | None:
+        return None if self._broker_loop is None else self._broker_loop.half
 
     @property
     def controller(self) -> ControllerHalf:
         assert self._controller is not None, "this node has no controller half, or is not started"
         return self._controller
+
+    @property
+    def broker_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the broker half."""
+        assert self._broker_loop is not None, "this node has no broker half"
+        return self._broker_loop.side.runtime.loop
+
+    @property
+    def lifecycle(self) -> BrokerLifecycle:
+        """The membership of this broker."""
+        found = None if self._broker_loop is None else self._broker_loop.lifecycle
+        assert found is not None, "this node has no broker half, or is not started"
+        return found
 
     @property
     def services(self) -> BrokerServices:
@@ -104,19 +158,19 @@ class Node:
 
     def recovery_progress(self) -> tuple[int, int, int] | None:
         """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered."""
-        return None if self._broker is None else self._broker.services.replicas.logs.recovery.progress()
+        return None if self._broker_loop is None else self._broker_loop.recovery_progress
 
     def health(self) -> NodeHealth:
         """At any time, also before the node has started."""
-        config, broker, quorum = self.config, self._broker, self.shared.started_quorum
-        state = BrokerState.NOT_RUNNING if broker is None else broker.lifecycle.state
+        config, broker, quorum = self.config, self._broker_loop, self.shared.started_quorum
         return NodeHealth(
             node_id=config.node_id,
-            broker=state if config.is_broker else None,
+            broker=None if broker is None else broker.state,
             active=self.loader.image.broker_is_active(config.node_id),
             leader_id=None if quorum is None else quorum.leader_id,
             is_controller=config.is_controller,
-            offline_directories=tuple(log_dir.path for log_dir in self.shared.log_dirs if log_dir.offline),
+            offline_directories=self.shared.offline_directories,
+            broker_silent_seconds=0.0 if broker is None else broker.silent_seconds,
         )
 
     def on_fatal(self, callback: Callable[[], None]) -> None:
@@ -171,6 +225,9 @@ class Node:
             logger.warning("%s", warning)
         await self._open_health_socket()
         await self._open_metrics_listener()
+        await shared.open(parts)
+        if self._broker_loop is not None:
+            await self._broker_loop.bind(parts)
         await shared.start(parts)
         controller = self._controller = ControllerHalf(shared) if config.is_controller else None
         if controller is not None:
@@ -180,12 +237,12 @@ class Node:
         if controller is not None:
             await controller.serve(parts)
             controller.register(self._channel_to_controller("registration"), parts)
-        if config.is_broker:
-            self._broker = BrokerHalf(shared, self._channel_to_controller, self._fail, self._make_dispatcher)
-            await self._broker.start(parts)
+        if self._broker_loop is not None:
+            await self._broker_loop.start(parts, None if controller is None else controller.call)
             # The line that tools wait for since before KRaft.
             logger.info("[KafkaServer id=%d] started", config.node_id)
-        parts.add("watch over slow turns", self.runtime.watch_turns(SlowTurns(shared.metrics)))
+        if self._broker_loop is None or self._broker_loop.has_own_loop:
+            parts.add("watch over slow turns", self.runtime.watch_turns(SlowTurns(shared.side.metrics)))
         logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
 
     async def _open_health_socket(self) -> None:
@@ -203,7 +260,7 @@ class Node:
 
             protocols = {point.security_protocol for point in self.config.listeners.all}
             is_secured = protocols != {"PLAINTEXT"} or bool(self.config.optional_str(AUTHORIZER))
-            close = await open_metrics_listener(self.runtime, address, self.metrics, is_secured=is_secured)
+            close = await open_metrics_listener(self.runtime, address, self.samples, is_secured=is_secured)
             self._parts.add("metrics listener", close)
 
     def _channel_to_controller(self, purpose: str) -> ControllerChannel:
@@ -213,7 +270,7 @@ class Node:
             self.shared.quorum,
             self.loader,
             f"broker-{self.config.node_id}",
-            self.shared.setup_to_controllers,
+            self.shared.side.setup_to_controllers,
             local=None if self._controller is None else self._controller.call,
         )
         self._parts.add(f"{purpose} channel to the controller", channel.close)
@@ -229,14 +286,15 @@ class Node:
         await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:
-        if self._broker is not None and self.fatal is None and self.config.bool("controlled.shutdown.enable"):
-            await self._broker.shut_down()
+        broker = self._broker_loop
+        if broker is not None and self.fatal is None and self.config.bool("controlled.shutdown.enable"):
+            await broker.shut_down()
         await self._parts.close()
         logger.info("[KafkaRaftServer nodeId=%d] shut down completed", self.config.node_id)
 
     def _ending(self) -> Ending:
         """Asked last of all, when the broker half is closed."""
-        broker = self._broker
-        if broker is None:
+        broker = self._broker_loop
+        if broker is None or broker.half is None:
             return Ending(clean=False, broker_epoch=-1)
-        return Ending(clean=self.fatal is None, broker_epoch=broker.lifecycle.broker_epoch)
+        return Ending(clean=self.fatal is None, broker_epoch=broker.broker_epoch)

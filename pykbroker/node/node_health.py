@@ -1,8 +1,8 @@
 """Whether a node serves: one line of JSON over a Unix socket of its own, for probes that have no credentials.
 
 The line is written as soon as a client connects, and the connection ends; nothing is read. So that an answer comes says
-that the event loop turns, and what it says is `NodeHealth`. Responsible for the socket at `pykbroker.health.socket`
-(its owner alone may connect); `pykbroker health` asks it (cli/health.py).
+that the control loop turns, and what it says is `NodeHealth`, also whether the broker loop turns. Responsible for the
+socket at `pykbroker.health.socket` (its owner alone may connect); `pykbroker health` asks it (cli/health.py).
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import cast
+from typing import Final, cast
 
-from pykbroker.node_to_controller.lifecycle import BrokerState
+from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.runtime import ListeningSocket, Runtime
+
+#: A broker loop that has not turned for so long serves nobody in time.
+SILENT_SECONDS: Final = 2.0
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -30,6 +33,8 @@ class NodeHealth:
     leader_id: int | None
     is_controller: bool
     offline_directories: tuple[str, ...] = ()
+    #: for how long the broker loop has not turned
+    broker_silent_seconds: float = 0.0
 
     def problems(self) -> list[str]:
         """Why nothing should be sent to the node. A directory that is offline leaves it serving with the others."""
@@ -39,6 +44,8 @@ class NodeHealth:
                 found.append(f"the broker is {self.broker.name}")
             elif not self.active:
                 found.append("the broker is fenced")
+        if self.broker_silent_seconds >= SILENT_SECONDS:
+            found.append(f"the broker loop has not turned for {self.broker_silent_seconds:.1f} s")
         if self.is_controller and self.leader_id is None:
             found.append("no leader of the quorum is known")
         return found

@@ -1,7 +1,7 @@
-"""The listening sockets of a node: bound before anything is advertised, served when their half is ready.
+"""The listening sockets of one half of a node: bound before anything is advertised, served when the half is ready.
 
-Responsible for the bounds that the listeners of one half share, for the ports that were bound, and for what is
-advertised. Not responsible for what is answered (serving/).
+Responsible for the bounds that these listeners share, for the ports that were bound, and for what is advertised. Not
+responsible for what is answered (serving/).
 """
 
 from __future__ import annotations
@@ -57,60 +57,63 @@ def without_sasl(listener: str, versions: AnswerVersions) -> None:
 
 
 class Ports:
-    """The listeners of both halves."""
+    """The listeners of one half, which is a server of its own as in Apache Kafka."""
 
     def __init__(
         self,
         runtime: Runtime,
         live: LiveConfig,
+        points: tuple[EndPoint, ...],
+        connections: int,
         cold_reads: ColdReads,
         handshakes: Handshakes,
         authentication: Authentication,
         metrics: Metrics,
     ) -> None:
-        """Reads the key stores of TLS listeners: ConfigError for one that cannot be used. `handshakes`: of the node."""
+        """`connections`: how many there may be at all `points`. `handshakes`: of this half. Reads the key stores of TLS
+        listeners: ConfigError for one that cannot be used."""
         self._authentication = authentication
         self._runtime = runtime
         self._live = live
+        self._points = points
+        self._connections = connections
         self._cold_reads = cold_reads
         self._metrics = metrics
         self._principals = _principals(live.static)
         self._listeners: list[Listener] = []
-        self._tls = _tls_servers(live.static)
+        self._tls = tls_servers(live.static, points)
         self._handshakes = handshakes
 
     async def bind(self, parts: StartedParts) -> None:
         """Take every port. Raises OSError."""
-        config = self._live.static
+        config, points = self._live.static, self._points
         limits = limits_of(config)
-        places = places_of(self._runtime.most_connections, config.listeners)
-        # The halves are two servers, as in Apache Kafka: clients cannot take the controller's places.
-        for points in (config.listeners.broker, config.listeners.controller):
-            bounds = admission_limits(config, points)
-            admission = Admission(self._runtime.loop, bounds)
-            self._live.on_change(partial(_change_bounds, admission, points))
-            # Nor can clients of the broker half take those of the listener between brokers, nor its memory.
-            memory, memory_between = (WaitingMemory(config.int("queued.max.request.bytes")) for _ in range(2))
-            for point in points:
-                is_protected = point.listener_name == bounds.protected
-                listener = Listener(
-                    self._runtime,
-                    point.listener_name,
-                    limits,
-                    security_protocol=point.security_protocol,
-                    tls=self._tls.get(point.listener_name),
-                    handshakes=self._handshakes,
-                    admission=admission,
-                    places=places,
-                    memory=memory_between if is_protected else memory,
-                    cold_reads=self._cold_reads,
-                    metrics=self._metrics,
-                    principals=self._principals,
-                    between_nodes=is_protected or point in config.listeners.controller,
-                )
-                parts.add(f"listener {listener.name}", listener.close)
-                await listener.bind(point.host, point.port, config.int("socket.listen.backlog.size"))
-                self._listeners.append(listener)
+        places = places_of(self._connections, points, config.listeners)
+        bounds = admission_limits(config, points)
+        admission = Admission(self._runtime.loop, bounds)
+        self._live.on_change(partial(_change_bounds, admission, points))
+        # Clients of the broker half cannot take the places of the listener between brokers, nor its memory.
+        memory, memory_between = (WaitingMemory(config.int("queued.max.request.bytes")) for _ in range(2))
+        for point in points:
+            is_protected = point.listener_name == bounds.protected
+            listener = Listener(
+                self._runtime,
+                point.listener_name,
+                limits,
+                security_protocol=point.security_protocol,
+                tls=self._tls.get(point.listener_name),
+                handshakes=self._handshakes,
+                admission=admission,
+                places=places,
+                memory=memory_between if is_protected else memory,
+                cold_reads=self._cold_reads,
+                metrics=self._metrics,
+                principals=self._principals,
+                between_nodes=is_protected or point in config.listeners.controller,
+            )
+            parts.add(f"listener {listener.name}", listener.close)
+            await listener.bind(point.host, point.port, config.int("socket.listen.backlog.size"))
+            self._listeners.append(listener)
 
     async def serve(
         self, points: tuple[EndPoint, ...], dispatch: Dispatch, versions: AnswerVersions, parts: StartedParts
@@ -137,7 +140,7 @@ class Ports:
 
     @property
     def bound(self) -> tuple[Listener, ...]:
-        """Every listener that has its port, the broker half's first."""
+        """Every listener that has its port."""
         return tuple(self._listeners)
 
     def port_of(self, point: EndPoint) -> int:
@@ -158,11 +161,9 @@ class Ports:
             for point in points
         ]
 
-    def bootstrap_servers(self) -> str:
-        """`host:port` of the first client listener, or of all controller listeners where there is none, for programs on
-        this machine: a listener on every address is at localhost."""
-        listeners = self._live.static.listeners
-        return ",".join(self._local_address(point) for point in listeners.broker[:1] or listeners.controller)
+    def local_addresses(self, points: tuple[EndPoint, ...]) -> str:
+        """`host:port` of each, with commas, for programs on this machine: one on every address is at localhost."""
+        return ",".join(self._local_address(point) for point in points)
 
     def _local_address(self, point: EndPoint) -> str:
         host = "localhost" if is_wildcard(point.host) else point.host
@@ -170,9 +171,9 @@ class Ports:
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _tls_servers(config: Config) -> dict[str, TlsServer]:
+def tls_servers(config: Config, points: tuple[EndPoint, ...]) -> dict[str, TlsServer]:
     """By the names of the listeners that speak TLS."""
-    names = [point.listener_name for point in config.listeners.all if point.security_protocol in TLS_PROTOCOLS]
+    names = [point.listener_name for point in points if point.security_protocol in TLS_PROTOCOLS]
     if not names:
         return {}
     # It needs cryptography, which a node without TLS never loads.
@@ -189,14 +190,24 @@ def _principals(config: Config) -> PluginPrincipals | None:
     return plugin_principals(config)
 
 
-def places_of(total: int, listeners: Listeners) -> Places:
-    """Divide the connections of a node between its listeners. One that is for clients and for brokers counts as one for
+def connections_of(total: int, listeners: Listeners) -> tuple[int, int]:
+    """Divide the connections of a node between its halves: those of the broker half, and those of the controller
+    half. The two never ask each other, since each has an event loop of its own."""
+    if not listeners.controller:
+        return total, 0
+    if not listeners.broker:
+        return 0, total
+    return total - total // 4, total // 4
+
+
+def places_of(total: int, points: tuple[EndPoint, ...], listeners: Listeners) -> Places:
+    """Divide the connections of a half between its listeners. One that is for clients and for brokers counts as one for
     clients."""
-    brokers, nodes = ([point.listener_name for point in points] for points in (listeners.broker, listeners.controller))
-    if len(brokers) > 1 and listeners.inter_broker_name in brokers:
-        brokers.remove(listeners.inter_broker_name)
+    names = [point.listener_name for point in points]
+    nodes = [point.listener_name for point in points if point in listeners.controller]
+    if len(listeners.broker) > 1 and listeners.inter_broker_name in names:
         nodes.append(listeners.inter_broker_name)
-    return Places(total, own_places(total, nodes=nodes, clients=brokers))
+    return Places(total, own_places(total, nodes=nodes, clients=[name for name in names if name not in nodes]))
 
 
 def _change_bounds(admission: Admission, points: tuple[EndPoint, ...], config: Config) -> None:

@@ -1,40 +1,31 @@
-"""What both halves of a node stand on (Apache Kafka's SharedServer).
+"""What both halves of a node stand on (Apache Kafka's SharedServer), on the loop of the controller half.
 
-Responsible for the log directories (formatted, locked, opened, closed), the bound ports, this node's replica of the
-quorum, the metadata that it loads, the configuration in effect and the metrics. Knows neither half.
+Responsible for the log directories (formatted, locked, opened, closed), this node's replica of the quorum, and the
+metadata that it loads. Knows neither half.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from pykbroker.config.authorization import AUDIT_FILE, AUTHORIZER, authorizer_settings
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
-from pykbroker.metadata.acl_publisher import AclPublisher
 from pykbroker.metadata.config_watch import ConfigWatch
-from pykbroker.metadata.live_config import LiveConfigPublisher
 from pykbroker.metadata.loader import MetadataLoader
-from pykbroker.metrics.registry import Metrics
 from pykbroker.net.from_config import EARLY_FENCING
-from pykbroker.net.handshakes import Handshakes
 from pykbroker.net.lost_peers import LostPeers
 from pykbroker.node.advertised import Advertised, NoNameError, advertise
+from pykbroker.node.loop_side import LoopSide
 from pykbroker.node.parts import StartedParts
-from pykbroker.node.ports import Authentication, Ports, without_sasl
+from pykbroker.node.ports import connections_of
 from pykbroker.node.quorum_settings import quorum_config
-from pykbroker.node.ways_to_nodes import refuse_scram_of_voters, setup_between_brokers, setup_to_controllers
+from pykbroker.node.ways_to_nodes import refuse_scram_of_voters
 from pykbroker.plugins.topic_policies import Policies
 from pykbroker.quorum.channel import SocketPeers
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.runtime import Runtime
-from pykbroker.runtime.cold_reads import ColdReads
-from pykbroker.security.authorizer import AllowAll, Authorizer
-from pykbroker.security.standard_authorizer import StandardAuthorizer
 from pykbroker.storage.bare_directories import check_metadata
 from pykbroker.storage.directories import close
 from pykbroker.storage.format import (
@@ -46,13 +37,11 @@ from pykbroker.storage.format import (
     read_format,
 )
 from pykbroker.storage.space import DiskSpace
+from pykbroker_log.disk import Disk
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_raft.metadata_storage import UNUSABLE
 from pykbroker_wire.primitives import random_uuid, uuid_to_str
-
-if TYPE_CHECKING:
-    from pykbroker.node.tls_stores import TlsStores, UsesStores
 
 logger = logging.getLogger(__name__)
 
@@ -67,44 +56,37 @@ class Ending(NamedTuple):
 
 
 class SharedServer:
-    """`start` once; it puts on the stack what has to be closed."""
+    """`open`, `start` and `load` once each; they put on the stack what has to be closed."""
 
     def __init__(
         self,
         config: Config,
         runtime: Runtime,
+        disk: Disk,
         *,
         may_format: bool,
         on_failure: Callable[[BaseException], None],
         ending: Callable[[], Ending],
     ) -> None:
-        """`on_failure`: the metadata log is lost, and the node with it. `ending` is asked when the directories are
-        closed. Raises ConfigError for a super user that is no principal, and for a plugin that cannot be loaded."""
+        """`disk`: of the logs, which the broker half reads and writes. `on_failure`: the metadata log is lost, and the
+        node with it. `ending` is asked when the directories are closed. Raises ConfigError, as `LoopSide` does."""
         self.config = config
         self.runtime = runtime
-        self.live = LiveConfig(config)
-        self.cold_reads = ColdReads(runtime, config.int("pykbroker.max.cold.reads"))
-        self.metrics = Metrics()
+        self._disk = disk
         self.loader = MetadataLoader()
+        self.side = LoopSide(
+            config,
+            runtime,
+            self.loader,
+            config.listeners.controller,
+            connections_of(runtime.most_connections, config.listeners)[1],
+            lambda: self.cluster_id,
+        )
         #: of this run of the node, for its registrations
         self.incarnation_id = random_uuid(runtime.random)
-        self.space = DiskSpace(runtime)
-        handshakes = Handshakes(runtime)
-        self.ports = Ports(runtime, self.live, self.cold_reads, handshakes, self._authentication(config), self.metrics)
-        self.setup_between_brokers = setup_between_brokers(config, runtime, handshakes)
-        self.setup_to_controllers = setup_to_controllers(config, runtime, handshakes)
-        #: None: this node speaks no TLS
-        self.stores = self._tls_stores()
+        #: of the broker half, if there is one, while that runs
         self.log_dirs: list[LogDir] = []
-        self.authorizer: Authorizer = AllowAll()
-        self._acls: StandardAuthorizer | None = None
-        settings = authorizer_settings(config)
-        if settings is not None:
-            self.authorizer = self._acls = StandardAuthorizer(
-                config.node_id, settings.super_users, allow_if_no_acl=settings.allow_if_no_acl
-            )
-        elif config.optional_str(AUTHORIZER):
-            self.authorizer = _authorizer_in_python(config)
+        self._offline: set[str] = set()
         self.policies = Policies.of(config) if config.is_controller else Policies()
         self._may_format = may_format
         self._on_failure = on_failure
@@ -113,6 +95,8 @@ class SharedServer:
         self._formatted: Formatted | None = None
         self._quorum: QuorumDriver | None = None
         self._leader_left: Callable[[int], object] | None = None
+        self._is_loaded = False
+        self._when_loaded: list[Callable[[], None]] = []
 
     @property
     def quorum(self) -> QuorumDriver:
@@ -126,26 +110,25 @@ class SharedServer:
 
     @property
     def cluster_id(self) -> str:
-        assert self._formatted is not None, "the shared part is not started"
+        assert self._formatted is not None, "the shared part is not open"
         return self._formatted.cluster_id
 
     @property
     def advertised(self) -> Advertised:
-        assert self._advertised is not None, "the shared part is not started"
+        assert self._advertised is not None, "the shared part is not open"
         return self._advertised
 
-    async def start(self, parts: StartedParts) -> None:
-        """Directories locked, ports bound, the replica of the quorum running. Raises StartError or OSError."""
-        config = self.config
+    async def open(self, parts: StartedParts) -> None:
+        """Lock the directories and bind the controller's ports. Raises StartError or OSError."""
         advertised = self._advertised = await self._advertise()
         parts.add("log directories", self._close_directories)
-        formatted = self._formatted = self._open_directories()
-        check_metadata(self.runtime.disk, config, self.log_dirs, advertised.controller)
-        await self.ports.bind(parts)
-        if self.stores is not None:
-            parts.add("TLS stores", self.stores.close)
-            self.stores.start()
-        self._watch_authorizer(parts)
+        self._formatted = self._open_directories()
+        check_metadata(self.runtime.disk, self.config, self.log_dirs, advertised.controller)
+        await self.side.start(parts)
+
+    async def start(self, parts: StartedParts) -> None:
+        """Run the replica of the quorum. Raises StartError or OSError."""
+        config = self.config
         lost = None
         if config.bool(EARLY_FENCING):
             lost = LostPeers(
@@ -154,17 +137,17 @@ class SharedServer:
                 left=lambda address: self._left(*address),
             )
             parts.add("lost peers", lost.close)
-        peers = SocketPeers(self.runtime, f"raft-client-{config.node_id}", self.setup_to_controllers, lost)
+        peers = SocketPeers(self.runtime, f"raft-client-{config.node_id}", self.side.setup_to_controllers, lost)
+        assert self._formatted is not None, "the shared part is not open"
         quorum = self._quorum = QuorumDriver(
             self.runtime,
-            quorum_config(config, formatted, self.ports.advertised(advertised.controller)),
+            quorum_config(config, self._formatted, self.side.ports.advertised(self.advertised.controller)),
             peers,
             on_failure=self._on_failure,
             on_snapshot_due=self.loader.write_snapshot,
-            on_short_of_room=self.space.reserve_given_up,
         )
-        self.space.keep_reserve(quorum, directories_of(config), config.int("pykbroker.metadata.reserve.bytes"))
-        parts.add("disk space", self.space.close)
+        if not config.is_broker:
+            self._keep_reserve(quorum, parts)
         parts.add("quorum", quorum.stop)
         try:
             await quorum.start()
@@ -174,6 +157,13 @@ class SharedServer:
             refuse_scram_of_voters(config, self._coming_voters())
         except ConfigError as error:
             raise StartError(str(error)) from None
+
+    def _keep_reserve(self, quorum: QuorumDriver, parts: StartedParts) -> None:
+        """Of a node without a broker half, whose appends would have to make room for the reserve."""
+        space = DiskSpace(self.runtime)
+        parts.add("disk space", space.close)
+        space.keep_reserve(quorum, (), self.config.int("pykbroker.metadata.reserve.bytes"))
+        quorum.when_known(lambda known: space.reserve_given_up() if known.is_short_of_room else None)
 
     async def _advertise(self) -> Advertised:
         """Called before anything is opened, so that a controller without a name leaves everything as it was."""
@@ -203,80 +193,38 @@ class SharedServer:
         joins = self.config.bool("controller.quorum.auto.join.enable") and self.config.node_id not in known
         return max(1, len(known)) + joins
 
-    def _watch_authorizer(self, parts: StartedParts) -> None:
-        """Metrics, and the audit that the properties file asks for."""
-        config, runtime = self.config, self.runtime
-        if self._acls is not None:
-            from pykbroker.security import authorizer_metrics  # of a node that needs it
+    @property
+    def offline_directories(self) -> tuple[str, ...]:
+        """Paths, in the order of `log_dirs`."""
+        return tuple(log_dir.path for log_dir in self.log_dirs if log_dir.path in self._offline)
 
-            authorizer_metrics.register(self.metrics, self._acls, config.roles, runtime.loop.time)
-        path = config.optional_str(AUDIT_FILE)
-        if path:
-            from pykbroker.node.authorization_audit import audited  # of a node that needs it
+    def directory_failed(self, path: str) -> None:
+        """The broker half says so."""
+        self._offline.add(path)
 
-            self.authorizer = audited(self.authorizer, path, config, runtime, self.metrics, parts)
+    def when_loaded(self, callback: Callable[[], None]) -> None:
+        """Call it when everything is published that was committed when this node started, at once if it is."""
+        if self._is_loaded:
+            callback()
+        else:
+            self._when_loaded.append(callback)
 
     def load(self) -> None:
         """Follow the quorum: from now on publishers are told what the metadata says."""
         self.loader.add_publisher(ConfigWatch(self.config, lambda line: self._on_failure(StartError(line))))
-        self.loader.add_publisher(LiveConfigPublisher(self.live, self.config.node_id))
-        loaded: list[Callable[[], None]] = []
-        if self.stores is not None:
-            from pykbroker.node.tls_stores import StorePublisher
+        self.side.follow()
+        self.quorum.register(self.loader, self._up_to_date)
 
-            stores = StorePublisher(self.stores, self.live, self.config.node_id)
-            self.loader.add_publisher(stores)
-            loaded.append(stores.complete_initial_load)
-        if self._acls is not None:
-            self.loader.add_publisher(AclPublisher(self._acls))
-            # The last: clients are answered from then on.
-            loaded.append(self._acls.complete_initial_load)
-
-        def up_to_date() -> None:
-            for tell in loaded:
-                tell()
-
-        self.quorum.register(self.loader, up_to_date)
-
-    def acls_loaded(self) -> asyncio.Future[None]:
-        """Done when clients can be told whether they may: at once without an authorizer."""
-        loaded: asyncio.Future[None] = self.runtime.loop.create_future()
-        if self._acls is None:
-            loaded.set_result(None)
-        else:
-            self._acls.when_loaded(lambda: None if loaded.done() else loaded.set_result(None))
-        return loaded
-
-    def check_stores(self, config: Config) -> None:
-        """ConfigError for a changed configuration whose stores of TLS cannot be used."""
-        if self.stores is not None:
-            self.stores.check(config)
-
-    def _tls_stores(self) -> TlsStores | None:
-        users: dict[str, list[UsesStores]] = {name: [server] for name, server in self.ports.tls.items()}
-        for setup in (self.setup_between_brokers, self.setup_to_controllers):
-            if setup.tls is not None:
-                users.setdefault(setup.tls.listener, []).append(setup.tls)
-        if not users:
-            return None
-        # It needs cryptography, which a node without TLS never loads.
-        from pykbroker.node.tls_stores import TlsStores
-
-        return TlsStores(self.config, self.runtime, self.metrics, users)
-
-    def _authentication(self, config: Config) -> Authentication:
-        """ConfigError for a listener that could not authenticate its clients."""
-        if not any(point.security_protocol.startswith("SASL_") for point in config.listeners.all):
-            return without_sasl
-        # Not loaded by a node that does not need it: its start is short.
-        from pykbroker.node.sasl_listeners import SaslListeners
-
-        return SaslListeners(config, lambda: self.cluster_id, lambda: self.loader.image.scram).of
+    def _up_to_date(self) -> None:
+        self._is_loaded = True
+        self.side.complete_initial_load()
+        for tell in self._when_loaded:
+            tell()
 
     # -- directories --------------------------------------------------------------------------------------------------
 
     def _open_directories(self) -> Formatted:
-        disk, config = self.runtime.disk, self.config
+        disk, config = self._disk, self.config
         paths = directories_of(config)
         if self._may_format and all(is_unused(disk, path) for path in paths):
             cluster_id = uuid_to_str(random_uuid(self.runtime.random))
@@ -284,12 +232,15 @@ class SharedServer:
             logger.info("Formatted %s for the new cluster %s", ", ".join(paths), cluster_id)
         formatted = read_format(disk, config, self.runtime.random, now_ms=self.runtime.now_ms())
         for path in paths:
-            self.log_dirs.append(self._open_directory(path, formatted))
+            log_dir = self._open_directory(path, formatted)
+            self.log_dirs.append(log_dir)
+            if log_dir.offline:
+                self._offline.add(path)
         return formatted
 
     def _open_directory(self, path: str, formatted: Formatted) -> LogDir:
         """One that fails is done without, as in Apache Kafka, unless it is the metadata log's or in use elsewhere."""
-        disk = self.runtime.disk
+        disk = self._disk
         reason = formatted.broken.get(path)
         if reason is None:
             try:
@@ -305,20 +256,9 @@ class SharedServer:
 
     async def _close_directories(self) -> None:
         ending = self._ending()
-        jobs = self.live.current.int("num.recovery.threads.per.data.dir")
+        jobs = self.side.live.current.int("num.recovery.threads.per.data.dir")
         for log_dir in self.log_dirs:
             try:
                 await close(self.runtime, log_dir, clean=ending.clean, broker_epoch=ending.broker_epoch, jobs=jobs)
             except StorageError as error:
                 logger.error("Log directory %s: cannot be closed cleanly: %s", log_dir.path, error)
-
-
-def _authorizer_in_python(config: Config) -> Authorizer:
-    # Not loaded by a node that does not need it.
-    from pykbroker.plugins import AuthorizerPlugin
-    from pykbroker.plugins.plugin_authorizer import PluginAuthorizer
-    from pykbroker.plugins.plugin_loading import plugin
-
-    made = plugin(config, AUTHORIZER, AuthorizerPlugin)
-    assert made is not None, "config/protection.py lets no other authorizer start"
-    return PluginAuthorizer(made)

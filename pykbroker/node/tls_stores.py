@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final, Protocol
 
 from pykbroker.config.kinds import ConfigError
@@ -48,9 +48,16 @@ class TlsStores:
     """By listener. `users`: what has stores of the listener, at least one each."""
 
     def __init__(
-        self, config: Config, runtime: Runtime, metrics: Metrics, users: Mapping[str, Iterable[UsesStores]]
+        self,
+        config: Config,
+        runtime: Runtime,
+        metrics: Metrics,
+        users: Mapping[str, Iterable[UsesStores]],
+        served: Container[str],
     ) -> None:
+        """`served`: of these it says what happens; of others the other half of the node does."""
         self._static = config
+        self._served = served
         self._runtime = runtime
         self._users = {listener: tuple(each) for listener, each in users.items()}
         self._current: dict[str, Stores] = {}
@@ -98,7 +105,7 @@ class TlsStores:
             try:
                 self._wanted[listener] = settings_of(config, listener)
             except ConfigError as error:
-                logger.error("Listener %s: the old stores stay: %s", listener, error)
+                self._say(logging.ERROR, listener, "the old stores stay: %s", error)
                 continue
             self._reload(listener, compare=not is_start)
 
@@ -116,7 +123,7 @@ class TlsStores:
                 check_itself(new)
             prepared = [user.prepare(new) for user in self._users[listener]]
         except ConfigError as error:
-            logger.error("Listener %s: new stores are not taken, and the old ones stay: %s", listener, error)
+            self._say(logging.ERROR, listener, "new stores are not taken, and the old ones stay: %s", error)
             return
         except Exception:
             # What a library did not say that it raises must not keep what hears of the metadata from its other work.
@@ -125,7 +132,7 @@ class TlsStores:
         for take in prepared:
             take()
         self._current[listener] = new
-        logger.info("Listener %s: new stores are in use for new connections", listener)
+        self._say(logging.INFO, listener, "new stores are in use for new connections")
         self._look_at(listener)
 
     def _judge(self, listener: str, current: Stores, new: Stores) -> None:
@@ -176,7 +183,10 @@ class TlsStores:
             end = end_of(certificate)
             if end - now < _WARNED_BEFORE:
                 text = f"has ended: {meaning}" if end <= now else f"ends in {(end - now).days} days"
-                logger.warning("Listener %s: %s of %s %s (%s)", listener, kind, _name(certificate), text, end)
+                self._say(logging.WARNING, listener, "%s of %s %s (%s)", kind, _name(certificate), text, end)
+
+    def _say(self, level: int, listener: str, text: str, *args: object) -> None:
+        logger.log(level if listener in self._served else logging.DEBUG, f"Listener %s: {text}", listener, *args)
 
     def _seconds_until_end(self) -> list[tuple[str, float]]:
         """The first end of a certificate of each listener's key, and of one that it trusts; negative afterwards."""

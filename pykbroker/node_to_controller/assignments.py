@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.snapshot import DIRECTORIES_FROM
+from pykbroker.metadata.view import MetadataView
 from pykbroker.node_to_controller.controller_channel import Channel
 from pykbroker.node_to_controller.controller_sender import ControllerSender
 from pykbroker.node_to_controller.keyed_queue import KeyedQueue, Replaced, Second
@@ -45,7 +45,7 @@ class Assignments:
         broker_id: int,
         broker_epoch: Callable[[], int],
         channel: Channel,
-        metadata: MetadataLoader,
+        metadata: MetadataView,
     ) -> None:
         self._runtime = runtime
         self._broker_id = broker_id

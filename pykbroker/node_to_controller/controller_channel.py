@@ -42,7 +42,7 @@ class QuorumLeader(Protocol):
 
 
 class LeaderWatch(Protocol):
-    """What the channel needs of the MetadataLoader."""
+    """What the channel needs of the MetadataView."""
 
     def on_leader(self, callback: Callable[[int | None, int], None]) -> None: ...
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from pykbroker.metadata.features import REGISTERED
 from pykbroker.metadata.image import ControllerImage, Endpoint, MetadataImage, VersionRange
-from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.snapshot import CONTROLLERS_FROM
+from pykbroker.metadata.view import MetadataView
 from pykbroker.node_to_controller.controller_channel import Channel
 from pykbroker.node_to_controller.controller_sender import ControllerSender
 from pykbroker_wire.messages.controller_registration import (
@@ -42,7 +42,7 @@ class ControllerRegistration:
         *,
         runtime: Runtime,
         channel: Channel,
-        metadata: MetadataLoader,
+        metadata: MetadataView,
         node_id: int,
         incarnation_id: bytes,
         features: Mapping[str, VersionRange] = REGISTERED,

@@ -38,7 +38,7 @@ _MEANINGS = {
 
 
 class KnownLeader(LeaderWatch, Protocol):
-    """What the sender needs of the MetadataLoader."""
+    """What the sender needs of the MetadataView."""
 
     leader_id: int | None
 

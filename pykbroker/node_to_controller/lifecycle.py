@@ -1,9 +1,9 @@
 """How a node becomes and stays a member of the cluster: registration, heartbeats, controlled shutdown.
 
-The broker's half of controller/brokers.py; the two exchange only protocol messages. Responsible for the states of
-BrokerState and when to say what; not responsible for finding the controller and trying again (controller_sender.py),
-nor for recovery itself: the broker half calls `ready_to_unfence` when the logs are open; the listeners serve after
-that.
+The broker's side of controller/brokers.py; the two exchange only protocol messages. It lives on the control loop of
+the node, so that heartbeats go on while the broker half is busy. Responsible for the states of BrokerState and when to
+say what; not responsible for finding the controller and trying again (controller_sender.py), nor for what the broker
+half does in a state (crossing/lease.py). It calls `ready_to_unfence` when the logs are open, and serves after that.
 
 No fixed waits: whatever may change the controller's answer (a leader of the quorum, our registration in the metadata,
 being ready) sends the next message at once.
@@ -14,14 +14,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from pykbroker.config.load import Config
 from pykbroker.metadata.features import REGISTERED
 from pykbroker.metadata.image import Endpoint, MetadataImage, VersionRange
-from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.snapshot import CORDONED_FROM, DIRECTORIES_FROM
+from pykbroker.metadata.view import MetadataView
+from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.node_to_controller.controller_channel import Channel
 from pykbroker.node_to_controller.controller_sender import ControllerSender
 from pykbroker_wire.messages import broker_registration
@@ -42,17 +42,6 @@ _LONGEST_PAUSE_MS = 1_000
 _AFTER_LOSS_MS = 60
 
 
-class BrokerState(IntEnum):
-    """Kafka's BrokerState; the numbers are those of the metric."""
-
-    NOT_RUNNING = 0
-    STARTING = 1
-    RECOVERY = 2
-    RUNNING = 3
-    PENDING_CONTROLLED_SHUTDOWN = 6
-    SHUTTING_DOWN = 7
-
-
 class BrokerLifecycle:
     """Register with the metadata loader and the controller, then keep the lease. `start` once, `stop` once."""
 
@@ -62,16 +51,20 @@ class BrokerLifecycle:
         runtime: Runtime,
         config: Config,
         channel: Channel,
-        metadata: MetadataLoader,
+        metadata: MetadataView,
         node_id: int,
         cluster_id: str,
         incarnation_id: bytes,
         directory_ids: Iterable[bytes],
+        seen_offset: Callable[[], int],
+        changed: Callable[[BrokerState, int], None],
         previous_broker_epoch: int = -1,
         features: Mapping[str, VersionRange] = REGISTERED,
         fatal: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        """`previous_broker_epoch`: from the file of a clean shutdown, else -1. `fatal`: the node must stop."""
+        """`seen_offset`: up to where the broker half has the metadata. `changed` gets each new state, and the broker's
+        epoch with it. `previous_broker_epoch`: from the file of a clean shutdown, else -1. `fatal`: the node must
+        stop."""
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = -1
         self.node_id = node_id
@@ -79,15 +72,10 @@ class BrokerLifecycle:
         self.incarnation_id = incarnation_id
         self.directory_ids = tuple(sorted(directory_ids))
         self.previous_broker_epoch = previous_broker_epoch
-        loop = runtime.loop
-        #: the metadata is as new as our registration
-        self.caught_up: asyncio.Future[None] = loop.create_future()
-        #: unfenced, and our own metadata says so: clients may come
-        self.running: asyncio.Future[None] = loop.create_future()
-        #: nothing is led by this broker any more, or waiting for that has no sense
-        self.shutdown_granted: asyncio.Future[None] = loop.create_future()
         self._runtime = runtime
         self._metadata = metadata
+        self._seen_offset = seen_offset
+        self._changed = changed
         self._features = dict(features)
         self._fatal = fatal
         self._rack = config.optional_str("broker.rack")
@@ -97,6 +85,7 @@ class BrokerLifecycle:
         self._endpoints: list[Endpoint] = []
         self._registered = False
         self._ready = False
+        self._stands = False
         self._log_dir_failure_timeout_ms = config.int("log.dir.failure.timeout.ms")
         #: failed directories, and whether the controller has been told
         self._offline: dict[bytes, bool] = {}
@@ -107,7 +96,6 @@ class BrokerLifecycle:
         # The last heartbeat asked to stay fenced only because the controller has to hear of a failed directory first.
         self._is_held_back = False
         self._shutdown_answers = 0
-        self._fenced: Callable[[], None] = lambda: None
         self._registration_timer: asyncio.TimerHandle | None = None
         self._shutdown_timer: asyncio.TimerHandle | None = None
         # As Apache Kafka's channel "heartbeat": a request has one interval of time.
@@ -127,7 +115,7 @@ class BrokerLifecycle:
     def start(self, endpoints: Iterable[Endpoint]) -> None:
         """Begin to register with these advertised listeners (ports as bound)."""
         self._endpoints = list(endpoints)
-        self.state = BrokerState.STARTING
+        self._become(BrokerState.STARTING)
         self._metadata.add_publisher(self, catch_up=False)
         self._metadata.on_leader(self._leader_changed)
         self._registration_timer = self._runtime.loop.call_later(
@@ -136,29 +124,25 @@ class BrokerLifecycle:
         self._sender.wake()
         self._log("Incarnation %s of broker in cluster %s is now STARTING.", self.incarnation_id.hex(), self.cluster_id)
 
-    def ready_to_unfence(self) -> asyncio.Future[None]:
-        """Recovery is over. The future is done when the broker is RUNNING."""
+    def ready_to_unfence(self) -> None:
+        """Recovery is over: ask to be unfenced."""
         self._ready = True
         self._sender.wake()
-        return self.running
 
     def announce_running(self) -> None:
         """Say that clients are served. Tools wait for this line of Apache Kafka's, once, and connect."""
         self._log("The broker has been unfenced. Transitioning from RECOVERY to RUNNING.")
 
-    def begin_controlled_shutdown(self, fenced: Callable[[], None] = lambda: None) -> asyncio.Future[None]:
-        """Ask for leaderships to be moved away; done when the controller lets us go. `fenced`: called as soon as our
-        own metadata leaves this broker out; no client may be shown that."""
+    def begin_controlled_shutdown(self) -> None:
+        """Ask for leaderships to be moved away. The state is SHUTTING_DOWN when the controller lets us go."""
         if self.state is BrokerState.RUNNING:
             self._log("Beginning controlled shutdown.")
-            self._fenced = fenced
-            self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            self._become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
             self._expect_controller()
             self._sender.wake()
         elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self._log("Skipping controlled shutdown because we are in state %s.", self.state.name)
             self.stop()
-        return self.shutdown_granted
 
     def go_without_leave(self, reason: str) -> None:
         """End a controlled shutdown that no controller will answer."""
@@ -173,16 +157,12 @@ class BrokerLifecycle:
         if self.state is BrokerState.SHUTTING_DOWN:
             return
         self._log("Transitioning from %s to SHUTTING_DOWN.", self.state.name)
-        self.state = BrokerState.SHUTTING_DOWN
         self._sender.close()
         for timer in (self._registration_timer, self._shutdown_timer, *self._failure_timers):
             if timer is not None:
                 timer.cancel()
         self._registration_timer = self._shutdown_timer = None
-        if not self.shutdown_granted.done():
-            self.shutdown_granted.set_result(None)
-        for future in (self.caught_up, self.running):
-            future.cancel()
+        self._become(BrokerState.SHUTTING_DOWN)
 
     def directory_failed(self, directory_id: bytes) -> None:
         """Tell the controller that a log directory is offline (KIP-858)."""
@@ -192,6 +172,25 @@ class BrokerLifecycle:
             timer = self._runtime.loop.call_later(delay, self._failure_untold, directory_id)
             self._failure_timers.append(timer)
         if self._registered:
+            self._sender.wake()
+
+    def stand_still(self, seconds: float) -> None:
+        """The broker half has not turned for a session: it keeps no lease while it serves nobody."""
+        if not self._stands:
+            self._stands = True
+            logger.warning(
+                "[BrokerLifecycleManager id=%d] The broker loop has not turned for %.1f s, a session is %d ms "
+                "(broker.session.timeout.ms): no heartbeat is sent until it turns.",
+                self.node_id,
+                seconds,
+                self._session_ms,
+            )
+
+    def turn_again(self) -> None:
+        """The broker half turns."""
+        if self._stands:
+            self._stands = False
+            self._log("The broker loop turns again.")
             self._sender.wake()
 
     def connection_lost(self) -> None:
@@ -216,40 +215,36 @@ class BrokerLifecycle:
                 f"(log.dir.failure.timeout.ms) that a log directory failed"
             )
 
+    def metadata_seen(self) -> None:
+        """The broker half has seen more of the metadata: it may be as new as our registration."""
+        if self._registered and self.state is BrokerState.STARTING and self._seen_offset() >= self.broker_epoch:
+            self._sender.wake()
+
     # From the metadata.
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Publisher of the loader: what we wait for may just have arrived."""
-        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
+        """Publisher of the loader."""
+        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN) or not self._registered:
             return
-        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
-            broker = new.brokers.get(self.node_id)
-            if broker is None or broker.fenced:
-                self._fenced()
-        if self._registered:
-            changed = delta.brokers_changed
-            upgraded = old.features.metadata_version < DIRECTORIES_FROM <= new.features.metadata_version
-            if (self.node_id in changed and changed[self.node_id] is None) or (upgraded and old.offset >= 0):
-                self._registered = False
-                self._sender.wake()
-            elif self.state is BrokerState.STARTING and new.offset >= self.broker_epoch:
-                self._sender.wake()
-        self._check_running()
+        changed = delta.brokers_changed
+        upgraded = old.features.metadata_version < DIRECTORIES_FROM <= new.features.metadata_version
+        if (self.node_id in changed and changed[self.node_id] is None) or (upgraded and old.offset >= 0):
+            self._registered = False
+            self._sender.wake()
 
     def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
         """A new controller has not heard of this broker yet."""
         if leader_id is not None:
             self._sender.wake()
 
-    def _check_running(self) -> None:
-        is_active = self._metadata.image.broker_is_active(self.node_id)
-        if self.state >= BrokerState.RUNNING and is_active and not self.running.done():
-            self.running.set_result(None)
+    def _become(self, state: BrokerState) -> None:
+        self.state = state
+        self._changed(state, self.broker_epoch)
 
     # Talking.
 
     def _next_request(self) -> BrokerRegistrationRequest | BrokerHeartbeatRequest | None:
-        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
+        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN) or self._stands:
             return None
         return self._heartbeat() if self._registered else self._registration()
 
@@ -288,8 +283,9 @@ class BrokerLifecycle:
             self._registration_timer.cancel()
             self._registration_timer = None
         self._log("Successfully registered broker %d with broker epoch %d", self.node_id, self.broker_epoch)
-        caught_up = self._metadata.image.offset >= self.broker_epoch
-        # Otherwise `publish` sends the heartbeat as soon as the registration is in our metadata.
+        self._changed(self.state, self.broker_epoch)
+        caught_up = self._seen_offset() >= self.broker_epoch
+        # Otherwise `metadata_seen` sends the heartbeat as soon as the broker half has seen the registration.
         self._sender.wake(0 if caught_up or self.state is not BrokerState.STARTING else self._heartbeat_ms)
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
@@ -300,7 +296,7 @@ class BrokerLifecycle:
         return BrokerHeartbeatRequest(
             broker_id=self.node_id,
             broker_epoch=self.broker_epoch,
-            current_metadata_offset=self._metadata.last_offset,
+            current_metadata_offset=self._seen_offset(),
             want_fence=not self._ready or self._is_held_back,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(self._offline),
@@ -317,11 +313,9 @@ class BrokerLifecycle:
             return
         if self.state is BrokerState.STARTING and response.is_caught_up:
             self._log("The broker has caught up. Transitioning from STARTING to RECOVERY.")
-            self.state = BrokerState.RECOVERY
-            self.caught_up.set_result(None)
+            self._become(BrokerState.RECOVERY)
         if self.state is BrokerState.RECOVERY and not response.is_fenced:
-            self.state = BrokerState.RUNNING
-            self._check_running()
+            self._become(BrokerState.RUNNING)
         self._sender.wake(0 if self._is_held_back else self._heartbeat_ms)
 
     def _shutdown_answered(self, granted: bool) -> None:

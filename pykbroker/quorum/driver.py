@@ -25,17 +25,18 @@ from pykbroker.quorum.awaited_answers import AwaitedAnswers, fill
 from pykbroker.quorum.blocking_calls import BlockingCalls
 from pykbroker.quorum.channel import NoPeers, Peers, response_to
 from pykbroker.quorum.describe_quorum import describe_quorum
+from pykbroker.quorum.known_quorum import KnownQuorum
 from pykbroker.quorum.metadata_flush import MetadataFlush
 from pykbroker.quorum.metadata_listeners import MetadataListener, MetadataListeners
 from pykbroker.quorum.metadata_room import MetadataRoom
 from pykbroker.quorum.quorum_config import QuorumConfig
 from pykbroker.quorum.raft_lines import RaftLines
+from pykbroker.quorum.replica_opening import open_replica
 from pykbroker.quorum.snapshot_writing import SnapshotWriting
 from pykbroker.quorum.snapshots_due import SnapshotsDue
 from pykbroker.runtime import Runtime
 from pykbroker_log.log_config import StorageError
 from pykbroker_raft.checkpoint import CorruptMetadataSnapshot
-from pykbroker_raft.intact import check_vote, check_voters
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.metadata_storage import MetadataStorage, SnapshotDropped
 from pykbroker_raft.raft_node import Inbound, NotLeader, RaftNode
@@ -82,16 +83,14 @@ class QuorumDriver:
         *,
         on_failure: Callable[[BaseException], None] = lambda error: None,
         on_snapshot_due: Callable[[QuorumDriver], object] | None = None,
-        on_short_of_room: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_failure` is called once when the disk fails; `on_snapshot_due` when it is time for a snapshot, and calls
-        `write_snapshot` now or later; `on_short_of_room` when the disk is full and the reserve was given up."""
+        `write_snapshot` now or later."""
         self.node_id = config.raft.node_id
         self.cluster_id = config.raft.cluster_id
         self.failed: BaseException | None = None
         self._on_failure = on_failure
         self._on_snapshot_due = on_snapshot_due
-        self._on_short_of_room = on_short_of_room
         self._runtime = runtime
         self._config = config
         self._peers: Peers = peers if peers is not None else NoPeers(runtime)
@@ -113,6 +112,8 @@ class QuorumDriver:
             interval_ms=config.snapshot_interval_ms,
         )
         self._lines = RaftLines(self.node_id, self.cluster_id)
+        self._known = KnownQuorum(self.node_id)
+        self._tell_known: Callable[[KnownQuorum], None] = lambda known: None
         # While stopping: done when the voters know that this leader is gone.
         self._handed_on: asyncio.Future[None] | None = None
 
@@ -175,7 +176,7 @@ class QuorumDriver:
 
     def restore_reserve(self) -> asyncio.Future[bool]:
         """Take the reserve again; whether there was room for it."""
-        return self._replica.room.restore_reserve()
+        return self._replica.room.restore_reserve(self._look_at_known)
 
     @property
     def is_only_voter(self) -> bool:
@@ -186,6 +187,19 @@ class QuorumDriver:
     def voters(self) -> VoterSet:
         return self.node.voters
 
+    def when_known(self, callback: Callable[[KnownQuorum], None]) -> None:
+        """Call it with what this replica knows, now and after each change of that. Once."""
+        self._tell_known = callback
+        callback(self._known)
+
+    def _look_at_known(self) -> None:
+        known = KnownQuorum(
+            self.node_id, self.leader_id, self.leader, self.kraft_version, self.is_only_voter, self.is_short_of_room
+        )
+        if known != self._known:
+            self._known = known
+            self._tell_known(known)
+
     # Life
 
     async def start(self) -> None:
@@ -193,25 +207,11 @@ class QuorumDriver:
         way."""
         config = self._config
 
-        def open_storage() -> tuple[MetadataStorage, RaftNode]:
-            runtime, raft = self._runtime, config.raft
-            storage = MetadataStorage.open(
-                runtime.disk, config.log_dir, config.storage, runtime.now_ms(), is_observer=not raft.is_controller
-            )
-            view, history = storage.log_view(), storage.voter_history(raft.static_voters)
-            stored = storage.read_election_state()
-            others = raft.is_controller and not history.voters.is_only_voter(raft.key)
-            check_vote(stored, view.end_offset, has_other_voters=others)
-            if raft.is_controller:
-                check_voters(history, stored)
-            node = RaftNode(raft, runtime.random, view, history, stored)
-            return storage, node
-
-        storage, node = await self._runtime.run_blocking(open_storage)
+        storage, node = await self._runtime.run_blocking(open_replica, self._runtime, config)
         self._started = _Replica(
             node,
             storage,
-            MetadataRoom(self._runtime, self._calls, storage, self._on_short_of_room),
+            MetadataRoom(self._runtime, self._calls, storage),
             MetadataFlush(
                 self._runtime.loop,
                 self._calls,
@@ -272,7 +272,7 @@ class QuorumDriver:
             raise NotLeader(f"node {self.node_id} does not lead the quorum")
         node = self.node
         has_room = self.storage.has_room_for(sum(map(len, records)))
-        self._replica.room.look()
+        self._look_at_known()
         if not has_room:
             if len(node.voters) > 1:
                 # Another voter may have room: a leader that cannot write is no use to the cluster.
@@ -369,7 +369,6 @@ class QuorumDriver:
             self._fail(error)
         finally:
             self._working = False
-        self._started.room.look()
         if not self._stopped:
             self._arm_timer()
         self._lines.voters(self.node.voters, self.kraft_version, self.node.electors)
@@ -377,6 +376,7 @@ class QuorumDriver:
             state = self.node.state
             if not isinstance(state, Resigned) or not state.unacknowledged:
                 self._handed_on.set_result(None)
+        self._look_at_known()
         self._tell()
 
     def _execute_pending(self, values: list[bytes]) -> None:

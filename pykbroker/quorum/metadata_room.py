@@ -1,8 +1,7 @@
 """Room on the disk of the metadata log: the reserve that stands in when the disk is full, and the wait for more.
 
-Responsible for telling once that the reserve was given up, until it is taken again, and for when a step that found no
-room is tried again. Not responsible for the step, nor for what a node refuses meanwhile (storage/space.py); the
-reserve itself is `pykbroker_raft.reserve`.
+Responsible for whether the reserve is there, and for when a step that found no room is tried again. Not responsible for
+the step, nor for what a node refuses meanwhile (storage/space.py); the reserve itself is `pykbroker_raft.reserve`.
 """
 
 from __future__ import annotations
@@ -18,16 +17,12 @@ _LOOK_FOR_ROOM_S = 1.0
 
 
 class MetadataRoom:
-    """`on_short` is called when the disk is full and the reserve was given up."""
+    """Of one replica of the quorum."""
 
-    def __init__(
-        self, runtime: Runtime, calls: BlockingCalls, storage: MetadataStorage, on_short: Callable[[], None]
-    ) -> None:
+    def __init__(self, runtime: Runtime, calls: BlockingCalls, storage: MetadataStorage) -> None:
         self._loop = runtime.loop
         self._calls = calls
         self._storage = storage
-        self._on_short = on_short
-        self._told = False
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -35,20 +30,9 @@ class MetadataRoom:
         reserve = self._storage.reserve
         return reserve.size_bytes > 0 and not reserve.is_there
 
-    def look(self) -> None:
-        """Something was written: tell if the reserve went for it."""
-        if not self._told and self.is_short:
-            self._told = True
-            self._on_short()
-
-    def restore_reserve(self) -> asyncio.Future[bool]:
-        """Take the reserve again; whether there was room for it."""
-
-        def restored(done: asyncio.Future[bool]) -> None:
-            if not done.cancelled() and done.exception() is None and done.result():
-                self._told = False
-
-        return self._calls.run(self._storage.make_reserve, restored)
+    def restore_reserve(self, returned: Callable[[], None]) -> asyncio.Future[bool]:
+        """Take the reserve again; whether there was room for it. `returned` is called when that is known."""
+        return self._calls.run(self._storage.make_reserve, lambda done: returned())
 
     def wait(self, again: Callable[[], None]) -> None:
         """Call `again` in a while: there may be room then."""

@@ -16,11 +16,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from pykbroker.runtime.beside import Beside, SameLoop
 from pykbroker.runtime.slow_turns import SlowTurn, TurnWatch
 
 if TYPE_CHECKING:
     from pykbroker.runtime.accepting import Accept
     from pykbroker.runtime.descriptor_budget import DescriptorBudget
+    from pykbroker.runtime.second_loop import SecondLoop
     from pykbroker.runtime.workers import Job, Workers
     from pykbroker_log.disk import Disk, File, Fsyncs
 
@@ -75,6 +77,10 @@ class Runtime(Protocol):
     def watch_turns(self, report: Callable[[SlowTurn], None]) -> Callable[[], None]:
         """Call `report` on the loop after each turn of it that was slow (slow_turns.py), until what this returns is
         called."""
+        ...
+
+    def beside(self) -> Beside:
+        """A second loop of this node, for its broker half. Once."""
         ...
 
     def own_name(self) -> asyncio.Future[str]:
@@ -218,8 +224,11 @@ class OsRuntime:
         disk: Disk | None = None,
         threads: int = 8,
         descriptors: DescriptorBudget | None = None,
+        *,
+        two_loops: bool = False,
     ) -> None:
-        """`descriptors`: all of this process by default."""
+        """`descriptors`: all of this process by default. `two_loops`: the broker half of the node gets a loop and a
+        thread of its own, instead of this loop."""
         from pykbroker.runtime.descriptor_budget import of_this_process
         from pykbroker_log.os_disk.disk import OsDisk
 
@@ -234,6 +243,9 @@ class OsRuntime:
         self._idle_fsyncs: list[_Fsyncs] = []
         self._workers: Workers | None = None
         self._watch: TurnWatch | None = None
+        self._budget = budget
+        self._two_loops = two_loops
+        self._second_loop: SecondLoop | None = None
         #: what `keep` does; only a process that is nothing but a node may touch its collector (cli/start.py)
         self.on_keep: Callable[[], None] = lambda: None
 
@@ -286,6 +298,19 @@ class OsRuntime:
         self._watch.start()
         return self._watch.close
 
+    def beside(self) -> Beside:
+        if not self._two_loops:
+            return SameLoop(self)
+        from pykbroker.runtime.second_loop import SecondLoop
+
+        def make(loop: asyncio.AbstractEventLoop) -> OsRuntime:
+            runtime = OsRuntime(loop, descriptors=self._budget)
+            runtime.on_keep = self.keep
+            return runtime
+
+        self._second_loop = SecondLoop(self, type(self.loop), make)
+        return self._second_loop
+
     def own_name(self) -> asyncio.Future[str]:
         from pykbroker.runtime.own_name import ask_on_a_thread  # of a node that needs it
 
@@ -313,6 +338,8 @@ class OsRuntime:
         return asyncio.ensure_future(self.loop.create_connection(factory, host, port), loop=self.loop)
 
     def close(self) -> None:
+        if self._second_loop is not None:
+            self._second_loop.discard()
         if self._watch is not None:
             self._watch.close()
         if self._workers is not None:

@@ -35,7 +35,7 @@ class RatePerMinute:
 def register(
     metrics: Metrics, authorizer: StandardAuthorizer, roles: Iterable[str], now_s: Callable[[], float]
 ) -> None:
-    """`roles`: of the node; both halves share one authorizer, and so they have the same numbers."""
+    """`roles`: those of the half, or halves, that ask this authorizer."""
     gauges: dict[str, Callable[[], float]] = {
         "acls-total-count": lambda: authorizer.acl_count,
         "authorization-request-rate-per-minute": RatePerMinute(lambda: authorizer.allowed + authorizer.denied, now_s),

@@ -15,7 +15,6 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from pykbroker.config.load import Config
-from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.topic_names import (
     GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
@@ -23,6 +22,7 @@ from pykbroker.metadata.topic_names import (
     TRANSACTION_STATE_TOPIC,
     topic_name_problem,
 )
+from pykbroker.metadata.view import MetadataView
 from pykbroker.runtime.line_limit import LineLimit
 from pykbroker.serving.services import BrokerServices
 from pykbroker_wire.errors import ErrorCode
@@ -46,7 +46,7 @@ class _Creations:
     in_flight: dict[str, asyncio.Future[ErrorCode]] = field(default_factory=dict)
 
 
-_of_brokers: WeakKeyDictionary[MetadataLoader, _Creations] = WeakKeyDictionary()
+_of_brokers: WeakKeyDictionary[MetadataView, _Creations] = WeakKeyDictionary()
 
 
 def _creations(services: BrokerServices) -> _Creations:

@@ -132,6 +132,11 @@ BrokerContext: TypeAlias = RequestContext[BrokerServices]
 ControllerContext: TypeAlias = RequestContext[ControllerServices]
 
 
+def is_on_controller(ctx: AnyContext) -> TypeGuard[ControllerContext]:
+    """Whether the controller half serves this request."""
+    return isinstance(ctx.services, ControllerServices)
+
+
 def is_on_broker(ctx: AnyContext) -> TypeGuard[BrokerContext]:
     """Whether the broker half serves this request."""
     return isinstance(ctx.services, BrokerServices)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from pykbroker.net.connection import CloseConnection, Connection, FutureAnswer
@@ -104,11 +104,16 @@ class Dispatcher(Generic[S]):
         self._forward = forward
         self._quotas = quotas
         self._now_ms = services.runtime.now_ms
+        self._inbox = services.inbox
+        self._waiting: Collection[object] = () if services.inbox is None else services.inbox.messages
         self._errors = services.metrics.counter("kafka.network:type=RequestMetrics,name=InvalidRequestsPerSec")
 
     def __call__(self, peer: Peer, frame: memoryview) -> EncodedAnswer | PendingAnswer | None:
         """Dispatch one frame. Returns buffers, a PendingAnswer, or None when there is no answer; raises
         CloseConnection."""
+        if self._waiting and self._inbox is not None:
+            # This loop may have stood still: nothing is answered by a leadership that is over.
+            self._inbox.take_all()
         logged = logged_request(self.services.runtime.stopwatch_ms) if request_logger.level else None
         try:
             header, position = RequestHeader.decode(frame)

@@ -130,7 +130,7 @@ class LoadReporter:
         interval = Interval(
             cluster_id=services.cluster_id,
             broker=services.node_id,
-            broker_epoch=services.lifecycle.broker_epoch,
+            broker_epoch=services.lease.broker_epoch,
             rack=None if broker is None else broker.rack,
             sequence=self._sequence,
             end_ms=runtime.now_ms(),

@@ -22,14 +22,18 @@ R = TypeVar("R")
 NowOrLater: TypeAlias = R | asyncio.Future[R]
 
 
-class QuorumRequests(Protocol):
-    """`version` is that of the request as it came in, `listener` the name of the listener on which it came in."""
+class QuorumLevels(Protocol):
+    """What both halves know of the quorum."""
 
     @property
     def kraft_version(self) -> int: ...
 
     @property
     def is_only_voter(self) -> bool: ...
+
+
+class QuorumRequests(QuorumLevels, Protocol):
+    """`version` is that of the request as it came in, `listener` the name of the listener on which it came in."""
 
     @overload
     def handle(self, request: VoteRequest, version: int, listener: str) -> NowOrLater[VoteResponse]: ...

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pykbroker.security.authorizer import AllowAll, Authorizer
 from pykbroker.serving.cluster_view import ClusterViews
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
     from pykbroker.coordinator.transaction.service import TransactionService
     from pykbroker.coordinator.transaction.verifier import Verifier
-    from pykbroker.metadata.loader import MetadataLoader
+    from pykbroker.crossing.hand_over import HandOver
+    from pykbroker.crossing.lease import Lease
+    from pykbroker.metadata.view import MetadataView
     from pykbroker.metrics.registry import Metrics
     from pykbroker.node_to_controller.controller_channel import Channel
-    from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
     from pykbroker.node_to_controller.producer_ids import ProducerIds
     from pykbroker.replica.fetch_sessions import FetchSessions
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
     from pykbroker.serving.batch_checks import BatchChecks
-    from pykbroker.serving.quorum_requests import QuorumRequests
+    from pykbroker.serving.quorum_requests import QuorumLevels, QuorumRequests
     from pykbroker.serving.rows import Rows
 
 
@@ -42,13 +43,15 @@ class Services:
     runtime: Runtime
     node_id: int
     cluster_id: str
-    quorum: QuorumRequests
-    metadata: MetadataLoader
+    quorum: QuorumLevels
+    metadata: MetadataView
     metrics: Metrics
     authorizer: Authorizer = field(default_factory=AllowAll)
     cluster_views: ClusterViews = field(default_factory=ClusterViews)
     #: the APIs that this half serves
     rows: Rows
+    #: what the other loop of the node has handed over; None where there is nothing to wait for
+    inbox: HandOver[Any] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +67,7 @@ class BrokerServices(Services):
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     controller_channel: Channel
-    lifecycle: BrokerLifecycle
+    lease: Lease
     #: ports that were bound, by listener name (a configured port 0 is not what a client can connect to)
     bound_ports: dict[str, int] = field(default_factory=dict)
     shutdown: Callable[[], None] = lambda: None
@@ -76,6 +79,7 @@ class BrokerServices(Services):
 class ControllerServices(Services):
     """The controller half."""
 
+    quorum: QuorumRequests
     controller: ActiveController
     #: None: pykbroker.early.fencing.enable is off
     early_fencing: EarlyFencing | None = None

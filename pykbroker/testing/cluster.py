@@ -131,8 +131,12 @@ class Cluster(WithBlock, Watched, Inspected):
         return tuple(number for number in self.running if self._running[number].is_paused)
 
     def metrics(self, number: int) -> dict[str, float]:
-        """Kafka's metric names of one node with their present numbers. RuntimeError if it does not run."""
-        return self._node(number).metrics.snapshot()
+        """Kafka's metric names of one node with their present numbers. RuntimeError if it does not run, or is
+        paused."""
+        self._node(number)
+        if number in self.paused:
+            raise RuntimeError(f"node {number} is paused")
+        return {sample.name: sample.value for sample in self._running[number].metrics()}
 
     def controller(self) -> int | None:
         """The active controller: of the nodes that lead the quorum as they see it, the one of the newest epoch."""

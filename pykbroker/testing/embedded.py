@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Self
 
 from pykbroker.config.kinds import ConfigError
@@ -76,7 +77,9 @@ class Broker(WithBlock, Watched, Inspected):
 
     def metrics(self) -> dict[str, float]:
         """Kafka's metric names with their present numbers."""
-        return self._node.metrics.snapshot()
+        if self._run is None:
+            raise RuntimeError("the broker is not running")
+        return {sample.name: sample.value for sample in self._run.metrics()}
 
     def start(self) -> Self:
         """Start and wait until clients can connect. Raises what kept the node from starting."""
@@ -92,7 +95,9 @@ class Broker(WithBlock, Watched, Inspected):
             self._remove_temporary()
             raise
         self._failure = None
-        self._run = NodeThread(config, OsRuntime, may_format=True, make_dispatcher=self._make_dispatcher)
+        self._run = NodeThread(
+            config, partial(OsRuntime, two_loops=True), may_format=True, make_dispatcher=self._make_dispatcher
+        )
         try:
             self._run.wait_until_ready()
         except BaseException:

@@ -16,6 +16,7 @@ connection waits.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
@@ -27,7 +28,9 @@ from typing import Any, cast
 
 from pykbroker.runtime import ListeningSocket, OsRuntime, bind_sockets
 from pykbroker.runtime.accepting import Accept, Acceptor
+from pykbroker.runtime.beside import Beside
 from pykbroker.runtime.descriptor_budget import DescriptorBudget, of_this_process
+from pykbroker.runtime.second_loop import SecondLoop
 from pykbroker.testing.network import HOST, Network
 from pykbroker_log.os_disk.descriptors import Descriptor, Descriptors
 from pykbroker_log.os_disk.disk import Contexts, OsDisk
@@ -45,7 +48,8 @@ _FEW_LINKS = 64
 
 
 class KillableRuntime(OsRuntime):
-    """The world of one node of a cluster. `cut_off`, then, when the loop has stopped, `die`, `close`, `close_loop`."""
+    """The world of one node of a cluster, on two loops: that of the second has a runtime of its own. `cut_off`, then,
+    when a loop has stopped, `bury` on its thread."""
 
     def __init__(
         self,
@@ -58,6 +62,8 @@ class KillableRuntime(OsRuntime):
         super().__init__(loop, KillableDisk(budget.files), descriptors=budget)
         self.node_id = node_id
         self.network = network
+        #: that of the second loop, once there is one
+        self.second: KillableRuntime | None = None
         self._lock = threading.Lock()
         self.is_cut_off = False
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
@@ -66,6 +72,26 @@ class KillableRuntime(OsRuntime):
         self._look_at = _FEW_LINKS
         #: connections that wait until the network changes
         self._waiting: list[asyncio.Future[None]] = []
+
+    def beside(self) -> Beside:
+        def make(loop: asyncio.AbstractEventLoop) -> KillableRuntime:
+            self.second = KillableRuntime(loop, self.node_id, self.network, self._budget)
+            return self.second
+
+        def end(runtime: OsRuntime) -> None:
+            if self.is_cut_off:
+                cast(KillableRuntime, runtime).bury()
+            else:
+                runtime.close()
+                runtime.loop.close()
+
+        self._second_loop = SecondLoop(self, killable_loop, make, end)
+        return self._second_loop
+
+    @property
+    def each(self) -> tuple[KillableRuntime, ...]:
+        """This one, and that of the second loop."""
+        return (self,) if self.second is None else (self, self.second)
 
     # -- sockets
 
@@ -154,9 +180,26 @@ class KillableRuntime(OsRuntime):
         for link in self._links:
             link.read_no_more()
 
-    def die(self) -> None:
-        """Close every file, and keep those threads from opening any that have not ended yet."""
+    def bury(self) -> None:
+        """Close what the operating system would close after a process that was killed. The loop has stopped, and never
+        runs again."""
+        # Files first: threads that have not ended yet open no other.
         cast(KillableDisk, self.disk).die()
+        loop = self.loop
+        # Futures and tasks that no caller waits for any more complain when they are collected.
+        loop.set_exception_handler(lambda *_: None)
+        closed: set[asyncio.Task[object]] = set()
+        while left := asyncio.all_tasks(loop) - closed:
+            for task in left:
+                closed.add(task)
+                coroutine = task.get_coro()
+                # Its `finally` clauses run, in a world that is cut off. What they raise is of no use to anything.
+                with contextlib.suppress(BaseException):
+                    coroutine.close()
+        if self._second_loop is not None:
+            self._second_loop.join()
+        self.close()
+        self.close_loop()
 
     def close_loop(self) -> None:
         """Close the loop, which does not run, with its transports and their sockets."""

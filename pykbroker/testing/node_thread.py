@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pykbroker.config.load import Config
+from pykbroker.metrics.registry import Sample
 from pykbroker.net.promise import Promise
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
@@ -104,9 +105,16 @@ class NodeThread(Generic[R]):
             else:
                 answer.set_result(result)
 
-        if not self._on_loop(call):
+        if not _called(node.broker_loop, call):
             raise RuntimeError(f"node {self._config.node_id} does not serve")
         return answer.result(timeout_seconds)
+
+    def metrics(self, timeout_seconds: float = 60.0) -> list[Sample]:
+        """The metrics of the node with their present numbers, sorted by name. RuntimeError if it does not serve."""
+        node = self._node
+        if node is None or self._loop is None:
+            raise RuntimeError(f"node {self._config.node_id} does not serve")
+        return asyncio.run_coroutine_threadsafe(node.samples(), self._loop).result(timeout_seconds)
 
     def begin_stop(self) -> None:
         """Ask for a controlled shutdown, or for the end of a start. `stop` waits for it."""
@@ -166,11 +174,7 @@ class NodeThread(Generic[R]):
     def _on_loop(self, callback: Callable[[], object]) -> bool:
         """Have it called on the loop, if there still is one."""
         assert self._loop is not None
-        try:
-            self._loop.call_soon_threadsafe(callback)
-        except RuntimeError:
-            return False  # the loop is closed: the thread is at its end
-        return True
+        return _called(self._loop, callback)
 
 
 class KillableNode(NodeThread[KillableRuntime]):
@@ -196,9 +200,10 @@ class KillableNode(NodeThread[KillableRuntime]):
     def begin_kill(self) -> None:
         """From here on nothing of the node reaches a client or another node. `kill` waits for the rest."""
         self._killed = True
-        if self._runtime is not None:
-            self._runtime.cut_off()
-        self._on_loop(self._drop)
+        for runtime in self._runtimes:
+            runtime.cut_off()
+        for runtime in self._runtimes:
+            _called(runtime.loop, partial(_drop, runtime))
         if self._go is not None:
             self._go.set()
 
@@ -208,19 +213,24 @@ class KillableNode(NodeThread[KillableRuntime]):
         self._thread.join()
 
     def pause(self) -> None:
-        """Stand still until `resume` or `kill`; returns when it does. Its sockets stay open."""
-        stands, go = threading.Event(), threading.Event()
+        """Stand still until `resume` or `kill`; returns when it does, with both loops. Its sockets stay open."""
+        go = threading.Event()
 
-        def stand() -> None:
+        def stand(runtime: KillableRuntime, stands: threading.Event) -> None:
             stands.set()
             go.wait()
             if self._killed:
-                self._drop()
-            elif self._runtime is not None:
-                self._runtime.network_changed()
+                _drop(runtime)
+            else:
+                runtime.network_changed()
 
-        if self._on_loop(stand):
-            self._go = go
+        standing = []
+        for runtime in self._runtimes:
+            stands = threading.Event()
+            if _called(runtime.loop, partial(stand, runtime, stands)):
+                self._go = go
+                standing.append(stands)
+        for stands in standing:
             while not stands.wait(0.05) and self.runs:
                 pass  # a node that is about to end never stands still
 
@@ -232,18 +242,23 @@ class KillableNode(NodeThread[KillableRuntime]):
     def network_changed(self) -> None:
         """Have the node's connections follow the network; returns when they do. A node that stands still does so first
         thing when it goes on."""
-        done = threading.Event()
-        runtime = self._runtime
-        if runtime is None or self.is_paused:
+        if self.is_paused:
             return
 
-        def follow() -> None:
+        def follow(runtime: KillableRuntime, done: threading.Event) -> None:
             runtime.network_changed()
             done.set()
 
-        if self._on_loop(follow):
-            while not done.wait(0.05) and self.runs:
-                pass
+        for runtime in self._runtimes:
+            done = threading.Event()
+            if _called(runtime.loop, partial(follow, runtime, done)):
+                while not done.wait(0.05) and self.runs:
+                    pass
+
+    @property
+    def _runtimes(self) -> tuple[KillableRuntime, ...]:
+        """Those of both loops, as far as the node has come."""
+        return () if self._runtime is None else self._runtime.each
 
     # -- on the thread ------------------------------------------------------------------------------------------------
 
@@ -256,7 +271,8 @@ class KillableNode(NodeThread[KillableRuntime]):
                 raise  # else: "Event loop stopped before Future completed"
         finally:
             if self._killed and not self._over:
-                self._bury(runner.get_loop())
+                assert self._runtime is not None
+                self._runtime.bury()
             else:
                 runner.close()
             self._ended()
@@ -265,29 +281,20 @@ class KillableNode(NodeThread[KillableRuntime]):
         await super()._serve()
         self._over = True
 
-    def _drop(self) -> None:
-        """Stop where it stands. A loop that stops looks at its sockets once more: what they hold is not read."""
-        assert self._runtime is not None
-        self._runtime.read_no_more()
-        self._runtime.loop.stop()
 
-    def _bury(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close what the operating system would close after a process that was killed. Its loop never runs again."""
-        runtime = self._runtime
-        assert runtime is not None
-        runtime.die()
-        # Futures and tasks that no caller waits for any more complain when they are collected.
-        loop.set_exception_handler(lambda *_: None)
-        closed: set[asyncio.Task[object]] = set()
-        while left := asyncio.all_tasks(loop) - closed:
-            for task in left:
-                closed.add(task)
-                coroutine = task.get_coro()
-                # Its `finally` clauses run, in a world that is cut off. What they raise is of no use to anything.
-                with contextlib.suppress(BaseException):
-                    coroutine.close()
-        runtime.close()
-        runtime.close_loop()
+def _drop(runtime: KillableRuntime) -> None:
+    """Stop where it stands. A loop that stops looks at its sockets once more: what they hold is not read."""
+    runtime.read_no_more()
+    runtime.loop.stop()
+
+
+def _called(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> bool:
+    """Have it called on the loop, if there still is one."""
+    try:
+        loop.call_soon_threadsafe(callback)
+    except RuntimeError:
+        return False  # the loop is closed: its thread is at its end
+    return True
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

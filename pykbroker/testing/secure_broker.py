@@ -174,7 +174,7 @@ class SecureBroker(Broker):
         (own,) = (point for point in node.config.listeners.broker if point.listener_name == _OWN)
         version = request.MAX_VERSION
         frame = b"".join(encode_request(request.API_KEY, version, 0, "pykbroker-testing", request))
-        with socket.create_connection((own.host, node.shared.ports.port_of(own)), _PATIENCE_SECONDS) as connection:
+        with socket.create_connection((own.host, node.port_of(own)), _PATIENCE_SECONDS) as connection:
             connection.sendall(frame)
             with connection.makefile("rb") as stream:
                 size = int.from_bytes(stream.read(4))

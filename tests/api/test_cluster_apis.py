@@ -35,7 +35,6 @@ from pykbroker.api import (
     update_features,
 )
 from pykbroker.metadata.image import Endpoint
-from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.security.authorizer import AllowAll, Asker, DenyAll, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker.serving import auto_create
@@ -65,6 +64,7 @@ from pykbroker_wire.messages import metadata as md
 from pykbroker_wire.messages import unregister_broker as ub
 from pykbroker_wire.messages import update_features as uf
 from tests.controller.world import CLUSTER_ID, DirectChannel, World
+from tests.node_to_controller.membership import Membership
 from tests.node_to_controller.test_lifecycle import channel
 
 NO_OPERATIONS = -(2**31)
@@ -74,7 +74,7 @@ ZERO = bytes(16)
 class Node:
     """A running broker and its controller; `ask` runs a handler and brings the answer through its bytes and back."""
 
-    def __init__(self, world: World, lifecycle: BrokerLifecycle) -> None:
+    def __init__(self, world: World, lifecycle: Membership) -> None:
         self.world = world
         self.lifecycle = lifecycle
         self.services = world.services()
@@ -113,16 +113,7 @@ class Node:
 @pytest_asyncio.fixture(loop_scope="function")
 async def node() -> AsyncIterator[Node]:
     world = World()
-    lifecycle = BrokerLifecycle(
-        runtime=world.runtime,
-        config=world.config,
-        channel=channel(world),
-        metadata=world.loader,
-        node_id=1,
-        cluster_id=CLUSTER_ID,
-        incarnation_id=b"i" * 16,
-        directory_ids=[b"d" * 16],
-    )
+    lifecycle = Membership(world.runtime, world.config, channel(world), world.loader, CLUSTER_ID)
     await world.lead()
     lifecycle.start([Endpoint("PLAINTEXT", "localhost", 9092, 0)])
     await lifecycle.ready_to_unfence()

@@ -215,7 +215,7 @@ def _serve() -> int:
 
     def count(node: Any) -> dict[str, int]:
         services = node.services
-        connections = [one for listener in node.shared.ports.bound for one in list(listener.connections)]
+        connections = [one for listener in node.listeners for one in list(listener.connections)]
         return {
             "connections": len(connections),
             "receive_bytes": sum(0 if one._own_view is None else len(one._own_view) for one in connections),

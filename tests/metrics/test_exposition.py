@@ -84,9 +84,9 @@ def test_a_counter_and_a_gauge() -> None:
 @pytest.mark.slow
 def test_prometheus_reads_every_metric_of_a_node() -> None:
     with Broker({"pykbroker.create.topics": "a-b:2:1,a.c:1:1"}) as broker:
-        metrics = broker._node.metrics
-        expected = metrics.snapshot()
-        families = list(text_string_to_metric_families("".join(lines(metrics.samples()))))
+        assert broker._run is not None
+        expected = broker._run.metrics()
+        families = list(text_string_to_metric_families("".join(lines(expected))))
     names = [family.name for family in families]
     assert len(names) == len(set(names)), "the lines of a family stand together"
     samples = [sample for family in families for sample in family.samples]

@@ -16,7 +16,7 @@ LINES = 20_000
 MB = 1 << 20
 
 
-def handle(request: HttpRequest) -> HttpResponse:
+async def handle(request: HttpRequest) -> HttpResponse:
     if request.target == "/long":
         return HttpResponse(200, (f"line {number}\n" for number in range(LINES)))
     return HttpResponse(200, [f"{request.method} {request.target} {request.headers.get('x', '')}\n"])
@@ -189,7 +189,7 @@ def test_there_are_only_so_many_connections() -> None:
 def test_a_client_that_does_not_read_is_waited_for_and_costs_no_memory() -> None:
     asked: list[int] = []
 
-    def endless(request: HttpRequest) -> HttpResponse:
+    async def endless(request: HttpRequest) -> HttpResponse:
         def parts() -> Iterator[str]:
             number = 0
             while True:

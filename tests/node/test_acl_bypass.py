@@ -386,6 +386,6 @@ def test_its_settings_open_no_other_resource(mallory: Wire) -> None:
 
 
 def test_nothing_listens_but_what_the_file_names(node: Locked, tmp_path: Path) -> None:
-    assert sorted(each.name for each in node.node.shared.ports.bound) == ["CLIENTS", "CONTROLLER", "PLAINTEXT", "SSL"]
+    assert sorted(each.name for each in node.node.listeners) == ["CLIENTS", "CONTROLLER", "PLAINTEXT", "SSL"]
     with socket.create_connection(("localhost", int(node.address("CLIENTS").rpartition(":")[2]))):
         pass

@@ -184,7 +184,7 @@ def test_only_proven_users_reach_a_controller(node: Secured, tmp_path: Path, lis
     served = 0
 
     def dispatched() -> float:
-        return node.node.metrics.snapshot().get(DISPATCHED, 0)
+        return node.metrics().get(DISPATCHED, 0)
 
     @hypothesis.settings(
         max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)

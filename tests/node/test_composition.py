@@ -46,8 +46,11 @@ class Watch:
 
         def watched(parts: StartedParts, name: str, close: Close) -> None:
             def noted() -> Awaitable[None] | None:
+                ending = close()
+                if inspect.isawaitable(ending):
+                    return self._ended(name, ending)
                 self.closed.append(name)
-                return close()
+                return None
 
             add(parts, name, noted)
             self.added.append(name)
@@ -55,6 +58,11 @@ class Watch:
                 fault()
 
         patch.setattr(StartedParts, "add", watched)
+
+    async def _ended(self, name: str, ending: Awaitable[None]) -> None:
+        # A part may be a stack of its own, which closes first.
+        await ending
+        self.closed.append(name)
 
 
 def started_parts() -> list[str]:
@@ -79,8 +87,8 @@ def test_d1_a_node_stops_in_the_reverse_order_of_its_start() -> None:
     # Each half's listeners stand twice on the stack: bound first of all, served when the half is ready.
     assert parts.index("quorum") < parts.index("controller") < parts.index("broker lifecycle") < parts.index("replicas")
     assert [name for name in parts if name.startswith("listener")] == [
-        "listener PLAINTEXT",
         "listener CONTROLLER",
+        "listener PLAINTEXT",
         "listener CONTROLLER",
         "listener PLAINTEXT",
     ]

@@ -242,11 +242,11 @@ def test_producers_are_forgotten(play: Play) -> None:
 @acts(broker=("log.dir.failure.timeout.ms",))
 def test_a_node_that_cannot_tell_of_a_failed_directory_stops(play: Play) -> None:
     async def scenario(sim: Sim) -> tuple[bool, bool]:
-        lifecycle = sim.node.services.lifecycle
+        lifecycle = sim.node.lifecycle
         # The controller does not hear us: nothing is ever answered.
         silent: asyncio.Future[Any] = sim.world.loop.create_future()
         lifecycle._sender._channel = type("Silent", (), {"send": lambda self, request, timeout_ms: silent})()
-        lifecycle.directory_failed(b"d" * 16)
+        sim.node.services.lease.directory_failed(b"d" * 16, "/data")
         await asyncio.sleep(4)
         early = sim.node.fatal is not None
         await asyncio.sleep(2)
@@ -256,7 +256,7 @@ def test_a_node_that_cannot_tell_of_a_failed_directory_stops(play: Play) -> None
     assert play(scenario, {}) == (False, False)
 
     async def told(sim: Sim) -> bool:
-        sim.node.services.lifecycle.directory_failed(b"d" * 16)
+        sim.node.services.lease.directory_failed(b"d" * 16, "/data")
         await asyncio.sleep(6)
         return sim.node.fatal is not None
 
@@ -292,13 +292,14 @@ def test_fetch_session_slots(play: Play) -> None:
 @acts(broker=("pykbroker.max.cold.reads",))
 def test_no_more_cold_reads_are_under_way_than_allowed(play: Play) -> None:
     async def most(sim: Sim) -> int:
-        for number in range(6):
+        for number in range(16):
             await sim.create(f"t{number}")
             await sim.send(f"t{number}", b"x")
         disk = sim.sim_node.disk
         disk.evict = None
         under_way = seen = 0
-        run_blocking = sim.node.runtime.run_blocking
+        runtime = sim.node.services.runtime
+        run_blocking = runtime.run_blocking
 
         def counting(function: Callable[..., T], *args: object) -> asyncio.Future[T]:
             nonlocal under_way, seen
@@ -313,9 +314,9 @@ def test_no_more_cold_reads_are_under_way_than_allowed(play: Play) -> None:
             nonlocal under_way
             under_way -= 1
 
-        sim.node.runtime.run_blocking = counting  # type: ignore[method-assign]
+        runtime.run_blocking = counting  # type: ignore[method-assign]
         disk.make_cold()
-        clients = [Client(sim.world, f"c{number}") for number in range(6)]
+        clients = [Client(sim.world, f"c{number}") for number in range(16)]
         requests = [
             FetchRequest(
                 max_wait_ms=0,
@@ -333,7 +334,7 @@ def test_no_more_cold_reads_are_under_way_than_allowed(play: Play) -> None:
                     )
                 ],
             )
-            for number in range(6)
+            for number in range(16)
         ]
         answers = await asyncio.gather(
             *[client.call(request) for client, request in zip(clients, requests, strict=True)]

@@ -127,14 +127,14 @@ def test_metadata_snapshots(play: Play) -> None:
 def test_controlled_shutdown(play: Play) -> None:
     async def fenced_by_the_controller(sim: Sim) -> bool:
         said: list[bool] = []
-        lifecycle = sim.node.services.lifecycle
-        begin = lifecycle.begin_controlled_shutdown
+        lease = sim.node.services.lease
+        begin = lease.begin_controlled_shutdown
 
         def asked(fenced: Callable[[], None] = lambda: None) -> asyncio.Future[None]:
             said.append(True)
             return begin(fenced)
 
-        lifecycle.begin_controlled_shutdown = asked  # type: ignore[method-assign]
+        lease.begin_controlled_shutdown = asked  # type: ignore[method-assign]
         await sim.sim_node.stop()
         return bool(said)
 
@@ -190,7 +190,7 @@ def test_what_was_flushed_survives_the_power(play: Play) -> None:
 @acts(broker=("broker.heartbeat.interval.ms", "broker.session.timeout.ms"))
 def test_a_broker_that_is_silent_is_fenced(play: Play) -> None:
     async def scenario(sim: Sim) -> tuple[int, float]:
-        lifecycle = sim.node.services.lifecycle
+        lifecycle = sim.node.lifecycle
         channel, sent = lifecycle._sender._channel, []
 
         class Counting:

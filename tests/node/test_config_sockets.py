@@ -24,7 +24,7 @@ from tests.simulation.cluster import Client
 
 def listener(broker: Broker, name: str = "PLAINTEXT") -> Listener:
     """White box, for what a client cannot see."""
-    return next(found for found in broker._node.shared.ports.bound if found.name == name)
+    return next(found for found in broker._node.listeners if found.name == name)
 
 
 def until(condition: Callable[[], Any], seconds: float = 10) -> None:
@@ -230,7 +230,7 @@ def test_idle_connections_end() -> None:
         async def scenario(sim: Sim) -> int:
             await sim.topics()
             await asyncio.sleep(60)
-            return sum(len(found.connections) for found in sim.node.shared.ports.bound)
+            return sum(len(found.connections) for found in sim.node.listeners)
 
         found = sim.run(scenario)
         sim.close()

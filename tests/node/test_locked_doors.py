@@ -476,7 +476,7 @@ def test_a1_a_promise_in_the_metadata_stops_the_node(stored: ConfigRecord, named
         sim.sim_node.kill(Survive.EVERYTHING)
         with pytest.raises(StartError, match=named):
             await sim.sim_node.start()
-        assert not sim.node.shared.ports.bound or all(not one.connections for one in sim.node.shared.ports.bound)
+        assert not sim.node.listeners or all(not one.connections for one in sim.node.listeners)
 
     sim.run(scenario)
     sim.close()

@@ -43,7 +43,7 @@ async def records(sim: Sim, topic: str = "t") -> int:
 
 def watch(sim: Sim) -> list[tuple[float, Cleaning, float | None]]:
     """When a worker was asked for what, and how fast it may be."""
-    runtime: Any = sim.node.runtime
+    runtime: Any = sim.node.services.runtime
     asked: list[tuple[float, Cleaning, float | None]] = []
     run_apart = runtime.run_apart
 
@@ -218,7 +218,7 @@ def test_a_log_is_known_to_have_gaps_before_it_has_them(sims: Callable[..., Sim]
     async def scenario(sim: Sim) -> None:
         await sim.create("t", COMPACTED)
         known: list[bytes] = []
-        runtime: Any = sim.node.runtime
+        runtime: Any = sim.node.services.runtime
         run_apart = runtime.run_apart
 
         def run(job: Any, *args: Any, **named: Any) -> Any:

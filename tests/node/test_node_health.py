@@ -12,7 +12,7 @@ import pytest
 
 from pykbroker.cli.main import main
 from pykbroker.node.node_health import NodeHealth
-from pykbroker.node_to_controller.lifecycle import BrokerState
+from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.runtime.unix_sockets import bind_unix
 from tests.acting import acts
 from tests.node.processes import Process, format_combined, run

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykbroker.config.listeners import EndPoint, Listeners
-from pykbroker.node.ports import places_of
+from pykbroker.node.ports import connections_of, places_of
 from pykbroker.runtime.descriptor_budget import divide
 
 
@@ -28,19 +28,25 @@ def test_clients_never_shut_out_the_listener_between_brokers_nor_those_of_contro
     found: Listeners, limit: int
 ) -> None:
     total = divide(limit).connections
-    places = places_of(total, found)
-    controllers = [point.listener_name for point in found.controller]
-    brokers = [point.listener_name for point in found.broker]
-    # Where clients and brokers have one listener, nothing tells them apart.
-    nodes = controllers + ([found.inter_broker_name] if len(brokers) > 1 else [])
-    for name in brokers:
-        while name not in nodes and places.take(name):
-            pass
-    for name in nodes:
-        for _ in range(min(256, total // 4 // len(nodes))):
-            assert places.take(name), name
-    # All of them have no more than there are descriptors for.
-    for name in nodes:
-        while places.take(name):
-            pass
-    assert sum(places.taken(name) for name in brokers + controllers) <= total
+    parts = connections_of(total, found)
+    # Each half has an event loop, and asks no other.
+    assert sum(parts) == total
+    for part, points in zip(parts, (found.broker, found.controller), strict=True):
+        assert part >= total // 4 or not points
+        places = places_of(part, points, found)
+        names = [point.listener_name for point in points]
+        # Where clients and brokers have one listener, nothing tells them apart.
+        nodes = [
+            name for name in names if points is found.controller or (len(names) > 1 and name == found.inter_broker_name)
+        ]
+        for name in names:
+            while name not in nodes and places.take(name):
+                pass
+        for name in nodes:
+            for _ in range(min(256, part // 4 // len(nodes))):
+                assert places.take(name), name
+        # All of them have no more than there are descriptors for.
+        for name in nodes:
+            while places.take(name):
+                pass
+        assert sum(places.taken(name) for name in names) <= part

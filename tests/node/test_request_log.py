@@ -175,7 +175,7 @@ def test_the_principal_is_that_of_the_client_behind_the_envelope(
     kept.take()
     topics = [CreatableTopic(name="t", num_partitions=1, replication_factor=1)]
     frame = b"".join(encode_request(19, 7, 5, "her\r\nclient\u2028\x9b", CreateTopicsRequest(topics=topics)))
-    port = next(each.port for each in broker._node.shared.ports.bound if each.name == "CONTROLLER")
+    port = next(each.port for each in broker._node.listeners if each.name == "CONTROLLER")
     with Wire(f"127.0.0.1:{port}") as node:
         request = EnvelopeRequest(
             request_data=frame[4:],

@@ -88,12 +88,16 @@ class Secured:
             runtime.close()
             self._ready.set()
 
+    def metrics(self) -> dict[str, float]:
+        samples = asyncio.run_coroutine_threadsafe(self.node.samples(), self.loop).result(PATIENCE_SECONDS)
+        return {sample.name: sample.value for sample in samples}
+
     def address(self, listener: str = "SSL") -> str:
-        return next(f"localhost:{each.port}" for each in self.node.shared.ports.bound if each.name == listener)
+        return next(f"localhost:{each.port}" for each in self.node.listeners if each.name == listener)
 
     def principals(self) -> list[str]:
         """Of the connections to the SSL listener."""
-        (listener,) = (each for each in self.node.shared.ports.bound if each.name == "SSL")
+        (listener,) = (each for each in self.node.listeners if each.name == "SSL")
         return [connection.session.principal for connection in list(listener.connections)]
 
     def __enter__(self) -> Self:

@@ -215,7 +215,9 @@ def test_between_brokers_old_and_new_stores_must_trust_each_other(folder: Folder
         tmp_path / "data",
         folder.properties(**{"inter.broker.listener.name": "SSL", "ssl.client.auth": "required"}),
     ) as node:
-        client = node.node.shared.setup_between_brokers.tls
+        between = node.node.broker.side.setup_between_brokers
+        assert between is not None
+        client = between.tls
         assert client is not None
         for values in (
             {KEYSTORE: folder.key("strange", strange)},
@@ -500,7 +502,7 @@ def test_the_end_of_a_certificate_is_told_each_day(
         folder.trust("trust", Authority.create("Short", now=begin, days=90))
         config = load({**node_texts(tmp_path), **folder.properties()})
         metrics = Metrics()
-        stores = TlsStores(config, runtime, metrics, {"SSL": [tls_server(config, "SSL")]})
+        stores = TlsStores(config, runtime, metrics, {"SSL": [tls_server(config, "SSL")]}, ["SSL"])
 
         async def days(number: float) -> list[str]:
             caplog.clear()
@@ -542,7 +544,7 @@ def test_a_certificate_that_has_ended_is_told_at_the_start(
     folder.key("one", authority().issue("node", now=now() - datetime.timedelta(days=9), days=8, hosts=NODE_HOSTS))
     with Secured(tmp_path / "data", folder.properties()) as node:
         assert "Listener SSL: the certificate of CN=node has ended: clients refuse it" in caplog.text
-        assert node.node.metrics.snapshot()[METRIC + "SSL"] < -DAY_SECONDS / 2
+        assert node.metrics()[METRIC + "SSL"] < -DAY_SECONDS / 2
 
 
 def test_keys_of_tls_act_where_a_listener_speaks_it(folder: Folder, tmp_path: Path) -> None:

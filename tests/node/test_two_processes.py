@@ -99,9 +99,10 @@ def test_client_smoke(tmp_path: Path, quorum: str) -> None:
         admin.delete_topics(["smoke"])
         admin.close()
         with Wire(address) as wire:
-            metadata = wire.metadata()
-            assert [node.node_id for node in metadata.brokers] == [2]
-            assert "smoke" not in {topic.name for topic in metadata.topics}
+            # The controller has answered; this broker hears of it from the quorum.
+            while "smoke" in {topic.name for topic in wire.metadata().topics}:
+                pass
+            assert [node.node_id for node in wire.metadata().brokers] == [2]
             # The broker is an observer of the quorum, the controller its one voter.
             asked = RequestTopicData(
                 topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)]

@@ -15,8 +15,8 @@ from pykbroker.controller.result import Result
 from pykbroker.controller.topics import create_topics
 from pykbroker.metadata.image import Endpoint
 from pykbroker.metadata.loader import MetadataLoader
+from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.node_to_controller.controller_lifecycle import ControllerRegistration
-from pykbroker.node_to_controller.lifecycle import BrokerLifecycle, BrokerState
 from pykbroker.security.authorizer import AllowAll
 from pykbroker.security.peer_session import ANONYMOUS
 from pykbroker.serving.context import RequestContext
@@ -27,6 +27,7 @@ from pykbroker_wire.stored.metadata import NoOpRecord
 from tests.controller.world import CLUSTER_ID, DirectChannel, World, node_config
 from tests.coordinator.fakes import Loop, as_loop
 from tests.node_to_controller.fakes import FakeChannel
+from tests.node_to_controller.membership import Membership
 
 PEER: Any = SimpleNamespace(
     session=ANONYMOUS, client_host="127.0.0.1", listener_name="CONTROLLER", security_protocol="PLAINTEXT"
@@ -45,16 +46,9 @@ def channel(world: World) -> DirectChannel:
     return DirectChannel(call)
 
 
-def lifecycle_of(world: World, to: DirectChannel, incarnation: bytes = b"i" * 16, node_id: int = 1) -> BrokerLifecycle:
-    return BrokerLifecycle(
-        runtime=world.runtime,
-        config=world.config,
-        channel=to,
-        metadata=world.loader,
-        node_id=node_id,
-        cluster_id=CLUSTER_ID,
-        incarnation_id=incarnation,
-        directory_ids=[b"d" * 16],
+def lifecycle_of(world: World, to: DirectChannel, incarnation: bytes = b"i" * 16, node_id: int = 1) -> Membership:
+    return Membership(
+        world.runtime, world.config, to, world.loader, CLUSTER_ID, node_id=node_id, incarnation_id=incarnation
     )
 
 
@@ -245,16 +239,7 @@ def test_a_registration_that_has_to_wait_is_tried_again_every_second() -> None:
     loader = MetadataLoader()
     loader.handle_leader(2, 1)
     runtime: Any = SimpleNamespace(loop=as_loop(loop))
-    lifecycle = BrokerLifecycle(
-        runtime=runtime,
-        config=node_config(),
-        channel=to,
-        metadata=loader,
-        node_id=1,
-        cluster_id=CLUSTER_ID,
-        incarnation_id=b"i" * 16,
-        directory_ids=[b"d" * 16],
-    )
+    lifecycle = Membership(runtime, node_config(), to, loader, CLUSTER_ID)
     lifecycle.start(ENDPOINTS)
     loop.advance(0)
     sent_at: list[float] = []

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pykbroker.quorum.channel import Peers
 from pykbroker.quorum.driver import QuorumDriver
+from pykbroker.quorum.known_quorum import KnownQuorum
 from pykbroker.quorum.quorum_config import QuorumConfig
 from pykbroker.runtime import Ended, when_done
 from pykbroker.runtime.workers import Job, finish
@@ -72,6 +73,9 @@ class InlineRuntime:
 
     def fsync(self, files: Sequence[File], ended: Ended) -> None:
         when_done(self.run_blocking(self.disk.fsync_files, files), ended)
+
+    def beside(self) -> Any:
+        raise NotImplementedError
 
     def run_apart(
         self,
@@ -157,14 +161,17 @@ def driver(
     **fields: Any,
 ) -> QuorumDriver:
     config = QuorumConfig(raft_config(**fields), log_dir, storage or StorageConfig(), snapshot_bytes, 0)
-    return QuorumDriver(
-        runtime,
-        config,
-        peers,
-        on_failure=on_failure,
-        on_snapshot_due=on_snapshot_due,
-        on_short_of_room=on_short_of_room,
-    )
+    made = QuorumDriver(runtime, config, peers, on_failure=on_failure, on_snapshot_due=on_snapshot_due)
+    was_short = False
+
+    def look(known: KnownQuorum) -> None:
+        nonlocal was_short
+        if known.is_short_of_room and not was_short:
+            on_short_of_room()
+        was_short = known.is_short_of_room
+
+    made.when_known(look)
+    return made
 
 
 async def until(condition: Callable[[], bool], seconds: float = 10) -> None:

@@ -72,6 +72,9 @@ class FakeRuntime:
     def fsync(self, files: Sequence[File], ended: Ended) -> None:
         when_done(self.run_blocking(self.disk.fsync_files, files), ended)
 
+    def beside(self) -> Any:
+        raise NotImplementedError
+
     def run_apart(
         self,
         job: Job[Any],

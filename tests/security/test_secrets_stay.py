@@ -209,8 +209,8 @@ def test_logs_dump_says_none_of_it(tmp_path: Path) -> None:
 def test_no_text_of_an_object_has_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Of any object of ours that lives while a node runs and a user is logged in."""
     with caplog.at_level(logging.DEBUG), pykbroker.Broker(secured(tmp_path), data_dir=tmp_path / "data") as broker:
-        ports = broker._node.shared.ports
-        clients = next(f"localhost:{each.port}" for each in ports.bound if each.name == "CLIENTS")
+        bound = broker._node.listeners
+        clients = next(f"localhost:{each.port}" for each in bound if each.name == "CLIENTS")
         with Wire(broker.bootstrap_servers) as wire, Wire(clients) as user, Wire(clients) as other:
             answers = use(wire)
             assert log_in(user, ALICE) == ErrorCode.NONE

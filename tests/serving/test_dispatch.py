@@ -49,7 +49,7 @@ def make(quotas: Waits | None = None) -> Made:
     loop = FakeLoop()
     runtime = SimpleNamespace(loop=loop, now_ms=lambda: int(loop.now * 1000))
     metrics = Metrics()
-    services = SimpleNamespace(runtime=runtime, metrics=metrics, rows=rows(On.BROKER, metrics))
+    services = SimpleNamespace(runtime=runtime, metrics=metrics, rows=rows(On.BROKER, metrics), inbox=None)
     made = Dispatcher(cast(BrokerServices, services), quotas=quotas)
     made.rows[HEARTBEAT].handle = lambda ctx, request: HeartbeatResponse(error_code=27)
     return made

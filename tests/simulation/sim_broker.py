@@ -140,7 +140,7 @@ class SimBroker:
             return "down"
         image = self.node.loader.image
         brokers = {broker.id: (broker.epoch, broker.fenced) for broker in image.brokers.values()}
-        state = self.node.services.lifecycle.state.name if self.config.is_broker else "controller"
+        state = self.node.services.lease.state.name if self.config.is_broker else "controller"
         return self.node.shared.quorum.leader_id, state, brokers, sorted(image.controllers)
 
     def led(self) -> list[Partition]:

@@ -120,8 +120,8 @@ def test_a_broker_leads_nothing_before_the_controller_has_heard_of_its_start(see
         def look() -> None:
             nonlocal unregistered
             node = lost._node
-            half = None if node is None or lost.starts < 2 else node._broker
-            if half is not None and half.lifecycle.broker_epoch < 0:
+            half = None if node is None or lost.starts < 2 else node._half
+            if half is not None and half.lease.broker_epoch < 0:
                 unregistered += 1
                 assert not lost.led()
 

@@ -50,7 +50,7 @@ def test_a_follower_that_is_cut_off_leaves_the_isr_and_comes_back(seed: int) -> 
         partition = leader.node.services.replicas.get(TOPIC, 0)
         assert partition.high_watermark == 0
         for broker in (leader, controller):
-            await broker.node.loader.when(lambda image: lost.number not in isr(image))
+            await broker.node.services.metadata.when(lambda image: lost.number not in isr(image))
             # The controller has agreed, and it holds the follower for alive.
             assert not broker.node.loader.image.brokers[lost.number].fenced
         assert partition.high_watermark == 1

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from pykbroker.node_to_controller.lifecycle import BrokerState
+from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker_log.memory_disk import Survive
 from tests.simulation.brokers import Quorum
 from tests.simulation.sim_broker import SimBroker
@@ -62,7 +62,7 @@ def test_b4_heartbeats_go_on_at_the_new_controller(quorum: Quorum) -> None:
             await asyncio.sleep(20)
             assert fenced == {former.number}
             for broker in others:
-                assert broker.node.services.lifecycle.state is BrokerState.RUNNING
+                assert broker.node.services.lease.state is BrokerState.RUNNING
                 broker.node.loader.remove_publisher(watch)
             await former.start()
             await cluster.become_whole()

@@ -13,11 +13,13 @@ import asyncio
 import contextvars
 import hashlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
-from pykbroker.runtime import Ended, ListeningSocket, when_done
+from pykbroker.runtime import Ended, ListeningSocket, Runtime, when_done
 from pykbroker.runtime.accepting import Accept
+from pykbroker.runtime.beside import Beside, CallSoon, run_there
 from pykbroker.runtime.descriptor_budget import UNBOUNDED
 from pykbroker.runtime.slow_turns import SlowTurn
 from pykbroker.runtime.workers import Job, finish
@@ -122,11 +124,43 @@ class NodeLoop:
         return self._loop.create_task(coroutine, name=name, context=self._context)
 
 
+class SimBeside:
+    """The second loop of a simulated process. Each hand-over takes some time, by chance; their order holds."""
+
+    def __init__(self, first: SimRuntime, second: SimRuntime) -> None:
+        self._first = first
+        self._second = second
+        self.runtime: Runtime = second
+        self.call_there: CallSoon | None = partial(_call_soon, second)
+        self.call_back: CallSoon | None = partial(_call_soon, first)
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        assert self.call_there is not None
+        assert self.call_back is not None
+        return await run_there(self._first.loop, self._second.loop, self.call_there, self.call_back, work)
+
+    async def close(self) -> None:
+        pass
+
+
+def _call_soon(runtime: SimRuntime, callback: Callable[[], None]) -> None:
+    # Later than one before it: timers of one moment have no order.
+    loop = runtime.loop
+    runtime.called_at = max(runtime.called_at + 1e-9, loop.time() + runtime.hand_over_seconds())
+    loop.call_at(runtime.called_at, callback)
+
+
 class SimRuntime:
     """What a node or a client lives in (pykbroker.runtime.Runtime)."""
 
-    def __init__(self, world: World, name: str, disk: Disk, machine: str | None = None) -> None:
+    def __init__(
+        self, world: World, name: str, disk: Disk, machine: str | None = None, first: SimRuntime | None = None
+    ) -> None:
+        """`first`: this is the second loop of that process."""
         self.world = world
+        self._first = first if first is not None else self
+        #: that of the process's second loop, once there is one
+        self.second: SimRuntime | None = None
         self.name = name
         self.machine = machine
         #: of everything that the process does
@@ -147,10 +181,12 @@ class SimRuntime:
         #: how long an fsync takes
         self.fsync_seconds = (0.0, 0.004)
         self._latency = random.Random(f"{world.seed} {name} threads")
+        #: when what was handed over last from the other loop arrives
+        self.called_at = 0.0
         self._held: list[asyncio.Handle] = []
 
     def now_ms(self) -> int:
-        return self.world.now_ms() + self.skew_ms
+        return self.world.now_ms() + self._first.skew_ms
 
     def keep(self) -> None:
         pass
@@ -158,9 +194,17 @@ class SimRuntime:
     def stopwatch_ms(self) -> float:
         return self.loop.time() * 1000
 
+    def beside(self) -> Beside:
+        self.second = SimRuntime(self.world, f"{self.name} broker", self.disk, self.machine, self)
+        return SimBeside(self, self.second)
+
     def cpu_ms(self) -> float:
         """Whatever a node does takes no time here."""
         return 0.0
+
+    def hand_over_seconds(self) -> float:
+        """How long the next message to this loop takes."""
+        return self._latency.uniform(0, 0.001)
 
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """A thread: the call happens some time later, and its end is seen some time after that."""
@@ -189,7 +233,7 @@ class SimRuntime:
         return future
 
     def fsync(self, files: Sequence[File], ended: Ended) -> None:
-        when_done(self._run_later(self.fsync_seconds, self.disk.fsync_files, files), ended)
+        when_done(self._run_later(self._first.fsync_seconds, self.disk.fsync_files, files), ended)
 
     def run_apart(
         self,
@@ -240,12 +284,20 @@ class SimRuntime:
     def pause(self) -> None:
         """Do nothing more, until `resume`. Its machine goes on: what is sent to it is kept for it."""
         self.runs = False
+        if self.second is not None:
+            self.second.pause()
+
+    def stand_still(self) -> None:
+        """This loop alone does nothing more, until `resume` of the process."""
+        self.runs = False
 
     def resume(self) -> None:
         """Do what has come, and what has become due meanwhile."""
         if self.alive and not self.runs:
             self.runs = True
             self.release()
+        if self.second is not None:
+            self.second.resume()
 
     def release(self) -> None:
         held, self._held = self._held, []
@@ -256,3 +308,5 @@ class SimRuntime:
         no other process reads: the next start gets a copy made now. `power`: its machine is gone as well."""
         self.alive = self.runs = False
         self.world.network.cut(self, power=power)
+        if self.second is not None:
+            self.second.kill(power=power)

@@ -94,7 +94,7 @@ def test_the_ring_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def dispatcher_of(node: Node | None) -> type[object]:
     assert node is not None
-    return type(next(one for one in node.shared.ports.bound if one.name == "PLAINTEXT").dispatch)
+    return type(next(one for one in node.listeners if one.name == "PLAINTEXT").dispatch)
 
 
 def test_a_node_that_no_test_watches_has_the_plain_dispatcher(tmp_path: Path) -> None:

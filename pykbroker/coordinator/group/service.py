@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from pykbroker.config.live import LiveConfig
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.metadata.image import MetadataImage
-    from pykbroker.metadata.loader import MetadataLoader
+    from pykbroker.metadata.view import MetadataView
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
 
@@ -74,7 +74,7 @@ class GroupService:
     """What handlers find as `ctx.services.groups`."""
 
     def __init__(
-        self, runtime: Runtime, live: LiveConfig, node_id: int, replicas: ReplicaTable, metadata: MetadataLoader
+        self, runtime: Runtime, live: LiveConfig, node_id: int, replicas: ReplicaTable, metadata: MetadataView
     ) -> None:
         config = live.current
         self.node_id = node_id

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pykbroker.config.load import Config
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.metadata.image import MetadataImage
-    from pykbroker.metadata.loader import MetadataLoader
+    from pykbroker.metadata.view import MetadataView
     from pykbroker.node_to_controller.producer_ids import ProducerIds
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
@@ -62,7 +62,7 @@ class TransactionService:
         config: Config,
         node_id: int,
         replicas: ReplicaTable,
-        metadata: MetadataLoader,
+        metadata: MetadataView,
         producer_ids: ProducerIds,
         write: WriteMarker,
         send: Send,

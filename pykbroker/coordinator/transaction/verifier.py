@@ -34,7 +34,7 @@ from pykbroker_wire.messages.add_partitions_to_txn import (
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
     from pykbroker.coordinator.transaction.service import TransactionService
-    from pykbroker.metadata.loader import MetadataLoader
+    from pykbroker.metadata.view import MetadataView
     from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Verifier:
         runtime: Runtime,
         config: Config,
         node_id: int,
-        metadata: MetadataLoader,
+        metadata: MetadataView,
         transactions: TransactionService,
         send: Send,
     ) -> None:

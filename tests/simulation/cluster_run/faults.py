@@ -232,13 +232,23 @@ class Faults:
         node = self._node(fault)
         if node is None:
             return
-        self._tell(fault, node, f"is paused for {fault.seconds:.2f} s")
+        first, second = node.runtime, node.runtime.second
+        # The whole process, or one of its loops, which may stand still for longer than a session.
+        stands = None if second is None else (None, second, first)[fault.draw % 3]
+        what = (
+            "is paused" if stands is None else f"has a {'broker' if stands is second else 'control'} loop that stands"
+        )
+        seconds = fault.seconds if stands is None else 3 * fault.seconds
+        self._tell(fault, node, f"{what} for {seconds:.2f} s")
         self._taken.add(node.number)
         try:
-            node.runtime.pause()
-            await self._for(fault.seconds)
+            if stands is None:
+                first.pause()
+            else:
+                stands.stand_still()
+            await self._for(seconds)
         finally:
-            node.runtime.resume()
+            first.resume()
             self._taken.discard(node.number)
         self._tell(fault, node, "goes on")
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tests.simulation.brokers import Cluster
     from tests.simulation.history.events import History
     from tests.simulation.sim_broker import SimBroker
+    from tests.simulation.world import SimRuntime
 
 
 class WatchedNode:
@@ -154,10 +155,12 @@ class Watcher:
                 for replica in watched.replicas:
                     replica.may_lack = replica.may_lack or lost
                 watched.forget()
-            self._of_process.pop(watched.runtime or self, None)
+            for owner in _owners(watched.runtime):
+                self._of_process.pop(owner, None)
             watched.runtime = runtime
-            if runtime is not None:
-                self._of_process[runtime] = [watched]
+        # Its second loop comes a little later.
+        for owner in _owners(runtime):
+            self._of_process[owner] = [watched]
         if runtime is None or not runtime.alive:
             return
         node = watched.node = broker._node
@@ -169,8 +172,8 @@ class Watcher:
         if watched.member.driver is not None and (node._controller is not None or not node.config.is_controller):
             half = node._controller
             watched.controller = None if half is None else half._controller
-            if not node.config.is_broker or node._broker is not None:
-                watched.table = None if node._broker is None else node._broker.services.replicas
+            if not node.config.is_broker or node._half is not None:
+                watched.table = None if node._half is None else node._half.services.replicas
                 watched.loader = node.shared.loader
 
     def _list_replicas(self, watched: WatchedNode) -> None:
@@ -284,3 +287,10 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
     ):
         cluster.world.after_event.append(watcher.look)
         yield watcher
+
+
+def _owners(runtime: SimRuntime | None) -> list[SimRuntime]:
+    """Whose callbacks are those of a process: of its first loop, and of its second."""
+    if runtime is None:
+        return []
+    return [runtime] if runtime.second is None else [runtime, runtime.second]

@@ -1,0 +1,148 @@
+"""The broker loop's end of what passes between the loops of a node.
+
+Responsible for giving each message of the control side to the part that it is for. It is what the parts of the broker
+half know of the quorum, of the metadata and of this broker's lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from pykbroker.crossing.calls import Calls, CallsAnswered
+from pykbroker.crossing.lease import Lease
+from pykbroker.crossing.loop_messages import (
+    BrokerFailed,
+    BrokerQuestion,
+    ControlQuestion,
+    InitialLoadCompleted,
+    LeaderChanged,
+    LeaseChanged,
+    LoopAnswered,
+    LoopAsked,
+    MetadataChanged,
+    MetadataReplaced,
+    MetadataTaken,
+    QuorumChanged,
+    ToBroker,
+    ToControl,
+)
+from pykbroker.metadata.delta import MetadataDelta
+from pykbroker.metadata.replay import Change
+from pykbroker.metadata.view import MetadataView
+from pykbroker.quorum.known_quorum import KnownQuorum
+from pykbroker.runtime import Runtime
+from pykbroker_raft.ready import Destination
+
+
+class BrokerEnd:
+    """`take` is for the `HandOver` that leads here; `put` is that of the other direction."""
+
+    def __init__(self, runtime: Runtime, node_id: int, put: Callable[[ToControl], None]) -> None:
+        self.node_id = node_id
+        self.metadata = MetadataView()
+        self.lease = Lease(runtime, node_id, self.metadata, put)
+        self._calls = Calls(runtime, put)
+        self._answers = CallsAnswered(put, self._answer)
+        self._put = put
+        self._sources: dict[BrokerQuestion, Callable[[], Any]] = {BrokerQuestion.TURNS: lambda: None}
+        self._known = KnownQuorum(node_id)
+        self._loaded: Callable[[], None] | None = None
+        self._is_short_of_room: Callable[[], None] | None = None
+
+    # -- what is known of the quorum
+
+    @property
+    def leader_id(self) -> int | None:
+        return self._known.leader_id
+
+    @property
+    def leader(self) -> Destination | None:
+        """Where the leader listens for other nodes."""
+        return self._known.leader
+
+    @property
+    def kraft_version(self) -> int:
+        return self._known.kraft_version
+
+    @property
+    def is_only_voter(self) -> bool:
+        """Whether the quorum is this node alone."""
+        return self._known.is_only_voter
+
+    @property
+    def is_short_of_room(self) -> bool:
+        """The metadata log writes into the room of its reserve, until `restore_reserve`."""
+        return self._known.is_short_of_room
+
+    def restore_reserve(self) -> asyncio.Future[bool]:
+        return self._calls.ask(ControlQuestion.RESTORE_RESERVE)
+
+    def call_controller(self, request: Any) -> asyncio.Future[Any]:
+        """Have this node's controller half handle a request."""
+        return self._calls.ask(request)
+
+    # -- what the parts of the broker half want to hear, and to say
+
+    def when_loaded(self, callback: Callable[[], None]) -> None:
+        """Call it when everything is published that was committed when this node started. Once."""
+        assert self._loaded is None, "one part asks"
+        self._loaded = callback
+
+    def when_short_of_room(self, callback: Callable[[], None]) -> None:
+        """Call it each time that the reserve of the metadata log was given up. Once."""
+        assert self._is_short_of_room is None, "one part asks"
+        self._is_short_of_room = callback
+
+    def answer_with(self, question: BrokerQuestion, source: Callable[[], Any]) -> None:
+        """Ask `source` when the control side has this question."""
+        self._sources[question] = source
+
+    def failed(self, error: BaseException) -> None:
+        """The broker half cannot go on, and the node with it."""
+        self._put(BrokerFailed(error))
+
+    def close(self) -> None:
+        self._calls.close()
+
+    # -- what comes
+
+    def take(self, message: ToBroker) -> None:
+        """From the control side."""
+        match message:
+            case LoopAnswered():
+                self._calls.answered(message)
+            case LoopAsked():
+                self._answers.asked(message)
+            case MetadataChanged():
+                self._publish(message.change)
+            case MetadataReplaced():
+                image = message.image
+                self._publish(Change(MetadataDelta.between(self.metadata.image, image), image))
+            case LeaderChanged():
+                self.metadata.change_leader(message.leader_id, message.epoch)
+                self._put(MetadataTaken(1))
+            case InitialLoadCompleted():
+                loaded, self._loaded = self._loaded, None
+                if loaded is not None:
+                    loaded()
+                self._put(MetadataTaken(1))
+            case LeaseChanged():
+                self.lease.changed(message)
+            case QuorumChanged():
+                self._quorum_changed(message.known)
+
+    def _answer(self, question: BrokerQuestion) -> Any:
+        source = self._sources.get(question)
+        return None if source is None else source()
+
+    def _publish(self, change: Change) -> None:
+        self.metadata.take(change)
+        self._put(MetadataTaken(1))
+
+    def _quorum_changed(self, known: KnownQuorum) -> None:
+        was_short = self._known.is_short_of_room
+        self._known = known
+        if known.is_short_of_room and not was_short and self._is_short_of_room is not None:
+            self._is_short_of_room()

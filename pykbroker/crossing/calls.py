@@ -1,0 +1,82 @@
+"""Questions of one loop to the other, by number.
+
+The asking side keeps futures of its loop, the answering side those of its own. Each question is answered once, also
+when nobody waits for that any more. Not responsible for time-outs: who asks has one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any
+
+from pykbroker.crossing.loop_messages import LoopAnswered, LoopAsked
+from pykbroker.runtime import Runtime
+
+
+class Calls:
+    """The asking side. `put` hands over to the other loop."""
+
+    def __init__(self, runtime: Runtime, put: Callable[[LoopAsked], None]) -> None:
+        self._runtime = runtime
+        self._put = put
+        self._numbers = count()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+
+    def ask(self, question: Any) -> asyncio.Future[Any]:
+        """The answer, or what was raised on the other side. The caller does not change the question any more."""
+        number = next(self._numbers)
+        future: asyncio.Future[Any] = self._runtime.loop.create_future()
+        self._waiting[number] = future
+        self._put(LoopAsked(number, question))
+        return future
+
+    def answered(self, message: LoopAnswered) -> None:
+        """From the other side."""
+        future = self._waiting.pop(message.number, None)
+        if future is None or future.done():
+            return
+        if message.error is not None:
+            future.set_exception(message.error)
+        else:
+            future.set_result(message.answer)
+
+    def close(self) -> None:
+        """No answer comes any more."""
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            future.cancel()
+
+
+class CallsAnswered:
+    """The answering side. `put` hands over to the loop that has asked."""
+
+    def __init__(self, put: Callable[[LoopAnswered], None], answer: Callable[[Any], Any]) -> None:
+        """`answer` gets each question: what it returns or raises, or what becomes of the future that it returns, is the
+        answer."""
+        self._put = put
+        self._answer = answer
+
+    def asked(self, message: LoopAsked) -> None:
+        """From the other side."""
+        number = message.number
+        try:
+            result = self._answer(message.question)
+        except Exception as error:  # noqa: BLE001  # it is raised again where the answer is waited for
+            # Without the frames of this loop.
+            self._put(LoopAnswered(number, None, error.with_traceback(None)))
+            return
+        if isinstance(result, asyncio.Future):
+            result.add_done_callback(partial(self._done, number))
+        else:
+            self._put(LoopAnswered(number, result, None))
+
+    def _done(self, number: int, future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            self._put(LoopAnswered(number, None, ConnectionError("the receiver has stopped")))
+        elif (error := future.exception()) is not None:
+            self._put(LoopAnswered(number, None, error.with_traceback(None)))
+        else:
+            self._put(LoopAnswered(number, future.result(), None))

@@ -1,0 +1,151 @@
+"""The control loop's end of what passes between the loops of a node.
+
+Responsible for handing over what the broker half has to know, and for giving each message of the broker half to the
+part that it is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from pykbroker.crossing.calls import Calls, CallsAnswered
+from pykbroker.crossing.feed import MetadataFeed
+from pykbroker.crossing.loop_messages import (
+    BrokerFailed,
+    BrokerQuestion,
+    BrokerRunning,
+    ControlQuestion,
+    DirectoriesCordoned,
+    DirectoryFailed,
+    LeaseChanged,
+    LoopAnswered,
+    LoopAsked,
+    MetadataTaken,
+    QuorumChanged,
+    ReadyToUnfence,
+    ShutdownWanted,
+    ToBroker,
+    ToControl,
+)
+from pykbroker.crossing.pulse import Pulse
+from pykbroker.node_to_controller.broker_state import BrokerState
+from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
+from pykbroker.quorum.known_quorum import KnownQuorum
+from pykbroker.runtime import Runtime
+
+#: Between two signs of life of the broker loop.
+PULSE_SECONDS: Final = 0.5
+
+
+class QuorumSide(Protocol):
+    """This node's replica of the quorum."""
+
+    def when_known(self, callback: Callable[[KnownQuorum], None]) -> None: ...
+
+    def restore_reserve(self) -> asyncio.Future[bool]: ...
+
+
+class ControlEnd:
+    """`start` once; `take` is for the `HandOver` that leads here."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        put: Callable[[ToBroker], None],
+        feed: MetadataFeed,
+        lifecycle: BrokerLifecycle,
+        quorum: QuorumSide,
+        controller: Callable[[Any], Any] | None,
+        on_directory_failure: Callable[[str], None],
+        on_failure: Callable[[BaseException], None],
+        session_seconds: float,
+    ) -> None:
+        """`controller` calls this node's controller half, if it has one; `on_directory_failure` gets a path.
+        `session_seconds`: for so long heartbeats go on while the broker loop stands still."""
+        self._put = put
+        self._feed = feed
+        self._lifecycle = lifecycle
+        self._quorum = quorum
+        self._controller = controller
+        self._on_directory_failure = on_directory_failure
+        self._on_failure = on_failure
+        self._calls = Calls(runtime, put)
+        self._answers = CallsAnswered(put, self._answer)
+        self._runtime = runtime
+        self._pulse = Pulse(PULSE_SECONDS)
+        self._timer: asyncio.TimerHandle | None = None
+        self._session_seconds = session_seconds
+
+    def start(self) -> None:
+        """Hand over what is known, and from now on what changes."""
+        self._quorum.when_known(lambda known: self._put(QuorumChanged(known)))
+        self._feed.start()
+        self._tick()
+
+    def lease_changed(self, state: BrokerState, broker_epoch: int) -> None:
+        """The lifecycle has moved."""
+        self._put(LeaseChanged(state, broker_epoch))
+
+    def take(self, message: ToControl) -> None:
+        """From the broker half."""
+        match message:
+            case MetadataTaken():
+                self._feed.taken(message)
+            case LoopAsked():
+                self._answers.asked(message)
+            case LoopAnswered():
+                self._calls.answered(message)
+            case DirectoryFailed():
+                self._lifecycle.directory_failed(message.directory_id)
+                self._on_directory_failure(message.path)
+            case DirectoriesCordoned():
+                self._lifecycle.cordon(message.directory_ids)
+            case ReadyToUnfence():
+                self._lifecycle.ready_to_unfence()
+            case ShutdownWanted():
+                self._lifecycle.begin_controlled_shutdown()
+            case BrokerRunning():
+                self._lifecycle.announce_running()
+            case BrokerFailed():
+                self._on_failure(message.error)
+
+    def ask(self, question: BrokerQuestion) -> asyncio.Future[Any]:
+        """The broker half's answer, which comes when its loop turns."""
+        return self._calls.ask(question)
+
+    def close(self) -> None:
+        """The broker half is gone: nothing it was asked is answered any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._calls.close()
+
+    # -- the pulse
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long the broker loop has given no sign of life, 0 if it turns."""
+        return self._pulse.silent_seconds
+
+    def _tick(self) -> None:
+        loop = self._runtime.loop
+        self._timer = loop.call_later(PULSE_SECONDS, self._tick)
+        if self._pulse.tick(loop.time()):
+            self.ask(BrokerQuestion.TURNS).add_done_callback(self._turned)
+        if self._pulse.silent_seconds >= self._session_seconds:
+            self._lifecycle.stand_still(self._pulse.silent_seconds)
+
+    def _turned(self, answer: asyncio.Future[Any]) -> None:
+        if not answer.cancelled():
+            answer.exception()
+            self._pulse.came()
+            self._lifecycle.turn_again()
+
+    def _answer(self, question: Any) -> Any:
+        if question is ControlQuestion.RESTORE_RESERVE:
+            return self._quorum.restore_reserve()
+        if self._controller is None:
+            raise ConnectionError("this node has no controller half")
+        return self._controller(question)

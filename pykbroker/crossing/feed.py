@@ -1,0 +1,109 @@
+"""The metadata on its way from the loader to the broker half, bounded however long that stands still.
+
+A publisher of the loader, on the control loop. Changes are handed over one by one. While more than `MOST_CHANGES` of
+them, or more than `MOST_BYTES` of records, wait to be taken, nothing more is; when the receiver has caught up it gets
+the newest image as a whole. Responsible for what is handed over when, and for how far the receiver has come. Not
+responsible for applying it (broker_end.py). Pure.
+
+Invariants
+* At most `MOST_CHANGES` messages wait, and at most `MOST_BYTES` of records or one message.
+* The receiver hears of each leader and of the end of the initial load in its place between the changes. One that was
+  too far behind hears of the newest leader behind the image.
+* `seen_offset` is never ahead of what the receiver's publishers were told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from pykbroker.crossing.loop_messages import (
+    InitialLoadCompleted,
+    LeaderChanged,
+    MetadataChanged,
+    MetadataReplaced,
+    MetadataTaken,
+    ToBroker,
+)
+from pykbroker.metadata.delta import MetadataDelta
+from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
+from pykbroker.metadata.loader import MetadataLoader
+from pykbroker.metadata.replay import Change
+
+MOST_CHANGES: Final = 1_000
+MOST_BYTES: Final = 16 << 20
+
+
+class MetadataFeed:
+    """`start` once. The receiver may be told twice that the initial load is complete."""
+
+    def __init__(self, loader: MetadataLoader, put: Callable[[ToBroker], None], moved: Callable[[], None]) -> None:
+        """`put` hands over; `moved` is called whenever `seen_offset` may have grown."""
+        self._loader = loader
+        self._put = put
+        self._moved = moved
+        #: offset and bytes of each message that the receiver has not taken, oldest first
+        self._waiting: deque[tuple[int, int]] = deque()
+        self._waiting_bytes = 0
+        self._seen_offset = -1
+        #: bytes of records that the loader had been handed when the last message was put
+        self._counted_bytes = 0
+        #: what is left out now comes as one image when the receiver has caught up
+        self._is_behind = False
+        self._has_loaded = False
+
+    @property
+    def seen_offset(self) -> int:
+        """Up to where the broker half has the metadata, as its heartbeats tell the controller."""
+        # An unfinished transaction of the metadata log shows in no image, but it was seen.
+        return self._seen_offset if self._waiting or self._is_behind else self._loader.last_offset
+
+    def start(self) -> None:
+        """Hand over what is known, and from now on what changes."""
+        self._loader.add_publisher(self, catch_up=False)
+        self._loader.on_leader(self._leader_changed)
+        if self._loader.image is not EMPTY_IMAGE:
+            self._replace()
+        if self._loader.leader_epoch >= 0:
+            self._leader_changed(self._loader.leader_id, self._loader.leader_epoch)
+
+    def initial_load_completed(self) -> None:
+        """The quorum has told everything that was committed when this node started."""
+        self._has_loaded = True
+        self._hand_over(InitialLoadCompleted())
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        """A publisher of the loader."""
+        self._hand_over(MetadataChanged(Change(delta, new), self._loader.last_offset))
+
+    def taken(self, message: MetadataTaken) -> None:
+        """The receiver's word."""
+        for _ in range(message.messages):
+            self._seen_offset, size = self._waiting.popleft()
+            self._waiting_bytes -= size
+        if self._is_behind and not self._waiting:
+            self._is_behind = False
+            self._replace()
+            self._leader_changed(self._loader.leader_id, self._loader.leader_epoch)
+            if self._has_loaded:
+                self._hand_over(InitialLoadCompleted())
+        self._moved()
+
+    def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
+        self._hand_over(LeaderChanged(leader_id, epoch))
+
+    def _replace(self) -> None:
+        self._hand_over(MetadataReplaced(self._loader.image, self._loader.last_offset))
+
+    def _hand_over(self, message: ToBroker) -> None:
+        if self._is_behind:
+            return
+        size = self._loader.bytes_handed - self._counted_bytes
+        if self._waiting and (len(self._waiting) >= MOST_CHANGES or self._waiting_bytes + size > MOST_BYTES):
+            self._is_behind = True
+            return
+        self._counted_bytes += size
+        self._waiting.append((self._loader.last_offset, size))
+        self._waiting_bytes += size
+        self._put(message)

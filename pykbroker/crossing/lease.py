@@ -1,0 +1,106 @@
+"""The broker half's side of this broker's membership: what it knows of its lease, and what it says of itself.
+
+The lease itself is held by the lifecycle (node_to_controller/lifecycle.py) on the control loop, where heartbeats go on
+while this loop is busy. Responsible for what the broker half may do when: a state counts here when the metadata of this
+half says the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from pykbroker.crossing.loop_messages import (
+    BrokerRunning,
+    DirectoriesCordoned,
+    DirectoryFailed,
+    LeaseChanged,
+    ReadyToUnfence,
+    ShutdownWanted,
+    ToControl,
+)
+from pykbroker.metadata.delta import MetadataDelta
+from pykbroker.metadata.image import MetadataImage
+from pykbroker.metadata.view import MetadataView
+from pykbroker.node_to_controller.broker_state import BrokerState
+from pykbroker.runtime import Runtime
+
+
+class Lease:
+    """`follow` once."""
+
+    def __init__(
+        self, runtime: Runtime, node_id: int, metadata: MetadataView, put: Callable[[ToControl], None]
+    ) -> None:
+        self.state = BrokerState.NOT_RUNNING
+        self.broker_epoch = -1
+        self._node_id = node_id
+        self._metadata = metadata
+        self._put = put
+        self._fenced: Callable[[], None] | None = None
+        loop = runtime.loop
+        #: the metadata is as new as our registration
+        self.caught_up: asyncio.Future[None] = loop.create_future()
+        #: unfenced, and our own metadata says so: clients may come
+        self.running: asyncio.Future[None] = loop.create_future()
+        #: nothing is led by this broker any more, or waiting for that has no sense
+        self.shutdown_granted: asyncio.Future[None] = loop.create_future()
+
+    def follow(self) -> None:
+        """Follow the metadata, before the parts that show it to clients."""
+        self._metadata.add_publisher(self, catch_up=False)
+
+    # -- from the broker half
+
+    def ready_to_unfence(self) -> asyncio.Future[None]:
+        """Recovery is over. The future is done when the broker is RUNNING."""
+        self._put(ReadyToUnfence())
+        return self.running
+
+    def announce_running(self) -> None:
+        """Clients are served."""
+        self._put(BrokerRunning())
+
+    def begin_controlled_shutdown(self, fenced: Callable[[], None]) -> asyncio.Future[None]:
+        """Ask for leaderships to be moved away; done when the controller lets us go. `fenced`: called as soon as our
+        own metadata leaves this broker out; no client may be shown that."""
+        self._fenced = fenced
+        self._put(ShutdownWanted())
+        return self.shutdown_granted
+
+    def directory_failed(self, directory_id: bytes, path: str) -> None:
+        """The controller is told that a log directory is offline (KIP-858)."""
+        self._put(DirectoryFailed(directory_id, path))
+
+    def cordon(self, directory_ids: Iterable[bytes]) -> None:
+        """The controller is told which directories get no new replicas (KIP-1066)."""
+        self._put(DirectoriesCordoned(tuple(directory_ids)))
+
+    # -- from the control side
+
+    def changed(self, message: LeaseChanged) -> None:
+        self.state = message.state
+        self.broker_epoch = message.broker_epoch
+        if self.state is BrokerState.SHUTTING_DOWN:
+            if not self.shutdown_granted.done():
+                self.shutdown_granted.set_result(None)
+            for future in (self.caught_up, self.running):
+                future.cancel()
+        elif self.state >= BrokerState.RECOVERY and not self.caught_up.done():
+            self.caught_up.set_result(None)
+        self._look()
+
+    # -- from the metadata
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        """A publisher of this half's metadata."""
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN and self._fenced is not None:
+            broker = new.brokers.get(self._node_id)
+            if broker is None or broker.fenced:
+                self._fenced()
+        self._look()
+
+    def _look(self) -> None:
+        is_running = BrokerState.RUNNING <= self.state < BrokerState.SHUTTING_DOWN
+        if is_running and not self.running.done() and self._metadata.image.broker_is_active(self._node_id):
+            self.running.set_result(None)

@@ -1,0 +1,182 @@
+"""What each half of a node has for itself: the controller half on one event loop, the broker half perhaps on another.
+
+Made from the configuration. Responsible for the parts that both halves have under the same names, each its own: the
+view of the metadata with the configuration in effect, the authorizer, listeners and key stores, ways to other nodes,
+metrics. Not responsible for what a half does with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pykbroker.config.authorization import AUDIT_FILE, AUTHORIZER, authorizer_settings
+from pykbroker.config.listeners import EndPoint
+from pykbroker.config.live import LiveConfig
+from pykbroker.config.load import Config
+from pykbroker.metadata.acl_publisher import AclPublisher
+from pykbroker.metadata.live_config import LiveConfigPublisher
+from pykbroker.metadata.view import MetadataView
+from pykbroker.metrics.registry import Metrics
+from pykbroker.net.handshakes import Handshakes
+from pykbroker.node.parts import StartedParts
+from pykbroker.node.ports import Authentication, Ports, tls_servers, without_sasl
+from pykbroker.node.ways_to_nodes import setup_between_brokers, setup_to_controllers
+from pykbroker.runtime import Runtime
+from pykbroker.runtime.cold_reads import ColdReads
+from pykbroker.security.authorizer import AllowAll, Authorizer
+from pykbroker.security.standard_authorizer import StandardAuthorizer
+
+if TYPE_CHECKING:
+    from pykbroker.node.tls_stores import TlsStores, UsesStores
+
+
+class LoopSide:
+    """`start`, then `follow`, once each. All of it belongs to the loop of `runtime`."""
+
+    def __init__(
+        self,
+        config: Config,
+        runtime: Runtime,
+        metadata: MetadataView,
+        points: tuple[EndPoint, ...],
+        connections: int,
+        cluster_id: Callable[[], str],
+    ) -> None:
+        """`points`: the listeners of this half, which take `connections` at the most. ConfigError for a super user that
+        is no principal, for a plugin that cannot be loaded, and for key stores that cannot be used."""
+        self.config = config
+        self.runtime = runtime
+        self.metadata = metadata
+        self.points = points
+        self.live = LiveConfig(config)
+        self.cold_reads = ColdReads(runtime, config.int("pykbroker.max.cold.reads"))
+        self.metrics = Metrics()
+        self._cluster_id = cluster_id
+        handshakes = Handshakes(runtime)
+        self.ports = Ports(
+            runtime,
+            self.live,
+            points,
+            connections,
+            self.cold_reads,
+            handshakes,
+            self._authentication(config),
+            self.metrics,
+        )
+        #: None: this half makes no connections to brokers
+        self.setup_between_brokers = (
+            setup_between_brokers(config, runtime, handshakes) if points == config.listeners.broker else None
+        )
+        self.setup_to_controllers = setup_to_controllers(config, runtime, handshakes)
+        #: None: this half speaks no TLS
+        self.stores = self._tls_stores()
+        self.authorizer: Authorizer = AllowAll()
+        self._acls: StandardAuthorizer | None = None
+        self._settings = authorizer_settings(config)
+        if self._settings is None and config.optional_str(AUTHORIZER):
+            self.authorizer = _authorizer_in_python(config)
+        self._when_loaded: list[Callable[[], None]] = []
+
+    async def start(self, parts: StartedParts) -> None:
+        """Bind the ports, watch the key stores and the authorizer. Raises OSError, and StorageFormatError for an audit
+        that cannot be written."""
+        if self._settings is not None:
+            # Not before: it says so in the log, and a node that cannot start says only why.
+            self.authorizer = self._acls = StandardAuthorizer(
+                self.config.node_id, self._settings.super_users, allow_if_no_acl=self._settings.allow_if_no_acl
+            )
+        await self.ports.bind(parts)
+        if self.stores is not None:
+            parts.add("TLS stores", self.stores.close)
+            self.stores.start()
+        self._watch_authorizer(parts)
+
+    def follow(self) -> None:
+        """From now on the configuration, the key stores and the authorizer follow the metadata."""
+        self.metadata.add_publisher(LiveConfigPublisher(self.live, self.config.node_id))
+        if self.stores is not None:
+            from pykbroker.node.tls_stores import StorePublisher
+
+            stores = StorePublisher(self.stores, self.live, self.config.node_id)
+            self.metadata.add_publisher(stores)
+            self._when_loaded.append(stores.complete_initial_load)
+        if self._acls is not None:
+            self.metadata.add_publisher(AclPublisher(self._acls))
+            # The last: clients are answered from then on.
+            self._when_loaded.append(self._acls.complete_initial_load)
+
+    def complete_initial_load(self) -> None:
+        """Everything that was committed when this node started is published."""
+        for tell in self._when_loaded:
+            tell()
+
+    def acls_loaded(self) -> asyncio.Future[None]:
+        """Done when clients can be told whether they may: at once without an authorizer."""
+        loaded: asyncio.Future[None] = self.runtime.loop.create_future()
+        if self._acls is None:
+            loaded.set_result(None)
+        else:
+            self._acls.when_loaded(lambda: None if loaded.done() else loaded.set_result(None))
+        return loaded
+
+    def check_stores(self, config: Config) -> None:
+        """ConfigError for a changed configuration whose stores of TLS cannot be used."""
+        if self.stores is not None:
+            self.stores.check(config)
+
+    def _watch_authorizer(self, parts: StartedParts) -> None:
+        """Metrics, and the audit that the properties file asks for."""
+        config, runtime = self.config, self.runtime
+        if self._acls is not None:
+            from pykbroker.security import authorizer_metrics  # of a node that needs it
+
+            role = "broker" if self.points == config.listeners.broker else "controller"
+            authorizer_metrics.register(self.metrics, self._acls, (role,), runtime.loop.time)
+        path = config.optional_str(AUDIT_FILE)
+        if path:
+            from pykbroker.node.authorization_audit import audited  # of a node that needs it
+
+            self.authorizer = audited(self.authorizer, path, config, runtime, self.metrics, parts)
+
+    def _tls_stores(self) -> TlsStores | None:
+        config, is_broker = self.config, self.points == self.config.listeners.broker
+        users: dict[str, list[UsesStores]] = {name: [server] for name, server in self.ports.tls.items()}
+        if self.setup_between_brokers is not None and self.setup_between_brokers.tls is not None:
+            users.setdefault(self.setup_between_brokers.tls.listener, []).append(self.setup_between_brokers.tls)
+        own = frozenset(users)
+        if self.setup_to_controllers.tls is not None:
+            users.setdefault(self.setup_to_controllers.tls.listener, []).append(self.setup_to_controllers.tls)
+        if is_broker:
+            # A broker judges each change of its configuration, also what the other half will use.
+            for name, server in tls_servers(config, config.listeners.controller).items():
+                users.setdefault(name, [server])
+        else:
+            own = frozenset(users)
+        if not users:
+            return None
+        # It needs cryptography, which a node without TLS never loads.
+        from pykbroker.node.tls_stores import TlsStores
+
+        return TlsStores(self.config, self.runtime, self.metrics, users, own)
+
+    def _authentication(self, config: Config) -> Authentication:
+        """ConfigError for a listener that could not authenticate its clients."""
+        if not any(point.security_protocol.startswith("SASL_") for point in self.points):
+            return without_sasl
+        # Not loaded by a node that does not need it: its start is short.
+        from pykbroker.node.sasl_listeners import SaslListeners
+
+        return SaslListeners(config, self._cluster_id, lambda: self.metadata.image.scram).of
+
+
+def _authorizer_in_python(config: Config) -> Authorizer:
+    # Not loaded by a node that does not need it.
+    from pykbroker.plugins import AuthorizerPlugin
+    from pykbroker.plugins.plugin_authorizer import PluginAuthorizer
+    from pykbroker.plugins.plugin_loading import plugin
+
+    made = plugin(config, AUTHORIZER, AuthorizerPlugin)
+    assert made is not None, "config/protection.py lets no other authorizer start"
+    return PluginAuthorizer(made)

@@ -1,0 +1,84 @@
+"""For tests: an object of one loop raises when the other loop's thread calls it.
+
+`install` wraps the methods of the parts that belong to one loop. Each object belongs to the thread that calls it first.
+A node that is not tested has no trace of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+_OWNER: Final = "_owner_of_tests"
+_installed: set[type] = set()
+
+
+class WrongLoop(AssertionError):
+    """A part of one loop was called by the thread of the other."""
+
+
+def install(kinds: Iterable[type]) -> None:
+    """Check the plain methods of these classes from now on; once for each class."""
+    for kind in kinds:
+        if kind in _installed:
+            continue
+        _installed.add(kind)
+        for name, method in list(vars(kind).items()):
+            if inspect.isfunction(method) and not name.startswith("__"):
+                setattr(kind, name, _checked(kind, method))
+
+
+def _checked(kind: type, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def checked(self: Any, *args: Any, **named: Any) -> Any:
+        owner, here = self.__dict__.setdefault(_OWNER, threading.get_ident()), threading.get_ident()
+        if owner != here:
+            raise WrongLoop(f"{kind.__name__}.{method.__name__} was called by {threading.current_thread().name}")
+        return method(self, *args, **named)
+
+    return checked
+
+
+def parts_of_loops() -> tuple[type, ...]:
+    """Those whose methods the loops of a real node call, each always on its own."""
+    from pykbroker.controller.active import ActiveController
+    from pykbroker.coordinator.group.service import GroupService
+    from pykbroker.coordinator.transaction.service import TransactionService
+    from pykbroker.crossing.broker_end import BrokerEnd
+    from pykbroker.crossing.calls import Calls, CallsAnswered
+    from pykbroker.crossing.control_end import ControlEnd
+    from pykbroker.crossing.feed import MetadataFeed
+    from pykbroker.crossing.lease import Lease
+    from pykbroker.metadata.loader import MetadataLoader
+    from pykbroker.metadata.view import MetadataView
+    from pykbroker.node_to_controller.controller_channel import ControllerChannel
+    from pykbroker.node_to_controller.controller_sender import ControllerSender
+    from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
+    from pykbroker.quorum.driver import QuorumDriver
+    from pykbroker.replica.fetching.manager import FetcherManager
+    from pykbroker.replica.table import ReplicaTable
+    from pykbroker.storage.space import DiskSpace
+
+    return (
+        ActiveController,
+        BrokerEnd,
+        BrokerLifecycle,
+        Calls,
+        CallsAnswered,
+        ControlEnd,
+        ControllerChannel,
+        ControllerSender,
+        DiskSpace,
+        FetcherManager,
+        GroupService,
+        Lease,
+        MetadataFeed,
+        MetadataLoader,
+        MetadataView,
+        QuorumDriver,
+        ReplicaTable,
+        TransactionService,
+    )

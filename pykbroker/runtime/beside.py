@@ -1,0 +1,82 @@
+"""A second event loop of a node, beside the one that it was started on.
+
+Responsible for the way there and back. Not responsible for what may pass (crossing/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from pykbroker.runtime import Runtime
+
+T = TypeVar("T")
+#: Has a function called on another loop, soon and from any thread. It may raise RuntimeError: that loop is closed.
+CallSoon = Callable[[Callable[[], None]], object]
+
+
+class Beside(Protocol):
+    """What `Runtime.beside` returns. `runtime`: of the second loop."""
+
+    runtime: Runtime
+    #: None: both are one loop
+    call_there: CallSoon | None
+    call_back: CallSoon | None
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run it on the second loop until it ends, and return or raise what it does. Cancelled, it is cancelled there,
+        and its end is waited for."""
+        ...
+
+    async def close(self) -> None:
+        """End the second loop. Nothing of it is left when this returns."""
+        ...
+
+
+async def run_there(
+    here: asyncio.AbstractEventLoop,
+    there: asyncio.AbstractEventLoop,
+    call_there: CallSoon,
+    call_back: CallSoon,
+    work: Callable[[], Coroutine[Any, Any, T]],
+) -> T:
+    """`Beside.run`, called on `here`."""
+    ended: asyncio.Future[None] = here.create_future()
+    tasks: list[asyncio.Task[T]] = []
+
+    def begin() -> None:
+        task = there.create_task(work())
+        tasks.append(task)
+        task.add_done_callback(lambda done: call_back(lambda: ended.set_result(None)))
+
+    def cancel() -> None:
+        tasks[0].cancel()
+
+    call_there(begin)
+    try:
+        await asyncio.shield(ended)
+    except asyncio.CancelledError:
+        call_there(cancel)
+        await asyncio.shield(ended)
+        # Looked at: the loop reports an exception that nothing has seen.
+        if not tasks[0].cancelled():
+            tasks[0].exception()
+        raise
+    return tasks[0].result()
+
+
+class SameLoop:
+    """A `Beside` of a world with one loop, whose runtime serves both parts of a node."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.call_there: CallSoon | None = None
+        self.call_back: CallSoon | None = None
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return await work()
+
+    async def close(self) -> None:
+        pass

@@ -1,0 +1,78 @@
+"""A second event loop on a thread of its own.
+
+Responsible for the thread, from the first use to `close`. Not responsible for what runs on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pykbroker.runtime.beside import CallSoon, run_there
+
+if TYPE_CHECKING:
+    from pykbroker.runtime import OsRuntime, Runtime
+
+T = TypeVar("T")
+
+
+def _close(runtime: OsRuntime) -> None:
+    runtime.close()
+    runtime.loop.close()
+
+
+class SecondLoop:
+    """A `Beside` (beside.py). Its methods are for the first loop."""
+
+    def __init__(
+        self,
+        first: OsRuntime,
+        new_loop: Callable[[], asyncio.AbstractEventLoop],
+        make: Callable[[asyncio.AbstractEventLoop], OsRuntime],
+        end: Callable[[OsRuntime], None] = _close,
+    ) -> None:
+        """`make` gives the runtime of the second loop; `end` is called on its thread when the loop has stopped. The
+        thread begins with the first `run`."""
+        loop = self._loop = new_loop()
+        self._own = make(loop)
+        self._end_with = end
+        self.runtime: Runtime = self._own
+        self.call_there: CallSoon | None = loop.call_soon_threadsafe
+        self.call_back: CallSoon | None = first.loop.call_soon_threadsafe
+        self._first = first
+        self._thread: threading.Thread | None = None
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="pykbroker-broker-loop", daemon=True)
+            self._thread.start()
+        assert self.call_there is not None
+        assert self.call_back is not None
+        return await run_there(self._first.loop, self._loop, self.call_there, self.call_back, work)
+
+    async def close(self) -> None:
+        """End the second loop. Nothing of it is left when this returns."""
+        if self._thread is None:
+            self.discard()
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await self._first.run_blocking(self.join)
+
+    def discard(self) -> None:
+        """End a second loop that was never used. It may have ended."""
+        if self._thread is None and not self._loop.is_closed():
+            self._end_with(self._own)
+
+    def join(self) -> None:
+        """Wait until the thread is gone. From any thread but its own."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._end_with(self._own)
