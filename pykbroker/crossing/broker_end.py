@@ -25,6 +25,7 @@ from pykbroker.crossing.loop_messages import (
     MetadataReplaced,
     MetadataTaken,
     QuorumChanged,
+    RecoveryBegan,
     ToBroker,
     ToControl,
 )
@@ -98,6 +99,10 @@ class BrokerEnd:
     def answer_with(self, question: BrokerQuestion, source: Callable[[], Any]) -> None:
         """Ask `source` when the control side has this question."""
         self._sources[question] = source
+
+    def recovery_began(self, progress: tuple[int, int, int] | None) -> None:
+        """Logs of an unclean stop are recovered from now on; None: there are none."""
+        self._put(RecoveryBegan(progress))
 
     def failed(self, error: BaseException) -> None:
         """The broker half cannot go on, and the node with it."""

@@ -25,6 +25,7 @@ from pykbroker.crossing.loop_messages import (
     MetadataTaken,
     QuorumChanged,
     ReadyToUnfence,
+    RecoveryBegan,
     ShutdownWanted,
     ToBroker,
     ToControl,
@@ -76,6 +77,8 @@ class ControlEnd:
         self._runtime = runtime
         self._pulse = Pulse(PULSE_SECONDS)
         self._timer: asyncio.TimerHandle | None = None
+        self._recovery: tuple[int, int, int] | None = None
+        self._asks_recovery = False
         self._session_seconds = session_seconds
 
     def start(self) -> None:
@@ -106,6 +109,8 @@ class ControlEnd:
                 self._lifecycle.ready_to_unfence()
             case ShutdownWanted():
                 self._lifecycle.begin_controlled_shutdown()
+            case RecoveryBegan():
+                self._recovery = message.progress
             case BrokerRunning():
                 self._lifecycle.announce_running()
             case BrokerFailed():
@@ -114,6 +119,19 @@ class ControlEnd:
     def ask(self, question: BrokerQuestion) -> asyncio.Future[Any]:
         """The broker half's answer, which comes when its loop turns."""
         return self._calls.ask(question)
+
+    def recovery_progress(self) -> tuple[int, int, int] | None:
+        """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered, as the broker half
+        said when it began, or when it was asked here the last time."""
+        if not self._asks_recovery:
+            self._asks_recovery = True
+            self.ask(BrokerQuestion.RECOVERY).add_done_callback(self._recovers)
+        return self._recovery
+
+    def _recovers(self, answer: asyncio.Future[tuple[int, int, int] | None]) -> None:
+        self._asks_recovery = False
+        if not answer.cancelled() and answer.exception() is None:
+            self._recovery = answer.result()
 
     def close(self) -> None:
         """The broker half is gone: nothing it was asked is answered any more."""

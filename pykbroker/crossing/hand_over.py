@@ -11,11 +11,14 @@ Invariants
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from pykbroker.runtime.beside import CallSoon
+
+logger = logging.getLogger(__name__)
 
 M = TypeVar("M")
 
@@ -56,7 +59,12 @@ class HandOver(Generic[M]):
         self._is_taking = True
         try:
             while self.messages:
-                self._take(self.messages.popleft())
+                message = self.messages.popleft()
+                try:
+                    self._take(message)
+                except Exception:
+                    # A bug of one part must not keep the others from what came behind it.
+                    logger.exception("A message of the other loop could not be taken: %s", type(message).__name__)
         finally:
             self._is_taking = False
 

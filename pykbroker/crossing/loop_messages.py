@@ -132,6 +132,12 @@ class ShutdownWanted(NamedTuple):
     """The controller is to move leaderships away from this broker, and to let it go."""
 
 
+class RecoveryBegan(NamedTuple):
+    """Logs of an unclean stop are recovered: bytes checked, bytes to check, logs left."""
+
+    progress: tuple[int, int, int] | None
+
+
 class BrokerRunning(NamedTuple):
     """Clients are served."""
 
@@ -148,6 +154,7 @@ ToControl: TypeAlias = (
     | DirectoriesCordoned
     | ReadyToUnfence
     | ShutdownWanted
+    | RecoveryBegan
     | BrokerRunning
     | BrokerFailed
     | LoopAsked

@@ -231,6 +231,8 @@ class BrokerHalf:
         # The image has everything up to this broker's registration. Logs are opened on first use, and the rest when
         # clients are served; those that an unclean stop has left come back one by one.
         parts.add("replicas", partial(_stop, replicas))
+        recovery = replicas.logs.recovery
+        recovery.when_begun(lambda: self._control.recovery_began(recovery.progress()))
         replicas.start()
         parts.add("ISR expiration", replicas.isr_expiration.stop)
         replicas.isr_expiration.start()

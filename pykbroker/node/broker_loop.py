@@ -62,7 +62,7 @@ class BrokerLoop:
         )
         self._control: ControlEnd | None = None
         self._samples: list[Sample] = []
-        self._recovery: tuple[int, int, int] | None = None
+        self._sampling: asyncio.Future[list[Sample]] | None = None
         self._lifecycle: BrokerLifecycle | None = None
         self._half: BrokerHalf | None = None
         #: as they are advertised, with the ports that were bound
@@ -155,26 +155,19 @@ class BrokerLoop:
 
     async def samples(self, seconds: float) -> list[Sample]:
         """The broker half's metrics, or, if it does not give them in so many seconds, those that it gave last."""
-        control = self._control
-        if control is not None:
-            try:
-                async with asyncio.timeout(seconds):
-                    self._samples = await control.ask(BrokerQuestion.METRICS)
-            except TimeoutError:
-                pass
+        if self._control is not None:
+            if self._sampling is None or self._sampling.done():
+                # One question at a time, however often a loop that stands still is asked.
+                self._sampling = self._control.ask(BrokerQuestion.METRICS)
+            await asyncio.wait({self._sampling}, timeout=seconds)
+            if self._sampling.done() and not self._sampling.cancelled():
+                self._samples = self._sampling.result()
         return self._samples
 
     @property
     def recovery_progress(self) -> tuple[int, int, int] | None:
-        """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered, as the broker half
-        said when it was asked the last time."""
-        if self._control is not None:
-            self._control.ask(BrokerQuestion.RECOVERY).add_done_callback(self._recovers)
-        return self._recovery
-
-    def _recovers(self, answer: asyncio.Future[tuple[int, int, int] | None]) -> None:
-        if not answer.cancelled() and answer.exception() is None:
-            self._recovery = answer.result()
+        """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered."""
+        return None if self._control is None else self._control.recovery_progress()
 
     @property
     def silent_seconds(self) -> float:

@@ -74,8 +74,9 @@ class LoopSide:
         self.stores = self._tls_stores()
         self.authorizer: Authorizer = AllowAll()
         self._acls: StandardAuthorizer | None = None
-        self._settings = authorizer_settings(config)
-        if self._settings is None and config.optional_str(AUTHORIZER):
+        # A half that nobody reaches asks nobody.
+        self._settings = authorizer_settings(config) if points else None
+        if points and self._settings is None and config.optional_str(AUTHORIZER):
             self.authorizer = _authorizer_in_python(config)
         self._when_loaded: list[Callable[[], None]] = []
 
@@ -135,7 +136,7 @@ class LoopSide:
             role = "broker" if self.points == config.listeners.broker else "controller"
             authorizer_metrics.register(self.metrics, self._acls, (role,), runtime.loop.time)
         path = config.optional_str(AUDIT_FILE)
-        if path:
+        if path and self.points:
             from pykbroker.node.authorization_audit import audited  # of a node that needs it
 
             self.authorizer = audited(self.authorizer, path, config, runtime, self.metrics, parts)

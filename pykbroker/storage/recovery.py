@@ -191,6 +191,7 @@ class LogRecovery:
         self._parts: set[asyncio.Future[int | list[Recovered]]] = set()
         self._begun = False
         self._few = True
+        self._when_begun: Callable[[], None] = lambda: None
         self._looking = False
         self._stopped = False
         self._started_at = 0.0
@@ -251,6 +252,7 @@ class LogRecovery:
         if self._found:
             self._look_soon()
             return
+        self._when_begun()
         for directory in self._queues.values():
             if directory.logs_left and not directory.running:
                 logger.info(
@@ -449,6 +451,10 @@ class LogRecovery:
             await asyncio.gather(*self._parts, return_exceptions=True)
 
     # -- telling ------------------------------------------------------------------------------------------------------
+
+    def when_begun(self, callback: Callable[[], None]) -> None:
+        """Call it when it is known how much there is to recover in a directory. Once."""
+        self._when_begun = callback
 
     def progress(self) -> tuple[int, int, int] | None:
         """(bytes checked, bytes to check, logs left); None when there is nothing to recover."""
