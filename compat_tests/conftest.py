@@ -40,6 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
     skips.register(config)
     # The node under test overwrites what it received after each request (pykbroker/net/connection.py).
     os.environ["PYKBROKER_POISON_RECEIVED"] = "1"
+    # And each part of it refuses the thread of the loop that it does not belong to (pykbroker/node/owner_check.py).
+    os.environ["PYKBROKER_CHECK_OWNERS"] = "1"
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 from pykbroker.net import connection
 from pykbroker.node import owner_check
 from tests import skips, timing
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,3 +25,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # And every part of a loop refuses the other loop's thread.
     os.environ["PYKBROKER_CHECK_OWNERS"] = "1"
     owner_check.install(owner_check.parts_of_loops())
+
+
+@pytest.fixture(autouse=True)
+def no_part_is_called_by_the_wrong_loop() -> Iterator[None]:
+    """Also where what was raised then was logged, and nothing else came of it."""
+    owner_check.found.clear()
+    yield
+    assert not owner_check.found

@@ -1,9 +1,11 @@
-"""Processes that stand still, as a paused machine does: they keep their sockets, and do nothing."""
+"""Processes and event loops that stand still: they keep their sockets, and do nothing."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +33,23 @@ def standing_still(*pids: int) -> Iterator[None]:
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
+def loop_standing_still(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """A loop of this process runs nothing within the block, as during a call that waits for something."""
+    stands, go = threading.Event(), threading.Event()
+
+    def stand() -> None:
+        stands.set()
+        go.wait()
+
+    loop.call_soon_threadsafe(stand)
+    assert stands.wait(_PATIENCE_S)
+    try:
+        yield
+    finally:
+        go.set()
 
 
 def _stopped(pid: int) -> bool:

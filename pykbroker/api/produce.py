@@ -99,6 +99,9 @@ def handle_frame(ctx: BrokerContext, frame: memoryview, position: int) -> bytes 
         or not ctx.authorize(_WRITE, _TOPIC, name)
     ):
         return None
+    if services.inbox is not None and services.inbox.messages:
+        # The authorizer made this loop wait: what the metadata says now comes before the append.
+        return None
     partition = services.replicas.find(name, index)
     if partition is None or (acks == -1 and not partition.is_alone):
         return None
@@ -306,7 +309,10 @@ class _Produce:
 
     def _append_left(self, checked: Checked | KafkaError | None) -> ProduceResponse | Promise | None:
         """Append what is left. `checked`: what was found about the first batch of it, if that was checked elsewhere."""
-        left = self._left
+        inbox, left = self._ctx.services.inbox, self._left
+        if inbox is not None:
+            # Whatever this request has waited for: a leadership that is over appends nothing.
+            inbox.take_all()
         while left:
             topic, one = left[-1]
             try:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import faulthandler
 import gc
 import logging
 import os
 import signal
 import sys
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +30,13 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config
 
 if TYPE_CHECKING:
+    from pykbroker.node.node import Node
     from pykbroker.testing.faults_server import FaultsServer
 
 logger = logging.getLogger("pykbroker")
+
+#: Between two looks at whether a node that ends still turns.
+_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,12 +281,12 @@ async def _serve(
         starting.cancel()  # of no effect when it is done
     # Else the start ends by itself, and says why.
     try:
-        await starting
+        await _unless_it_stands(node, starting)
     except (StartError, OSError, asyncio.CancelledError) as error:
         interrupted = isinstance(error, asyncio.CancelledError)
         if not interrupted:
             failures.say(failures.said_of(error) or str(error))
-        await node.stop()
+        await _unless_it_stands(node, node.stop())
         runtime.close()
         return 0 if interrupted else 1
     # What start-up made stays as well. Not collected first: coordinators may be loading, and clients are there already.
@@ -288,9 +294,28 @@ async def _serve(
     print(f"pykbroker is ready: {node.bootstrap_servers}", flush=True)
     await stop.wait()
     failed = node.fatal is not None
-    await node.stop()
+    await _unless_it_stands(node, node.stop())
     runtime.close()
     return 1 if failed else 0
+
+
+async def _unless_it_stands(node: Node, end: Awaitable[None]) -> None:
+    """Wait for the end of a start or of a stop. Both wait for the broker loop. If that has not turned for a session,
+    nothing can be closed in order any more, and the process ends as it stands."""
+    ending, longest = asyncio.ensure_future(end), node.config.int("broker.session.timeout.ms") / 1000
+    while not ending.done():
+        await asyncio.wait({ending}, timeout=_LOOK_SECONDS)
+        silent = node.health().broker_silent_seconds
+        if silent >= longest and not ending.done():
+            logger.critical(
+                "The broker loop has not turned for %.1f s: this process ends without a shutdown, and the next start "
+                "recovers its logs. Its threads stand here:",
+                silent,
+            )
+            logging.shutdown()
+            faulthandler.dump_traceback()
+            os._exit(1)
+    await ending
 
 
 def _read_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

@@ -35,10 +35,13 @@ class StatusLine(logging.StreamHandler[TextIO]):
 
     def show(self, text: str) -> None:
         """An empty text takes the line away."""
-        if text != self._text:
-            self._text = text
-            self.stream.write(_ERASE + text[: shutil.get_terminal_size().columns - 1])
-            self.stream.flush()
+        # The lock of a handler, which `emit` holds: another thread may be in the middle of a log line.
+        assert self.lock is not None
+        with self.lock:
+            if text != self._text:
+                self._text = text
+                self.stream.write(_ERASE + text[: shutil.get_terminal_size().columns - 1])
+                self.stream.flush()
 
     def follow_recovery(
         self, loop: asyncio.AbstractEventLoop, progress: RecoveryProgress, is_starting: Callable[[], bool]

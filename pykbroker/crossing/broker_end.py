@@ -25,6 +25,7 @@ from pykbroker.crossing.loop_messages import (
     MetadataReplaced,
     MetadataTaken,
     QuorumChanged,
+    QuorumTaken,
     RecoveryBegan,
     ToBroker,
     ToControl,
@@ -92,9 +93,11 @@ class BrokerEnd:
         self._loaded = callback
 
     def when_short_of_room(self, callback: Callable[[], None]) -> None:
-        """Call it each time that the reserve of the metadata log was given up. Once."""
+        """Call it each time that the reserve of the metadata log was given up, and now if it is. Once."""
         assert self._is_short_of_room is None, "one part asks"
         self._is_short_of_room = callback
+        if self._known.is_short_of_room:
+            callback()
 
     def answer_with(self, question: BrokerQuestion, source: Callable[[], Any]) -> None:
         """Ask `source` when the control side has this question."""
@@ -120,31 +123,39 @@ class BrokerEnd:
                 self._calls.answered(message)
             case LoopAsked():
                 self._answers.asked(message)
-            case MetadataChanged():
-                self._publish(message.change)
-            case MetadataReplaced():
-                image = message.image
-                self._publish(Change(MetadataDelta.between(self.metadata.image, image), image))
-            case LeaderChanged():
-                self.metadata.change_leader(message.leader_id, message.epoch)
-                self._put(MetadataTaken(1))
-            case InitialLoadCompleted():
-                loaded, self._loaded = self._loaded, None
-                if loaded is not None:
-                    loaded()
-                self._put(MetadataTaken(1))
+            case MetadataChanged() | MetadataReplaced() | LeaderChanged() | InitialLoadCompleted():
+                try:
+                    self._take_metadata(message)
+                finally:
+                    # Also where a part has failed: what is never said to be taken is waited for.
+                    self._put(MetadataTaken(1))
             case LeaseChanged():
                 self.lease.changed(message)
             case QuorumChanged():
-                self._quorum_changed(message.known)
+                try:
+                    self._quorum_changed(message.known)
+                finally:
+                    self._put(QuorumTaken())
 
     def _answer(self, question: BrokerQuestion) -> Any:
         source = self._sources.get(question)
         return None if source is None else source()
 
-    def _publish(self, change: Change) -> None:
-        self.metadata.take(change)
-        self._put(MetadataTaken(1))
+    def _take_metadata(
+        self, message: MetadataChanged | MetadataReplaced | LeaderChanged | InitialLoadCompleted
+    ) -> None:
+        match message:
+            case MetadataChanged():
+                self.metadata.take(message.change)
+            case MetadataReplaced():
+                image = message.image
+                self.metadata.take(Change(MetadataDelta.between(self.metadata.image, image), image))
+            case LeaderChanged():
+                self.metadata.change_leader(message.leader_id, message.epoch)
+            case InitialLoadCompleted():
+                loaded, self._loaded = self._loaded, None
+                if loaded is not None:
+                    loaded()
 
     def _quorum_changed(self, known: KnownQuorum) -> None:
         was_short = self._known.is_short_of_room

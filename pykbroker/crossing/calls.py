@@ -34,7 +34,7 @@ class Calls:
         return future
 
     def answered(self, message: LoopAnswered) -> None:
-        """From the other side."""
+        """Take a message of the other loop."""
         future = self._waiting.pop(message.number, None)
         if future is None or future.done():
             return
@@ -60,7 +60,7 @@ class CallsAnswered:
         self._answer = answer
 
     def asked(self, message: LoopAsked) -> None:
-        """From the other side."""
+        """Take a message of the other loop."""
         number = message.number
         try:
             result = self._answer(message.question)

@@ -24,6 +24,7 @@ from pykbroker.crossing.loop_messages import (
     LoopAsked,
     MetadataTaken,
     QuorumChanged,
+    QuorumTaken,
     ReadyToUnfence,
     RecoveryBegan,
     ShutdownWanted,
@@ -64,7 +65,7 @@ class ControlEnd:
         session_seconds: float,
     ) -> None:
         """`controller` calls this node's controller half, if it has one; `on_directory_failure` gets a path.
-        `session_seconds`: for so long heartbeats go on while the broker loop stands still."""
+        `session_seconds`: how long the broker loop may stand still."""
         self._put = put
         self._feed = feed
         self._lifecycle = lifecycle
@@ -79,11 +80,16 @@ class ControlEnd:
         self._timer: asyncio.TimerHandle | None = None
         self._recovery: tuple[int, int, int] | None = None
         self._asks_recovery = False
-        self._session_seconds = session_seconds
+        # The last heartbeat leaves within a session of the last turn: the pulse counts up to two intervals less.
+        self._longest_silence = session_seconds - min(2 * PULSE_SECONDS, session_seconds / 2)
+        #: what the broker half knows of the quorum, or will when it has said that it took it
+        self._told: KnownQuorum | None = None
+        self._known: KnownQuorum | None = None
+        self._quorum_waits = False
 
     def start(self) -> None:
         """Hand over what is known, and from now on what changes."""
-        self._quorum.when_known(lambda known: self._put(QuorumChanged(known)))
+        self._quorum.when_known(self._quorum_changed)
         self._feed.start()
         self._tick()
 
@@ -96,6 +102,9 @@ class ControlEnd:
         match message:
             case MetadataTaken():
                 self._feed.taken(message)
+            case QuorumTaken():
+                self._quorum_waits = False
+                self._tell_quorum()
             case LoopAsked():
                 self._answers.asked(message)
             case LoopAnswered():
@@ -144,15 +153,15 @@ class ControlEnd:
 
     @property
     def silent_seconds(self) -> float:
-        """For how long the broker loop has given no sign of life, 0 if it turns."""
-        return self._pulse.silent_seconds
+        """For how long the broker loop has given no sign of life, 0 if it turns or has ended."""
+        return 0.0 if self._timer is None else self._pulse.silent_seconds
 
     def _tick(self) -> None:
         loop = self._runtime.loop
         self._timer = loop.call_later(PULSE_SECONDS, self._tick)
         if self._pulse.tick(loop.time()):
             self.ask(BrokerQuestion.TURNS).add_done_callback(self._turned)
-        if self._pulse.silent_seconds >= self._session_seconds:
+        if self._pulse.silent_seconds >= self._longest_silence:
             self._lifecycle.stand_still(self._pulse.silent_seconds)
 
     def _turned(self, answer: asyncio.Future[Any]) -> None:
@@ -160,6 +169,20 @@ class ControlEnd:
             answer.exception()
             self._pulse.came()
             self._lifecycle.turn_again()
+
+    # -- the quorum
+
+    def _quorum_changed(self, known: KnownQuorum) -> None:
+        self._known = known
+        self._tell_quorum()
+
+    def _tell_quorum(self) -> None:
+        """One message waits at the most; behind it only the newest counts."""
+        known = self._known
+        if known is not None and known != self._told and not self._quorum_waits:
+            self._told = known
+            self._quorum_waits = True
+            self._put(QuorumChanged(known))
 
     def _answer(self, question: Any) -> Any:
         if question is ControlQuestion.RESTORE_RESERVE:

@@ -71,11 +71,12 @@ class MetadataFeed:
     def initial_load_completed(self) -> None:
         """The quorum has told everything that was committed when this node started."""
         self._has_loaded = True
-        self._hand_over(InitialLoadCompleted())
+        self._hand_over(InitialLoadCompleted(), self._loader.last_offset)
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
         """A publisher of the loader."""
-        self._hand_over(MetadataChanged(Change(delta, new), self._loader.last_offset))
+        # The loader may have been handed more than one change at once: this one's offset is its image's.
+        self._hand_over(MetadataChanged(Change(delta, new), new.offset), new.offset)
 
     def taken(self, message: MetadataTaken) -> None:
         """The receiver's word."""
@@ -87,16 +88,18 @@ class MetadataFeed:
             self._replace()
             self._leader_changed(self._loader.leader_id, self._loader.leader_epoch)
             if self._has_loaded:
-                self._hand_over(InitialLoadCompleted())
+                self._hand_over(InitialLoadCompleted(), self._loader.last_offset)
         self._moved()
 
     def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
-        self._hand_over(LeaderChanged(leader_id, epoch))
+        self._hand_over(LeaderChanged(leader_id, epoch), self._loader.last_offset)
 
     def _replace(self) -> None:
-        self._hand_over(MetadataReplaced(self._loader.image, self._loader.last_offset))
+        offset = self._loader.last_offset
+        self._hand_over(MetadataReplaced(self._loader.image, offset), offset)
 
-    def _hand_over(self, message: ToBroker) -> None:
+    def _hand_over(self, message: ToBroker, offset: int) -> None:
+        """`offset`: up to where the receiver has seen the metadata when it has taken this."""
         if self._is_behind:
             return
         size = self._loader.bytes_handed - self._counted_bytes
@@ -104,6 +107,6 @@ class MetadataFeed:
             self._is_behind = True
             return
         self._counted_bytes += size
-        self._waiting.append((self._loader.last_offset, size))
+        self._waiting.append((offset, size))
         self._waiting_bytes += size
         self._put(message)

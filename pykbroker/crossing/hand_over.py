@@ -1,12 +1,19 @@
 """One direction of what passes between the two event loops of a node: messages, in order, each once.
 
-Only messages cross. They are values that nobody changes any more; futures, promises and callbacks stay on the loop that
-made them. Responsible for the queue and for having the receiver look at it. Not responsible for bounds: what is put
-without being asked for waits for the receiver's word (feed.py), and an answer is one for a request.
+Only messages cross. They are values that nobody changes any more; futures, promises and callbacks stay on the loop
+that made them. Responsible for the queue and for having the receiver look at it. Not responsible for bounds, which
+follow from what is put, however long the receiver stands still:
+
+* Metadata, and what is known of the quorum, wait for the receiver's word (feed.py, control_end.py).
+* A question is put for a request of a client, whose connections are bounded, or once at a time. An answer is put for a
+  question.
+* The lease has as many states as the life of a broker. A directory fails once, and is cordoned by a change of the
+  configuration.
 
 Invariants
 * The receiver takes the messages in the order in which they were put, on its own loop, and never one inside another.
-* What was put is taken before the receiver's loop reads the next frame of a client: the dispatcher calls `take_all`.
+* What was put is taken before the broker loop handles the next frame of a client, and before it appends for a client:
+  the dispatcher and api/produce.py call `take_all`.
 """
 
 from __future__ import annotations

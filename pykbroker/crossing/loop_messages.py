@@ -49,7 +49,7 @@ class MetadataReplaced(NamedTuple):
 
 
 class LeaderChanged(NamedTuple):
-    """Of the quorum, for those who have everything that was committed before."""
+    """The quorum has another leader, or none. It comes after the metadata that was committed before."""
 
     leader_id: int | None
     epoch: int
@@ -142,6 +142,10 @@ class BrokerRunning(NamedTuple):
     """Clients are served."""
 
 
+class QuorumTaken(NamedTuple):
+    """What the broker half was told of the quorum was taken."""
+
+
 class BrokerFailed(NamedTuple):
     """The broker half cannot go on, and the node with it."""
 
@@ -150,6 +154,7 @@ class BrokerFailed(NamedTuple):
 
 ToControl: TypeAlias = (
     MetadataTaken
+    | QuorumTaken
     | DirectoryFailed
     | DirectoriesCordoned
     | ReadyToUnfence

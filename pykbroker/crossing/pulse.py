@@ -32,8 +32,7 @@ class Pulse:
         self.is_asked = True
         return True
 
-    def came(self) -> float:
-        """The sign of life is there. Return for how long it was waited for."""
-        silent, self.silent_seconds = self.silent_seconds, 0.0
+    def came(self) -> None:
+        """The sign of life is there."""
+        self.silent_seconds = 0.0
         self.is_asked = False
-        return silent

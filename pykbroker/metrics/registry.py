@@ -100,18 +100,3 @@ def merged(*parts: Iterable[Sample]) -> list[Sample]:
                 sample = sample._replace(value=value)
             found[sample.name] = sample
     return [found[name] for name in sorted(found)]
-
-
-class MergedMetrics:
-    """Those of both halves, read here and now: for tests, and for a node that runs on one loop."""
-
-    def __init__(self, parts: Iterable[Metrics]) -> None:
-        self._parts = tuple(parts)
-
-    def snapshot(self) -> dict[str, float]:
-        """Every name with its present number."""
-        return {sample.name: sample.value for sample in self.samples()}
-
-    def samples(self) -> list[Sample]:
-        """As `snapshot`, with what is a counter."""
-        return merged(*(part.samples() for part in self._parts))

@@ -185,8 +185,15 @@ class _Connection(asyncio.Protocol):
     async def _answer(self, request: h11.Request) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
         method = request.method.decode("latin-1")
-        response = await self._handler(HttpRequest(method, request.target.decode("latin-1"), headers))
-        self._answering = None
+        try:
+            response = await self._handler(HttpRequest(method, request.target.decode("latin-1"), headers))
+        except Exception:
+            logger.exception("A request over HTTP failed: %s", method)
+            if self._transport is not None:
+                self._transport.close()
+            return
+        finally:
+            self._answering = None
         head = [("content-type", response.content_type), *response.headers]
         self._send(h11.Response(status_code=response.status, headers=head))
         self._parts = iter(()) if method == "HEAD" else iter(response.parts)

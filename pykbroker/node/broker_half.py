@@ -271,7 +271,7 @@ class BrokerHalf:
             reporter = LoadReporter(services, self._channels.send)
             parts.add("load reporter", reporter.close)
             reporter.start()
-        parts.add("watch over slow turns", side.runtime.watch_turns(SlowTurns(side.metrics)))
+        parts.add("watch over slow turns", side.runtime.watch_turns(SlowTurns(side.metrics, "The broker loop")))
         # Last: what waits for this line connects.
         lease.announce_running()
         replicas.logs.opener.serve()

@@ -154,19 +154,19 @@ class BrokerLoop:
         await self._beside.run(self._start_half)
 
     async def samples(self, seconds: float) -> list[Sample]:
-        """The broker half's metrics, or, if it does not give them in so many seconds, those that it gave last."""
+        """The broker half's metrics, or, if it cannot give them in so many seconds, those that it gave last."""
         if self._control is not None:
             if self._sampling is None or self._sampling.done():
                 # One question at a time, however often a loop that stands still is asked.
                 self._sampling = self._control.ask(BrokerQuestion.METRICS)
             await asyncio.wait({self._sampling}, timeout=seconds)
-            if self._sampling.done() and not self._sampling.cancelled():
-                self._samples = self._sampling.result()
+            asked = self._sampling
+            if asked.done() and not asked.cancelled() and asked.exception() is None:
+                self._samples = asked.result()
         return self._samples
 
-    @property
     def recovery_progress(self) -> tuple[int, int, int] | None:
-        """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered."""
+        """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered, and ask again."""
         return None if self._control is None else self._control.recovery_progress()
 
     @property
@@ -221,10 +221,11 @@ class BrokerLoop:
 
     async def _close(self) -> None:
         await self._beside.run(self._close_listening)
-        await self._beside.close()
-        self._to_control.close()
+        # Before the loop ends: it is not silent while its threads finish what they have begun.
         if self._control is not None:
             self._control.close()
+        await self._beside.close()
+        self._to_control.close()
 
     async def _close_listening(self) -> None:
         await self._listening.close()

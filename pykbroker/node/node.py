@@ -22,7 +22,7 @@ from pykbroker.config.authorization import AUTHORIZER
 from pykbroker.config.listeners import EndPoint
 from pykbroker.config.load import Config
 from pykbroker.metadata.loader import MetadataLoader
-from pykbroker.metrics.registry import MergedMetrics, Sample, merged
+from pykbroker.metrics.registry import Sample, merged
 from pykbroker.net.listener import Listener
 from pykbroker.node.broker_half import BrokerHalf
 from pykbroker.node.broker_loop import BrokerLoop
@@ -90,12 +90,6 @@ class Node:
             return self._broker_loop.side.ports.local_addresses(listeners.broker[:1])
         return self.shared.side.ports.local_addresses(listeners.controller)
 
-    @property
-    def metrics(self) -> MergedMetrics:
-        """Of both halves."""
-        sides = (self.shared.side,) if self._broker_loop is None else (self.shared.side, self._broker_loop.side)
-        return MergedMetrics([side.metrics for side in sides])
-
     async def samples(self) -> list[Sample]:
         """What both halves count and measure, sorted by name. The broker half has a second to say its part; if it does
         not, it is what it said the last time."""
@@ -158,7 +152,7 @@ class Node:
 
     def recovery_progress(self) -> tuple[int, int, int] | None:
         """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered."""
-        return None if self._broker_loop is None else self._broker_loop.recovery_progress
+        return None if self._broker_loop is None else self._broker_loop.recovery_progress()
 
     def health(self) -> NodeHealth:
         """At any time, also before the node has started."""
@@ -242,7 +236,9 @@ class Node:
             # The line that tools wait for since before KRaft.
             logger.info("[KafkaServer id=%d] started", config.node_id)
         if self._broker_loop is None or self._broker_loop.has_own_loop:
-            parts.add("watch over slow turns", self.runtime.watch_turns(SlowTurns(shared.side.metrics)))
+            parts.add(
+                "watch over slow turns", self.runtime.watch_turns(SlowTurns(shared.side.metrics, "The control loop"))
+            )
         logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
 
     async def _open_health_socket(self) -> None:

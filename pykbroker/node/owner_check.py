@@ -14,10 +14,12 @@ from typing import Any, Final
 
 _OWNER: Final = "_owner_of_tests"
 _installed: set[type] = set()
+#: What was called by the wrong thread, for tests to look at: what is raised may end in a line of a log.
+found: list[str] = []
 
 
-class WrongLoop(AssertionError):
-    """A part of one loop was called by the thread of the other."""
+class WrongLoop(BaseException):
+    """A part of one loop was called by the thread of the other. No handler of errors takes it for one of its own."""
 
 
 def install(kinds: Iterable[type]) -> None:
@@ -36,7 +38,8 @@ def _checked(kind: type, method: Callable[..., Any]) -> Callable[..., Any]:
     def checked(self: Any, *args: Any, **named: Any) -> Any:
         owner, here = self.__dict__.setdefault(_OWNER, threading.get_ident()), threading.get_ident()
         if owner != here:
-            raise WrongLoop(f"{kind.__name__}.{method.__name__} was called by {threading.current_thread().name}")
+            found.append(f"{kind.__name__}.{method.__name__} was called by {threading.current_thread().name}")
+            raise WrongLoop(found[-1])
         return method(self, *args, **named)
 
     return checked
@@ -44,6 +47,7 @@ def _checked(kind: type, method: Callable[..., Any]) -> Callable[..., Any]:
 
 def parts_of_loops() -> tuple[type, ...]:
     """Those whose methods the loops of a real node call, each always on its own."""
+    from pykbroker.config.live import LiveConfig
     from pykbroker.controller.active import ActiveController
     from pykbroker.coordinator.group.service import GroupService
     from pykbroker.coordinator.transaction.service import TransactionService
@@ -57,9 +61,13 @@ def parts_of_loops() -> tuple[type, ...]:
     from pykbroker.node_to_controller.controller_channel import ControllerChannel
     from pykbroker.node_to_controller.controller_sender import ControllerSender
     from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
+    from pykbroker.plugins.plugin_authorizer import PluginAuthorizer
     from pykbroker.quorum.driver import QuorumDriver
     from pykbroker.replica.fetching.manager import FetcherManager
+    from pykbroker.replica.isr_updates import IsrUpdates
     from pykbroker.replica.table import ReplicaTable
+    from pykbroker.runtime.cold_reads import ColdReads
+    from pykbroker.security.standard_authorizer import StandardAuthorizer
     from pykbroker.storage.space import DiskSpace
 
     return (
@@ -68,17 +76,22 @@ def parts_of_loops() -> tuple[type, ...]:
         BrokerLifecycle,
         Calls,
         CallsAnswered,
+        ColdReads,
         ControlEnd,
         ControllerChannel,
         ControllerSender,
         DiskSpace,
         FetcherManager,
         GroupService,
+        IsrUpdates,
         Lease,
+        LiveConfig,
         MetadataFeed,
         MetadataLoader,
         MetadataView,
+        PluginAuthorizer,
         QuorumDriver,
         ReplicaTable,
+        StandardAuthorizer,
         TransactionService,
     )

@@ -1,6 +1,6 @@
-"""Counts the turns of a node's loop over 100 ms by their reason, and writes one line a minute about one of them.
+"""Counts the turns of a node's loops over 100 ms by their reason, and writes one line a minute about one of them.
 
-While a turn lasts, no client is served and no heartbeat is sent.
+While a turn of the broker loop lasts, no client is served; while one of the control loop lasts, no heartbeat is sent.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ _WARN_SECONDS: Final = 1.0
 class SlowTurns:
     """Call it with each slow turn."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, name: str) -> None:
+        """`name`: of the loop, as a line of the log begins with it."""
         self._metrics = metrics
+        self._name = name
         self._lines = LineLimit(time.monotonic)
         self._longest_ms = 0.0
         self._longest_cpu_ms = 0.0
@@ -40,7 +42,8 @@ class SlowTurns:
         if more is not None:
             logger.log(
                 level,
-                "The event loop stood still for %.0f ms (%.0f ms of CPU) in %s%s; it was at: %s",
+                "%s stood still for %.0f ms (%.0f ms of CPU) in %s%s; it was at: %s",
+                self._name,
                 turn.seconds * 1000,
                 turn.cpu_seconds * 1000,
                 turn.reason,

@@ -175,7 +175,7 @@ class BrokerLifecycle:
             self._sender.wake()
 
     def stand_still(self, seconds: float) -> None:
-        """The broker half has not turned for a session: it keeps no lease while it serves nobody."""
+        """The broker half has not turned for about a session. It serves nobody, and keeps no lease."""
         if not self._stands:
             self._stands = True
             logger.warning(

@@ -2,7 +2,7 @@
 
 A properties file names a class as `python:package.module.Class`: `authorizer.class.name`,
 `create.topic.policy.class.name`, `alter.config.policy.class.name`, `principal.builder.class`. The class is imported
-when the node starts; what cannot be loaded stops the start. Methods run on the event loop of the node: they must not
+when the node starts; what cannot be loaded stops the start. Methods run on event loops of the node: they must not
 block. What raises, refuses.
 
 Nothing here loads or calls a plugin (plugin_loading.py, plugin_authorizer.py, topic_policies.py, plugin_principals.py).

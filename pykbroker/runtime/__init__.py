@@ -14,8 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pykbroker.runtime.beside import Beside, SameLoop
 from pykbroker.runtime.slow_turns import SlowTurn, TurnWatch
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from pykbroker_log.disk import Disk, File, Fsyncs
 
 T = TypeVar("T")
-#: How many files the first of two loops keeps open.
-_FIRST_FILES: Final = 64
 #: Called on the loop, with what was raised.
 Ended = Callable[["BaseException | None"], None]
 
@@ -237,9 +234,8 @@ class OsRuntime:
 
         budget = descriptors if descriptors is not None else of_this_process()
         self.loop = loop
-        # The second loop has the logs, and the first the files of the metadata.
-        files = min(_FIRST_FILES, budget.files // 2) if two_loops else budget.files
-        self.disk: Disk = disk if disk is not None else OsDisk(max_open_files=files)
+        own, self._budget_beside = budget.for_two_loops() if two_loops else (budget, budget)
+        self.disk: Disk = disk if disk is not None else OsDisk(max_open_files=own.files)
         self.most_connections = budget.connections
         #: Who has seen the ids of some fetch sessions and members of groups cannot know the next ones.
         self.random: random.Random = random.SystemRandom()
@@ -248,7 +244,6 @@ class OsRuntime:
         self._idle_fsyncs: list[_Fsyncs] = []
         self._workers: Workers | None = None
         self._watch: TurnWatch | None = None
-        self._budget = budget
         self._two_loops = two_loops
         self._second_loop: SecondLoop | None = None
         #: what `keep` does; only a process that is nothing but a node may touch its collector (cli/start.py)
@@ -309,8 +304,7 @@ class OsRuntime:
         from pykbroker.runtime.second_loop import SecondLoop
 
         def make(loop: asyncio.AbstractEventLoop) -> OsRuntime:
-            files = self._budget.files - min(_FIRST_FILES, self._budget.files // 2)
-            runtime = OsRuntime(loop, descriptors=replace(self._budget, files=files))
+            runtime = OsRuntime(loop, descriptors=self._budget_beside)
             runtime.on_keep = self.keep
             return runtime
 

@@ -55,16 +55,20 @@ async def run_there(
         tasks[0].cancel()
 
     call_there(begin)
-    try:
-        await asyncio.shield(ended)
-    except asyncio.CancelledError:
-        call_there(cancel)
-        await asyncio.shield(ended)
-        # Looked at: the loop reports an exception that nothing has seen.
-        if not tasks[0].cancelled():
-            tasks[0].exception()
-        raise
-    return tasks[0].result()
+    cancelled: asyncio.CancelledError | None = None
+    # However often it is cancelled: what runs there has not ended before it says so.
+    while not ended.done():
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            call_there(cancel)
+    if cancelled is None:
+        return tasks[0].result()
+    # Looked at: the loop reports an exception that nothing has seen.
+    if not tasks[0].cancelled():
+        tasks[0].exception()
+    raise cancelled
 
 
 class SameLoop:

@@ -10,13 +10,15 @@ Invariant: the parts are together no more than the limit.
 from __future__ import annotations
 
 import resource
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 UNBOUNDED: Final = 2**31 - 1
 _MOST_FILES: Final = 16 * 1024
 _LEAST_RESERVE: Final = 128
 _MOST_RESERVE: Final = 2048
+#: Of the loop that has the metadata and no log of a topic.
+_FIRST_FILES: Final = 64
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,6 +28,12 @@ class DescriptorBudget:
     files: int
     reserve: int
     connections: int
+
+    def for_two_loops(self) -> tuple[DescriptorBudget, DescriptorBudget]:
+        """The files of the first loop, which has those of the metadata, and of the second, which has the logs. Nothing
+        else is divided here."""
+        first = min(_FIRST_FILES, self.files // 2)
+        return replace(self, files=first), replace(self, files=self.files - first)
 
 
 def divide(limit: int) -> DescriptorBudget:

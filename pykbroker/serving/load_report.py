@@ -56,7 +56,7 @@ class Interval:
     duration_ms: int
     #: what is configured
     interval_ms: int
-    #: what the event loop has computed
+    #: what the loop that serves clients has computed
     cpu_ms: float
     #: reports of this broker epoch that did not get to the topic
     dropped: int

@@ -29,7 +29,7 @@ from typing import Any, cast
 from pykbroker.runtime import ListeningSocket, OsRuntime, bind_sockets
 from pykbroker.runtime.accepting import Accept, Acceptor
 from pykbroker.runtime.beside import Beside
-from pykbroker.runtime.descriptor_budget import DescriptorBudget, of_this_process
+from pykbroker.runtime.descriptor_budget import DescriptorBudget
 from pykbroker.runtime.second_loop import SecondLoop
 from pykbroker.testing.network import HOST, Network
 from pykbroker_log.os_disk.descriptors import Descriptor, Descriptors
@@ -56,10 +56,14 @@ class KillableRuntime(OsRuntime):
         loop: asyncio.AbstractEventLoop,
         node_id: int,
         network: Network,
-        descriptors: DescriptorBudget | None = None,
+        descriptors: DescriptorBudget,
+        *,
+        is_second: bool = False,
     ) -> None:
-        budget = descriptors if descriptors is not None else of_this_process()
-        super().__init__(loop, KillableDisk(budget.files), descriptors=budget)
+        """`descriptors`: of the node, or, if this is for its second loop, of that."""
+        own, beside = (descriptors, descriptors) if is_second else descriptors.for_two_loops()
+        super().__init__(loop, KillableDisk(own.files), descriptors=own)
+        self._budget_beside = beside
         self.node_id = node_id
         self.network = network
         #: that of the second loop, once there is one
@@ -75,7 +79,7 @@ class KillableRuntime(OsRuntime):
 
     def beside(self) -> Beside:
         def make(loop: asyncio.AbstractEventLoop) -> KillableRuntime:
-            self.second = KillableRuntime(loop, self.node_id, self.network, self._budget)
+            self.second = KillableRuntime(loop, self.node_id, self.network, self._budget_beside, is_second=True)
             return self.second
 
         def end(runtime: OsRuntime) -> None:

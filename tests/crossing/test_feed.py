@@ -26,7 +26,14 @@ from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.records import encode_records
 from pykbroker_wire.primitives import TopLevel
-from pykbroker_wire.stored.metadata import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from pykbroker_wire.stored.metadata import (
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from tests.coordinator.fakes import Loop, as_loop
 
 
@@ -143,6 +150,18 @@ def test_an_unfinished_transaction_was_seen_when_everything_before_it_was() -> N
     assert way.feed.seen_offset == 9
     way.commit(config(2))
     assert way.feed.seen_offset == 0
+
+
+def test_of_two_changes_in_one_batch_only_what_was_taken_is_seen() -> None:
+    """A batch may end one change of the metadata and hold a whole transaction behind it."""
+    way = Way()
+    way.feed.start()
+    way.commit(config(1), BeginTransactionRecord(name="two"), config(2), config(3), EndTransactionRecord())
+    assert kinds(way.waiting) == [MetadataChanged, MetadataChanged]
+    way.take(1)
+    assert way.feed.seen_offset == 0
+    way.rest()
+    assert way.feed.seen_offset == 4
 
 
 def test_a_broker_half_that_stands_still_gets_the_newest_image_instead_of_ten_thousand_changes() -> None:

@@ -17,12 +17,6 @@ pytestmark = pytest.mark.slow
 TOPIC = "replicated"
 
 
-def lines(cluster: Trio, part: str) -> list[str]:
-    """What the nodes have logged, with this part."""
-    texts = [(cluster.folder / f"{number}.log").read_text(errors="replace") for number in NUMBERS]
-    return [line for text in texts for line in text.splitlines() if part in line]
-
-
 def write(cluster: Trio, partition: int) -> None:
     """Have a record acknowledged by all in-sync replicas."""
 
@@ -49,9 +43,9 @@ def test_a_node_that_is_killed_is_fenced_by_its_sockets(tmp_path: Path) -> None:
             cluster.kill(victim)
             for partition in range(3):
                 write(cluster, partition)
-            assert len(lines(cluster, "before its session has timed out")) == killed + 1
+            assert len(cluster.lines("before its session has timed out")) == killed + 1
             cluster.start(victim).ready(60)
             cluster.in_sync(TOPIC)
-        assert not lines(cluster, "because its session has timed out")
-        assert not lines(cluster, "until it registers again only its session fences it")
+        assert not cluster.lines("because its session has timed out")
+        assert not cluster.lines("until it registers again only its session fences it")
         assert not cluster.complaints()

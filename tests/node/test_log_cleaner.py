@@ -174,7 +174,7 @@ def test_damage_costs_this_log_its_cleaning_and_no_other(
         await asyncio.sleep(60)
         assert await records(sim, "u") < 4
         assert len(sim.files("t")) > 4
-        metrics = sim.node.metrics.snapshot()
+        metrics = sim.node.services.metrics.snapshot()
         assert metrics[f"{MANAGER}uncleanable-partitions-count,logDirectory=/data"] == 1
         assert metrics[f"{MANAGER}uncleanable-bytes,logDirectory=/data"] > 800
         assert metrics[f"{CLEANER}DeadThreadCount"] == 0
@@ -183,7 +183,7 @@ def test_damage_costs_this_log_its_cleaning_and_no_other(
         assert f"{MANAGER}max-dirty-percent" in metrics
         await sim.delete("t")
         await asyncio.sleep(1)
-        assert sim.node.metrics.snapshot()[f"{MANAGER}uncleanable-partitions-count,logDirectory=/data"] == 0
+        assert sim.node.services.metrics.snapshot()[f"{MANAGER}uncleanable-partitions-count,logDirectory=/data"] == 0
 
     sims().run(scenario)
     said = [record.getMessage() for record in caplog.records]

@@ -8,17 +8,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 
+from pykbroker.node.node_health import SILENT_SECONDS
+from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.testing.cluster import Cluster
 from pykbroker.testing.embedded import Broker
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.node import standing_authorizer
+from tests.node.standing_authorizer import WRITE
 from tests.node.wire import Wire, batch
+from tests.standing_still import loop_standing_still
 
 SESSION_SECONDS = 3
 
@@ -30,23 +34,6 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.02)
 
 
-@contextmanager
-def stalled(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """The loop stands still inside."""
-    stands, go = threading.Event(), threading.Event()
-
-    def stand() -> None:
-        stands.set()
-        go.wait()
-
-    loop.call_soon_threadsafe(stand)
-    assert stands.wait(60)
-    try:
-        yield
-    finally:
-        go.set()
-
-
 def create(address: str, name: str, replicas: int = 3) -> int:
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=replicas)
     with Wire(address) as wire:
@@ -54,20 +41,31 @@ def create(address: str, name: str, replicas: int = 3) -> int:
         return int(answer.topics[0].error_code)
 
 
-def produce(wire: Wire, value: bytes, acks: int) -> int:
+def produce(wire: Wire, value: bytes, acks: int, topic: str = "t") -> int:
     """Once."""
-    data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=batch(value))])
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch(value))])
     request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=10_000, topic_data=[data])
     return int(wire.call(request, 12).responses[0].partition_responses[0].error_code)
 
 
-def values(cluster: Cluster) -> list[bytes | None]:
+def values(cluster: Cluster, topic: str = "t") -> list[bytes | None]:
     try:
-        return [record.value for record in cluster.records("t")]
+        return [record.value for record in cluster.records(topic)]
     except KafkaError as error:
         if error.code != ErrorCode.OFFSET_NOT_AVAILABLE:
             raise
         return []  # a new leader that has to catch up
+
+
+def control_side_knows_of_another_leader(cluster: Cluster, leader: int) -> bool:
+    """Between two turns of that loop: whatever it knows it has handed over."""
+    node = cluster._node(leader)
+
+    async def look() -> bool:
+        topic = node.loader.image.topics.by_name["t"]
+        return topic.partitions[0].leader not in (-1, leader)
+
+    return asyncio.run_coroutine_threadsafe(look(), node.runtime.loop).result(60)
 
 
 def quorum_epoch(cluster: Cluster) -> int:
@@ -83,7 +81,7 @@ def test_a_broker_loop_that_stands_still_costs_no_election_and_no_topic() -> Non
         other = next(number for number in cluster.nodes if number != active)
         epoch = quorum_epoch(cluster)
         node = cluster._node(active)
-        with stalled(node.broker_loop):
+        with loop_standing_still(node.broker_loop):
             began = time.monotonic()
             made = 0
             # As long as a session, and longer.
@@ -111,7 +109,7 @@ def test_a_stall_under_a_session_fences_nobody_and_a_longer_one_does_until_it_tu
             return cluster._node(active).loader.image.brokers[stuck].fenced
 
         incarnation = node.shared.incarnation_id
-        with stalled(node.broker_loop):
+        with loop_standing_still(node.broker_loop):
             began = time.monotonic()
             while time.monotonic() - began < 0.8 * SESSION_SECONDS:
                 assert not is_fenced()
@@ -134,14 +132,31 @@ def test_a_leader_that_stood_still_acknowledges_nothing_that_the_next_leader_lac
             # The leader hears of the topic a moment after the controller.
             until(lambda: produce(wire, b"before", -1) == ErrorCode.NONE)
             answers: list[int] = []
-            with stalled(cluster._node(leader).broker_loop):
+            with loop_standing_still(cluster._node(leader).broker_loop):
                 # It waits in the socket, and is the first frame when the loop turns again.
                 asking = threading.Thread(target=lambda: answers.append(produce(wire, b"late", acks)))
                 asking.start()
-                until(lambda: cluster.leader("t") not in (None, leader), 60)
+                until(lambda: control_side_knows_of_another_leader(cluster, leader), 60)
             asking.join(60)
         assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         until(lambda: values(cluster) == [b"before"])
+
+
+@pytest.mark.slow
+def test_a_request_over_whose_authorizer_its_leader_stood_still_appends_nothing_either() -> None:
+    """Nothing is read behind it, so it is the request itself that has to look before it appends."""
+    topic = f"{WRITE}-{3 * SESSION_SECONDS}"
+    with Cluster(nodes=3, properties=standing_authorizer.PROPERTY) as cluster:
+        assert create(cluster.address(1), topic) == ErrorCode.NONE
+        until(lambda: len(cluster.in_sync_replicas(topic)) == 3)
+        leader = cluster.leader(topic)
+        assert leader is not None
+        # The leader hears of the topic a moment after the controller.
+        until(lambda: topic in cluster._node(leader).services.metadata.image.topics.by_name)
+        with Wire(cluster.address(leader), timeout=120) as wire:
+            assert produce(wire, b"late", 1, topic) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert cluster.leader(topic) not in (None, leader)
+        until(lambda: values(cluster, topic) == [])
 
 
 @pytest.mark.slow
@@ -149,10 +164,49 @@ def test_metrics_and_health_are_answered_while_the_broker_loop_stands_still() ->
     with Broker() as broker:
         node = broker._node
         before = broker.metrics()
-        with stalled(node.broker_loop):
+        with loop_standing_still(node.broker_loop):
             until(lambda: bool(node.health().problems()))
             (problem,) = node.health().problems()
             assert problem.startswith("the broker loop has not turned for ")
             while_it_stands = broker.metrics()
         assert before.keys() <= while_it_stands.keys()
         until(lambda: not node.health().problems())
+
+
+@pytest.mark.slow
+def test_threads_that_wait_for_a_disk_keep_no_thread_of_the_control_side() -> None:
+    """Eight cold reads, as many as the broker half has threads, wait while a topic is made: its record is flushed."""
+    with Broker() as broker:
+        node = broker._node
+        waits = threading.Event()
+        runtime = node.services.runtime
+
+        def read() -> None:
+            for _ in range(8):
+                runtime.run_blocking(waits.wait)
+
+        node.broker_loop.call_soon_threadsafe(read)
+        try:
+            assert create(broker.bootstrap_servers, "made", replicas=1) == ErrorCode.NONE
+        finally:
+            waits.set()
+
+
+@pytest.mark.slow
+def test_a_broker_whose_threads_end_slowly_is_not_silent_at_its_stop() -> None:
+    """Its loop has ended then, and does not stand still: a process that ends would not be ended for it."""
+    with Broker() as broker:
+        node = broker._node
+        waits = threading.Event()
+        node.broker_loop.call_soon_threadsafe(node.services.runtime.run_blocking, waits.wait)
+        stopping = threading.Thread(target=broker.stop)
+        stopping.start()
+        until(lambda: node.health().broker is BrokerState.SHUTTING_DOWN)
+        silent = []
+        for _ in range(30):
+            silent.append(node.health().broker_silent_seconds)
+            time.sleep(0.1)
+        assert stopping.is_alive()
+        waits.set()
+        stopping.join(60)
+        assert max(silent) < SILENT_SECONDS

@@ -143,6 +143,11 @@ class Trio(Nodes):
         clients = {number: steady_port() for number in NUMBERS}
         return clients, {number: port + 1 for number, port in clients.items()}
 
+    def lines(self, part: str) -> list[str]:
+        """What the nodes have logged, with this part."""
+        texts = [(self.folder / f"{number}.log").read_text(errors="replace") for number in self.files]
+        return [line for text in texts for line in text.splitlines() if part in line]
+
     def complaints(self) -> list[str]:
         """Lines of the nodes' logs that tell of an error, or of a bug."""
         wrong = (" ERROR ", " CRITICAL ", "Traceback")

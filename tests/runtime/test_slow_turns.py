@@ -147,7 +147,7 @@ def test_a_process_that_was_stopped_has_no_slow_turn() -> None:
 
 def test_slow_turns_are_counted_by_reason_and_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
-    slow = SlowTurns(metrics)
+    slow = SlowTurns(metrics, "The broker loop")
     caplog.set_level(logging.INFO, "pykbroker.node.turn_report")
     for seconds, reason in ((0.2, "Produce"), (0.4, "Produce"), (1.5, "Fetch")):
         slow(SlowTurn(seconds, 0.1, reason, ("outer (a/b.py:1)", "inner (c/d.py:2)")))
@@ -160,12 +160,12 @@ def test_slow_turns_are_counted_by_reason_and_told_once_a_minute(caplog: pytest.
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         (
             "INFO",
-            "The event loop stood still for 200 ms (100 ms of CPU) in Produce; it was at: "
+            "The broker loop stood still for 200 ms (100 ms of CPU) in Produce; it was at: "
             "inner (c/d.py:2) < outer (a/b.py:1)",
         ),
         (
             "WARNING",
-            "The event loop stood still for 1500 ms (100 ms of CPU) in Fetch; it was at: "
+            "The broker loop stood still for 1500 ms (100 ms of CPU) in Fetch; it was at: "
             "inner (c/d.py:2) < outer (a/b.py:1)",
         ),
     ]

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from pykbroker.api import rows
+from pykbroker.crossing.hand_over import HandOver
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.promise import Promise
@@ -45,11 +46,11 @@ class Waits:
 Made = Dispatcher[BrokerServices]
 
 
-def make(quotas: Waits | None = None) -> Made:
+def make(quotas: Waits | None = None, inbox: HandOver[Any] | None = None) -> Made:
     loop = FakeLoop()
     runtime = SimpleNamespace(loop=loop, now_ms=lambda: int(loop.now * 1000))
     metrics = Metrics()
-    services = SimpleNamespace(runtime=runtime, metrics=metrics, rows=rows(On.BROKER, metrics), inbox=None)
+    services = SimpleNamespace(runtime=runtime, metrics=metrics, rows=rows(On.BROKER, metrics), inbox=inbox)
     made = Dispatcher(cast(BrokerServices, services), quotas=quotas)
     made.rows[HEARTBEAT].handle = lambda ctx, request: HeartbeatResponse(error_code=27)
     return made
@@ -97,6 +98,23 @@ def test_the_time_of_a_later_answer_is_counted(dispatcher: Made) -> None:
     counted = dispatcher.services.metrics.snapshot()
     assert counted["kafka.network:type=RequestMetrics,name=TotalTimeMs,request=Heartbeat"] == 250
     assert counted["kafka.network:type=RequestMetrics,name=RequestsPerSec,request=Heartbeat"] == 1
+
+
+def test_what_the_other_loop_has_handed_over_is_taken_before_a_frame() -> None:
+    """Also where this loop has stood still over the frame before, and nothing has called it in between."""
+    seen: list[str] = []
+    inbox = HandOver[str](lambda taken: None, seen.append)
+    made = make(inbox=inbox)
+
+    def handle(ctx: Any, request: Any) -> HeartbeatResponse:
+        seen.append("handled")
+        return HeartbeatResponse()
+
+    made.rows[HEARTBEAT].handle = handle
+    made(PEER, frame(HEART, 4))
+    inbox.put("another leads")
+    made(PEER, frame(HEART, 4))
+    assert seen == ["handled", "another leads", "handled"]
 
 
 @pytest.mark.parametrize("version", [-1, 5, 99, 32767])

@@ -80,7 +80,7 @@ def test_a_bad_directory_is_done_without(play: Play, what: str) -> None:
         await sim.send("new", b"x")
         assert {"new-0", "new-1"} < set(sim.disk.list("/one"))
         assert f"{two}-0" not in sim.disk.list("/one")
-        gauges = sim.node.metrics.snapshot()
+        gauges = sim.node.services.metrics.snapshot()
         assert gauges["kafka.log:type=LogManager,name=OfflineLogDirectoryCount"] == 1
         offline = "kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory="
         assert (gauges[offline + "/one"], gauges[offline + "/two"]) == (0, 1)

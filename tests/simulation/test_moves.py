@@ -415,7 +415,7 @@ def test_a_copy_that_does_not_fit_is_given_up(play: Play) -> None:
         assert [result.error_code for result in (await log_dirs(sim)).values()] == [ErrorCode.NONE] * 3
         assert await values(sim, "t") == sent
         name = "kafka.server:type=ReplicaAlterLogDirsManager,name=FailedPartitionsCount,clientId=ReplicaAlterLogDirs"
-        assert sim.node.metrics.snapshot()[name] == 1
+        assert sim.node.services.metrics.snapshot()[name] == 1
         sim.disk.capacity_bytes = 1 << 40
         assert await alter(sim, "t", "/two") == ErrorCode.NONE
         await settled(sim)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +21,7 @@ from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest
 from tests.node.load import Load
 from tests.node.nodes import eventually
 from tests.node.wire import Wire, batch
+from tests.standing_still import loop_standing_still
 
 pytestmark = pytest.mark.slow
 
@@ -202,6 +204,33 @@ def test_what_a_paused_node_was_sent_is_lost_when_it_is_killed(cluster: Cluster)
             wire.produce(topic, batch(b"never read"), acks=1)
         cluster.kill(leader)
     assert log.stat().st_size == size
+
+
+@pytest.mark.parametrize("stuck", ["broker", "control"])
+@pytest.mark.parametrize("disturb", [Cluster.kill, Cluster.pause, Cluster.stop, Cluster.partition_network])
+def test_a_disturbance_returns_when_both_loops_have_followed_although_one_is_stuck(
+    cluster: Cluster, disturb: Callable[..., None], stuck: str
+) -> None:
+    node = cluster._node(2)
+    others = [[2], [CLIENTS, 1, 3]] if disturb is Cluster.partition_network else [2]
+    with Wire(cluster.address(2), timeout=30) as wire:
+        wire.metadata()
+        with loop_standing_still(node.broker_loop if stuck == "broker" else node.runtime.loop):
+            disturbs = threading.Thread(target=disturb, args=(cluster, *others), daemon=True)
+            disturbs.start()
+            if disturb is Cluster.kill:
+                # For its clients it is gone at once.
+                assert wire.closed_by_the_broker()
+            disturbs.join(0.3)
+            assert disturbs.is_alive()
+        disturbs.join(60)
+        assert not disturbs.is_alive()
+    if disturb is Cluster.pause:
+        assert cluster.paused == (2,)
+    elif disturb is not Cluster.partition_network:
+        assert 2 not in cluster.running
+        with pytest.raises(ConnectionRefusedError):
+            Wire(cluster.address(2))
 
 
 def test_connections_come_and_go(cluster: Cluster) -> None:

@@ -118,10 +118,10 @@ max.incremental.fetch.session.cache.slots
 max.request.partition.size.limit
     Most partitions that one DescribeTopicPartitions answer holds.
 num.io.threads
-    Threads that handle requests in Apache Kafka. pykbroker has one event loop and accepts the value.
+    Threads that handle requests in Apache Kafka. pykbroker serves clients on one event loop and accepts the value.
 num.network.threads
-    Threads that read and write sockets in Apache Kafka, per listener. pykbroker has one event loop and accepts the
-    value.
+    Threads that read and write sockets in Apache Kafka, per listener. pykbroker serves clients on one event loop and
+    accepts the value.
 producer.purgatory.purge.interval.requests
     After how many finished Produce requests Apache Kafka sweeps those that waited with them.
 queued.max.request.bytes

@@ -1,0 +1,47 @@
+"""The check that tests have of which loop calls what."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from pykbroker.node import owner_check
+
+
+class Part:
+    def __init__(self) -> None:
+        self.called = 0
+
+    def call(self) -> None:
+        self.called += 1
+
+
+def test_a_part_belongs_to_the_thread_that_calls_it_first() -> None:
+    owner_check.install([Part])
+    part, another = Part(), Part()
+    part.call()
+    raised: list[BaseException] = []
+
+    def call() -> None:
+        another.call()
+        try:
+            part.call()
+        except owner_check.WrongLoop as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=call, name="the other loop")
+    thread.start()
+    thread.join()
+    part.call()
+    with pytest.raises(owner_check.WrongLoop):
+        another.call()
+    assert (part.called, another.called) == (2, 1)
+    assert [str(error) for error in raised] == ["Part.call was called by the other loop"]
+    assert owner_check.found == ["Part.call was called by the other loop", "Part.call was called by MainThread"]
+    owner_check.found.clear()
+
+
+def test_the_parts_of_a_node_are_checked() -> None:
+    for kind in owner_check.parts_of_loops():
+        assert any(hasattr(method, "__wrapped__") for method in vars(kind).values()), kind
