@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +21,7 @@ from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest
 from tests.node import standing_authorizer
 from tests.node.load import Load
 from tests.node.nodes import TRANSACTION, eventually
-from tests.node.processes import Process, format_combined
+from tests.node.processes import Process, format_combined, run
 from tests.node.standing_authorizer import HOLD, STAND
 from tests.node.trio import NUMBERS, REPLICATED, Trio
 from tests.node.wire import Wire, batch
@@ -180,11 +182,17 @@ def test_a_call_that_keeps_the_interpreters_lock_costs_no_session(trio: Trio) ->
     assert len(trio.lines("Successfully registered broker")) == len(NUMBERS)
 
 
-def test_a_stop_does_not_wait_for_a_loop_that_stands(tmp_path: Path) -> None:
+def test_a_node_whose_loop_stands_tells_of_it_and_does_not_wait_for_it_when_it_stops(tmp_path: Path) -> None:
     """Nothing can be closed in order any more. What was written is there at the next start, as after `kill -9`."""
-    own = {**standing_authorizer.PROPERTY, "log.dirs": tmp_path / "data", "broker.session.timeout.ms": 1_000}
+    log, health = tmp_path / "log", tmp_path / "health"
+    own = {
+        **standing_authorizer.PROPERTY,
+        "log.dirs": tmp_path / "data",
+        "broker.session.timeout.ms": 1_000,
+        "pykbroker.metrics.listener": "127.0.0.1:0",
+        "pykbroker.health.socket": health,
+    }
     properties = str(format_combined(tmp_path, own))
-    log = tmp_path / "log"
     with Process(log, properties) as process:
         process.ready()
         with Wire(process.address) as wire:
@@ -192,6 +200,12 @@ def test_a_stop_does_not_wait_for_a_loop_that_stands(tmp_path: Path) -> None:
             assert wire.produce("t", batch(b"kept")).error_code == ErrorCode.NONE
             wire.send(MetadataRequest(topics=[MetadataRequestTopic(name=f"{STAND}-{PATIENT_S}")]))
             eventually("the loop stands still", lambda: "The broker loop has not turned for" in log.read_text())
+            words = "the broker loop has not turned for"
+            eventually("the health socket says so", lambda: words in run("health", "--socket", str(health)).stdout)
+            found = re.search(r"Metrics for Prometheus are at (http://\S+)", log.read_text())
+            assert found is not None
+            with urllib.request.urlopen(found[1], timeout=60) as answer:
+                assert b"activebrokercount" in answer.read()
             assert process.interrupt(signal.SIGTERM) == 1
     said = log.read_text()
     assert "this process ends without a shutdown" in said
