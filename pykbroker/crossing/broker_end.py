@@ -128,7 +128,7 @@ class BrokerEnd:
                     self._take_metadata(message)
                 finally:
                     # Also where a part has failed: what is never said to be taken is waited for.
-                    self._put(MetadataTaken(1))
+                    self._put(MetadataTaken())
             case LeaseChanged():
                 self.lease.changed(message)
             case QuorumChanged():

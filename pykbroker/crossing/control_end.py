@@ -101,7 +101,7 @@ class ControlEnd:
         """From the broker half."""
         match message:
             case MetadataTaken():
-                self._feed.taken(message)
+                self._feed.taken()
             case QuorumTaken():
                 self._quorum_waits = False
                 self._tell_quorum()

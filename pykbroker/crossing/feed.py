@@ -23,7 +23,6 @@ from pykbroker.crossing.loop_messages import (
     LeaderChanged,
     MetadataChanged,
     MetadataReplaced,
-    MetadataTaken,
     ToBroker,
 )
 from pykbroker.metadata.delta import MetadataDelta
@@ -76,13 +75,12 @@ class MetadataFeed:
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
         """A publisher of the loader."""
         # The loader may have been handed more than one change at once: this one's offset is its image's.
-        self._hand_over(MetadataChanged(Change(delta, new), new.offset), new.offset)
+        self._hand_over(MetadataChanged(Change(delta, new)), new.offset)
 
-    def taken(self, message: MetadataTaken) -> None:
-        """The receiver's word."""
-        for _ in range(message.messages):
-            self._seen_offset, size = self._waiting.popleft()
-            self._waiting_bytes -= size
+    def taken(self) -> None:
+        """The receiver has taken the message that waits longest."""
+        self._seen_offset, size = self._waiting.popleft()
+        self._waiting_bytes -= size
         if self._is_behind and not self._waiting:
             self._is_behind = False
             self._replace()
@@ -95,8 +93,7 @@ class MetadataFeed:
         self._hand_over(LeaderChanged(leader_id, epoch), self._loader.last_offset)
 
     def _replace(self) -> None:
-        offset = self._loader.last_offset
-        self._hand_over(MetadataReplaced(self._loader.image, offset), offset)
+        self._hand_over(MetadataReplaced(self._loader.image), self._loader.last_offset)
 
     def _hand_over(self, message: ToBroker, offset: int) -> None:
         """`offset`: up to where the receiver has seen the metadata when it has taken this."""

@@ -35,17 +35,15 @@ class LoopAnswered(NamedTuple):
 
 
 class MetadataChanged(NamedTuple):
-    """The next change. `offset`: the last one that the control side was handed with it."""
+    """The next change."""
 
     change: Change
-    offset: int
 
 
 class MetadataReplaced(NamedTuple):
     """The newest image, instead of the changes that led to it: the receiver was too far behind for them."""
 
     image: MetadataImage
-    offset: int
 
 
 class LeaderChanged(NamedTuple):
@@ -99,9 +97,7 @@ ToBroker: TypeAlias = (
 
 
 class MetadataTaken(NamedTuple):
-    """Every publisher of the broker half was told of so many messages about the metadata."""
-
-    messages: int
+    """Every publisher of the broker half was told of the next message about the metadata."""
 
 
 class ControlQuestion(Enum):

@@ -49,4 +49,4 @@ def test_what_a_part_fails_over_was_taken_all_the_same(end: BrokerEnd, said: lis
     end.metadata.on_leader(fail)
     with pytest.raises(LookupError):
         end.take(message)
-    assert said == [MetadataTaken(1)]
+    assert said == [MetadataTaken()]

@@ -96,7 +96,7 @@ class Way:
         back, self.back[:] = list(self.back), []
         for word in back:
             assert isinstance(word, MetadataTaken)
-            self.feed.taken(word)
+            self.feed.taken()
 
     def rest(self) -> None:
         while self.waiting:
