@@ -17,7 +17,6 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.node import standing_authorizer
 from tests.node.load import Load
 from tests.node.nodes import TRANSACTION, eventually
@@ -81,21 +80,9 @@ class LeaderOnly:
             while not self._ends.is_set():
                 count += 1
                 value = b"%d of node %d" % (count, self._number)
-                if produce_once(wire, self._topic, value, acks=1) == ErrorCode.NONE:
+                if wire.produce_once(self._topic, batch(value), acks=1).error_code == ErrorCode.NONE:
                     self.acknowledged[value] = time.monotonic()
                 self._ends.wait(0.01)
-
-
-def produce_once(wire: Wire, topic: str, value: bytes, *, acks: int = -1, topic_id: bytes | None = None) -> int:
-    """By the topic's name, or by its id."""
-    data = TopicProduceData(partition_data=[PartitionProduceData(index=0, records=batch(value))])
-    if topic_id is None:
-        data.name = topic
-    else:
-        data.topic_id = topic_id
-    request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=10_000, topic_data=[data])
-    answer = wire.call(request, 12 if topic_id is None else 13)
-    return int(answer.responses[0].partition_responses[0].error_code)
 
 
 def id_of(trio: Trio, number: int, topic: str) -> bytes:
@@ -131,13 +118,15 @@ def test_a_leader_that_stands_still_loses_nothing_and_its_node_stays_active_cont
     with load, Wire(trio.address(active), timeout=PATIENT_S) as late:
         writers = [LeaderOnly(trio, number, "one") for number in NUMBERS]
         load.goes_on()
-        assert produce_once(late, "again", b"old") == ErrorCode.NONE
+        assert late.produce_once("again", batch(b"old")).error_code == ErrorCode.NONE
         with asked(trio, active, f"{STAND}-{seconds}"):
             # What was acknowledged before is not judged at acks=1: the leader alone may have it.
             time.sleep(1)
             began = time.monotonic()
             told: list[int] = []
-            waits = threading.Thread(target=lambda: told.append(produce_once(late, "", b"late", topic_id=old_id)))
+            waits = threading.Thread(
+                target=lambda: told.append(late.produce_once(old_id, batch(b"late"), version=13).error_code)
+            )
             waits.start()
             with Wire(trio.address(other)) as wire:
                 deleting = DeleteTopicsRequest(topics=[DeleteTopicState(name="again")], timeout_ms=9_000)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -18,8 +17,8 @@ from pykbroker.testing.cluster import Cluster
 from pykbroker.testing.embedded import Broker
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.node import standing_authorizer
+from tests.node.nodes import eventually
 from tests.node.standing_authorizer import WRITE
 from tests.node.wire import Wire, batch
 from tests.standing_still import loop_standing_still
@@ -27,25 +26,11 @@ from tests.standing_still import loop_standing_still
 SESSION_SECONDS = 3
 
 
-def until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true"
-        time.sleep(0.02)
-
-
 def create(address: str, name: str, replicas: int = 3) -> int:
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=replicas)
     with Wire(address) as wire:
         answer = wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
         return int(answer.topics[0].error_code)
-
-
-def produce(wire: Wire, value: bytes, acks: int, topic: str = "t") -> int:
-    """Once."""
-    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch(value))])
-    request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=10_000, topic_data=[data])
-    return int(wire.call(request, 12).responses[0].partition_responses[0].error_code)
 
 
 def values(cluster: Cluster, topic: str = "t") -> list[bytes | None]:
@@ -115,8 +100,8 @@ def test_a_stall_under_a_session_fences_nobody_and_a_longer_one_does_until_it_tu
                 assert not is_fenced()
                 time.sleep(0.05)
             # A zombie keeps no lease.
-            until(is_fenced, 2 * SESSION_SECONDS)
-        until(lambda: not is_fenced())
+            eventually("it is fenced", is_fenced, seconds=2 * SESSION_SECONDS)
+        eventually("it takes part again", lambda: not is_fenced())
         assert cluster._node(stuck).shared.incarnation_id == incarnation
 
 
@@ -125,21 +110,25 @@ def test_a_stall_under_a_session_fences_nobody_and_a_longer_one_does_until_it_tu
 def test_a_leader_that_stood_still_acknowledges_nothing_that_the_next_leader_lacks(acks: int) -> None:
     with Cluster(nodes=3, properties={"min.insync.replicas": "2"}) as cluster:
         assert create(cluster.address(1), "t") == ErrorCode.NONE
-        until(lambda: cluster.leader("t") is not None and len(cluster.in_sync_replicas("t")) == 3)
+        eventually(
+            "all are in sync", lambda: cluster.leader("t") is not None and len(cluster.in_sync_replicas("t")) == 3
+        )
         leader = cluster.leader("t")
         assert leader is not None
         with Wire(cluster.address(leader), timeout=120) as wire:
             # The leader hears of the topic a moment after the controller.
-            until(lambda: produce(wire, b"before", -1) == ErrorCode.NONE)
+            assert wire.produce("t", batch(b"before")).error_code == ErrorCode.NONE
             answers: list[int] = []
             with loop_standing_still(cluster._node(leader).broker_loop):
                 # It waits in the socket, and is the first frame when the loop turns again.
-                asking = threading.Thread(target=lambda: answers.append(produce(wire, b"late", acks)))
+                asking = threading.Thread(
+                    target=lambda: answers.append(wire.produce_once("t", batch(b"late"), acks=acks).error_code)
+                )
                 asking.start()
-                until(lambda: control_side_knows_of_another_leader(cluster, leader), 60)
+                eventually("another leads", lambda: control_side_knows_of_another_leader(cluster, leader))
             asking.join(60)
         assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        until(lambda: values(cluster) == [b"before"])
+        eventually("the log is the next leader's", lambda: values(cluster) == [b"before"])
 
 
 @pytest.mark.slow
@@ -148,15 +137,16 @@ def test_a_request_over_whose_authorizer_its_leader_stood_still_appends_nothing_
     topic = f"{WRITE}-{3 * SESSION_SECONDS}"
     with Cluster(nodes=3, properties=standing_authorizer.PROPERTY) as cluster:
         assert create(cluster.address(1), topic) == ErrorCode.NONE
-        until(lambda: len(cluster.in_sync_replicas(topic)) == 3)
+        eventually("all are in sync", lambda: len(cluster.in_sync_replicas(topic)) == 3)
         leader = cluster.leader(topic)
         assert leader is not None
         # The leader hears of the topic a moment after the controller.
-        until(lambda: topic in cluster._node(leader).services.metadata.image.topics.by_name)
+        known = cluster._node(leader).services.metadata
+        eventually("the leader knows it", lambda: topic in known.image.topics.by_name)
         with Wire(cluster.address(leader), timeout=120) as wire:
-            assert produce(wire, b"late", 1, topic) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert wire.produce_once(topic, batch(b"late"), acks=1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert cluster.leader(topic) not in (None, leader)
-        until(lambda: values(cluster, topic) == [])
+        eventually("the log is empty", lambda: values(cluster, topic) == [])
 
 
 @pytest.mark.slow
@@ -165,12 +155,12 @@ def test_metrics_and_health_are_answered_while_the_broker_loop_stands_still() ->
         node = broker._node
         before = broker.metrics()
         with loop_standing_still(node.broker_loop):
-            until(lambda: bool(node.health().problems()))
+            eventually("it says so", lambda: node.health().problems())
             (problem,) = node.health().problems()
             assert problem.startswith("the broker loop has not turned for ")
             while_it_stands = broker.metrics()
         assert before.keys() <= while_it_stands.keys()
-        until(lambda: not node.health().problems())
+        eventually("it is well again", lambda: not node.health().problems())
 
 
 @pytest.mark.slow
@@ -201,7 +191,7 @@ def test_a_broker_whose_threads_end_slowly_is_not_silent_at_its_stop() -> None:
         node.broker_loop.call_soon_threadsafe(node.services.runtime.run_blocking, waits.wait)
         stopping = threading.Thread(target=broker.stop)
         stopping.start()
-        until(lambda: node.health().broker is BrokerState.SHUTTING_DOWN)
+        eventually("it stops", lambda: node.health().broker is BrokerState.SHUTTING_DOWN)
         silent = []
         for _ in range(30):
             silent.append(node.health().broker_silent_seconds)

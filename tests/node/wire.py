@@ -127,14 +127,24 @@ class Wire:
 
     def produce(self, topic: str, records: bytes, *, partition: int = 0, acks: int = -1, version: int = 12) -> Any:
         """As every client: again, for a while, where the broker does not know yet what the controller does."""
-        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])
-        request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=10_000, topic_data=[data])
         deadline = time.monotonic() + 5
         while True:
-            answer = self.call(request, version).responses[0].partition_responses[0]
+            answer = self.produce_once(topic, records, partition=partition, acks=acks, version=version)
             if answer.error_code not in _UNKNOWN_YET or time.monotonic() > deadline:
                 return answer
             time.sleep(0.01)
+
+    def produce_once(
+        self, topic: str | bytes, records: bytes, *, partition: int = 0, acks: int = -1, version: int = 12
+    ) -> Any:
+        """`topic`: its name, or, from version 13 on, its id."""
+        data = TopicProduceData(partition_data=[PartitionProduceData(index=partition, records=records)])
+        if isinstance(topic, bytes):
+            data.topic_id = topic
+        else:
+            data.name = topic
+        request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=10_000, topic_data=[data])
+        return self.call(request, version).responses[0].partition_responses[0]
 
     def fetch_request(
         self, topic: str, offset: int = 0, *, partition: int = 0, max_wait_ms: int = 500, **fields: Any
