@@ -70,7 +70,7 @@ class BrokerEnd:
 
     @property
     def is_only_voter(self) -> bool:
-        """Whether the quorum is this node alone."""
+        """Return True if this node is the only voter."""
         return self._known.is_only_voter
 
     @property
@@ -104,7 +104,7 @@ class BrokerEnd:
         self._sources[question] = source
 
     def recovery_began(self, progress: tuple[int, int, int] | None) -> None:
-        """Logs of an unclean stop are recovered from now on; None: there are none."""
+        """Say that logs of an unclean stop are recovered from now on, or, with None, that there are none."""
         self._put(RecoveryBegan(progress))
 
     def failed(self, error: BaseException) -> None:
@@ -117,7 +117,7 @@ class BrokerEnd:
     # -- what comes
 
     def take(self, message: ToBroker) -> None:
-        """From the control side."""
+        """Take a message of the control loop."""
         match message:
             case LoopAnswered():
                 self._calls.answered(message)

@@ -1,7 +1,7 @@
 """Questions of one loop to the other, by number.
 
 The asking side keeps futures of its loop, the answering side those of its own. Each question is answered once, also
-when nobody waits for that any more. Not responsible for time-outs: who asks has one.
+when nobody waits for that any more. Not responsible for time-outs, which the asking part has.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Calls:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
 
     def ask(self, question: Any) -> asyncio.Future[Any]:
-        """The answer, or what was raised on the other side. The caller does not change the question any more."""
+        """Return a future of the answer, or of what the other side raises. Nobody changes the question from now on."""
         number = next(self._numbers)
         future: asyncio.Future[Any] = self._runtime.loop.create_future()
         self._waiting[number] = future
@@ -44,7 +44,7 @@ class Calls:
             future.set_result(message.answer)
 
     def close(self) -> None:
-        """No answer comes any more."""
+        """Cancel what waits for an answer."""
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             future.cancel()

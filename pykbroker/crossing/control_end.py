@@ -98,7 +98,7 @@ class ControlEnd:
         self._put(LeaseChanged(state, broker_epoch))
 
     def take(self, message: ToControl) -> None:
-        """From the broker half."""
+        """Take a message of the broker loop."""
         match message:
             case MetadataTaken():
                 self._feed.taken()
@@ -143,7 +143,7 @@ class ControlEnd:
             self._recovery = answer.result()
 
     def close(self) -> None:
-        """The broker half is gone: nothing it was asked is answered any more."""
+        """Cancel every question, because the broker half is gone."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -177,7 +177,7 @@ class ControlEnd:
         self._tell_quorum()
 
     def _tell_quorum(self) -> None:
-        """One message waits at the most; behind it only the newest counts."""
+        """Hand over the newest, unless a message waits. One waits at the most."""
         known = self._known
         if known is not None and known != self._told and not self._quorum_waits:
             self._told = known
