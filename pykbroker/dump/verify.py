@@ -177,14 +177,20 @@ class DirectoryVerifier:
             ends[folder.topic, folder.partition] = log.next_offset
 
     def _cleaned_to(self, path: str) -> int:
+        """Below which offset the cleaner may have taken records away. Its checkpoint moves when a whole cleaning is
+        over, and one that was interrupted may have changed any segment but the last."""
         folder = names.parse_partition_dir(os.path.basename(path))
         file = f"{os.path.dirname(path) or '.'}/{names.CLEANER_OFFSETS}"
         if folder is None or not self._disk.exists(file):
             return 0
         try:
-            return decode_offsets(read_file(self._disk, file)).get((folder.topic, folder.partition), 0)
+            cleaned = decode_offsets(read_file(self._disk, file)).get((folder.topic, folder.partition))
         except MalformedFile:
             return 0  # told where the directory's own files are read
+        if cleaned is None:
+            return 0
+        parsed = map(names.parse_segment_file, self._disk.list(path))
+        return max(cleaned, *(name.base_offset for name in parsed if name is not None and name.kind == names.LOG), 0)
 
     def _side_files(self, path: str, found: list[str], log: _Log) -> Iterator[Finding]:
         for name in found:

@@ -138,10 +138,11 @@ def test_a_segment_that_is_gone_is_found() -> None:
     assert any("are missing" in finding.text for finding in found)
 
 
-def test_gaps_are_allowed_where_the_cleaner_has_been() -> None:
+@pytest.mark.parametrize("offset", [60, 0], ids=["cleaned", "interrupted while it was cleaned"])
+def test_gaps_are_allowed_where_the_cleaner_has_been(offset: int) -> None:
     path = _of_kind(".log")[1]
     gone = {name: None for name in _files() if name.startswith(path.removesuffix(".log"))}
-    cleaned: dict[str, bytes | None] = {"data/cleaner-offset-checkpoint": encode_offsets({("t", 0): 60})}
+    cleaned: dict[str, bytes | None] = {"data/cleaner-offset-checkpoint": encode_offsets({("t", 0): offset})}
     found, _ = verify({**gone, **cleaned})
     assert not any("are missing" in finding.text for finding in found), found
 
