@@ -53,6 +53,10 @@ class Disconnected(ConnectionError):
     """The connection ended, or never was, before the answer came."""
 
 
+class Unanswered(Disconnected):
+    """The connection ended after the request was sent."""
+
+
 @dataclass(slots=True, frozen=True)
 class ConnectionSetup:
     """How long a connection may take until it is ready: the first time, and at most after failures; how long this
@@ -375,7 +379,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         unanswered, self._unanswered = self._unanswered, deque()
         error = f"the connection to {self.address} ended before the answer came: {end}"
         for request in unanswered:
-            request.end(Disconnected(error))
+            request.end(Unanswered(error))
         self.begin_end(end)
 
 

@@ -47,6 +47,7 @@ from pykbroker.serving.initial_topics import InitialTopics
 from pykbroker.serving.peers import LocalPeer
 from pykbroker.serving.rows import On
 from pykbroker.serving.services import BrokerServices
+from pykbroker.serving.suspects import Suspects
 from pykbroker.storage.cleaner import LogCleaner
 from pykbroker.storage.format import directories_of
 from pykbroker.storage.space import DiskSpace
@@ -188,6 +189,7 @@ class BrokerHalf:
             ),
             producer_ids=producer_ids,
             controller_channel=forwarding,
+            suspects=Suspects(runtime.loop, channel("suspects")),
             lease=lease,
             inbox=inbox,
             rows=rows(On.BROKER, side.metrics),

@@ -7,6 +7,10 @@ that its topic exists already. A controller that serves no Envelope, or answers 
 UNKNOWN_SERVER_ERROR: the client can do nothing about it, and the log says what it was (at DEBUG). An Envelope of which
 the controller does not know the version inside ends the connection, so that the client asks for versions again. All as
 in Apache Kafka (ForwardingManager).
+
+Not as there: what was on its way when a connection ended is sent again alone (suspects.py). If the controller ends that
+connection too, the request is answered with UNKNOWN_SERVER_ERROR, and the others go on. In Apache Kafka such a request
+ends the tries of all others for a minute.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import ipaddress
 import logging
 from typing import Any
 
+from pykbroker.net.client import Unanswered
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.versions import UnsupportedVersion
 from pykbroker.serving.context import BrokerContext
@@ -94,10 +99,15 @@ def _pass_on(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[
         answer.set_result(row.refused(_decoded(row, frame), ctx.api_version, ErrorCode.INVALID_REQUEST))
         return answer
     deadline = loop.time() + TIMEOUT_MS / 1000
+    is_suspect = False
 
     def send() -> None:
-        if not answer.done():
-            # Never less near the deadline: a connection that stays silent for so long is given up, with all that wait.
+        if answer.done():
+            return
+        # Never less near the deadline: a connection that stays silent for so long is given up, with all that wait.
+        if is_suspect:
+            services.suspects.send(envelope, TRY_MS, deadline).add_done_callback(arrived)
+        else:
             services.controller_channel.send(envelope, TRY_MS).add_done_callback(arrived)
 
     def refuse(code: ErrorCode, reason: str) -> None:
@@ -119,6 +129,13 @@ def _pass_on(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[
             logger.error("%s request from %s failed at the controller", row.name, ctx.client_host, exc_info=error)
             answer.set_exception(CloseConnection("internal error"))
             return
+        if isinstance(error, Unanswered):
+            nonlocal is_suspect
+            if is_suspect:
+                logger.warning("%s request from %s is given up: %s, twice", row.name, ctx.client_host, error)
+                refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller ends its connections")
+                return
+            is_suspect = True
         # A number, not an ErrorCode: a newer controller may know codes that we do not.
         code: int = ErrorCode.NONE if error is not None else future.result().error_code
         if error is None and code == ErrorCode.NONE:

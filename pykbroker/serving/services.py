@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pykbroker.serving.batch_checks import BatchChecks
     from pykbroker.serving.quorum_requests import QuorumLevels, QuorumRequests
     from pykbroker.serving.rows import Rows
+    from pykbroker.serving.suspects import Suspects
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +68,7 @@ class BrokerServices(Services):
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     controller_channel: Channel
+    suspects: Suspects
     lease: Lease
     #: ports that were bound, by listener name (a configured port 0 is not what a client can connect to)
     bound_ports: dict[str, int] = field(default_factory=dict)

@@ -56,6 +56,7 @@ class Half:
             fetch_sessions=FetchSessions(1_000, random.Random(1), self.world.metrics),
             producer_ids=nothing,
             controller_channel=nothing,
+            suspects=nothing,
             lease=nothing,
             authorizer=AllowAll(),
         )

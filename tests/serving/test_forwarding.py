@@ -10,12 +10,13 @@ from typing import Any, cast
 import pytest
 
 from pykbroker.api import TABLE
-from pykbroker.net.client import Disconnected
+from pykbroker.net.client import Disconnected, Unanswered
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.versions import UnsupportedVersion
 from pykbroker.security.authorizer import DenyAll
 from pykbroker.serving import forwarding
 from pykbroker.serving.dispatch import Dispatcher, ForwardedResponse
+from pykbroker.serving.suspects import Suspects
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, decode_response, encode_request
@@ -190,6 +191,45 @@ def test_while_the_controller_moves_it_is_asked_again(wire: Wire, channel: Chann
     channel.sent[-1].set_result(EnvelopeResponse(response_data=b"\x00\x00\x00\x09"))
     wire.half.loop.settle()
     assert isinstance(pending.future.result(), ForwardedResponse)
+
+
+def test_a_request_that_ends_connections_fails_alone(
+    wire: Wire, channel: Channel, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It and another are on their way when the connection ends. Each is sent again alone, one after the other."""
+    alone = Channel(wire)
+    wire.half.services.controller_channel = cast(Any, channel)
+    wire.half.services.suspects = Suspects(wire.half.services.runtime.loop, cast(Any, alone))
+    culprit, other = wire.send(CreateTopicsRequest(), 7), wire.send(CreateTopicsRequest(), 7)
+    for sent in channel.sent:
+        sent.set_exception(Unanswered("ended"))
+    wire.half.loop.advance(forwarding.RETRY_SECONDS)
+    assert (len(channel.sent), len(alone.sent)) == (2, 1)
+    alone.sent[0].set_exception(Unanswered("ended"))
+    wire.half.loop.settle()
+    assert culprit.future.done()
+    assert not other.future.done()
+    assert "CreateTopics request from 127.0.0.1 is given up: ended, twice" in caplog.text
+    # Its turn is now. That there is no connection yet is not its fault.
+    alone.sent[1].set_exception(Disconnected("no connection"))
+    wire.half.loop.advance(forwarding.RETRY_SECONDS)
+    alone.sent[2].set_result(EnvelopeResponse(response_data=b"\x00\x00\x00\x09"))
+    wire.half.loop.settle()
+    assert isinstance(other.future.result(), ForwardedResponse)
+    assert (len(channel.sent), len(alone.sent)) == (2, 3)
+
+
+def test_whose_turn_does_not_come_in_time_is_given_up(wire: Wire, channel: Channel) -> None:
+    suspects = Suspects(wire.half.services.runtime.loop, cast(Any, channel))
+    until = wire.half.loop.time() + 5
+    first, second = (suspects.send(CreateTopicsRequest(), 30_000, until) for _ in range(2))
+    wire.half.loop.advance(5)
+    with pytest.raises(TimeoutError):
+        second.result()
+    assert not first.done()
+    channel.sent[0].set_result("answer")
+    wire.half.loop.settle()
+    assert (first.result(), len(channel.sent)) == ("answer", 1)
 
 
 class NoController:

@@ -1,0 +1,60 @@
+"""Requests whose connection to the controller ended before their answer came. Each is sent again alone.
+
+One of them may be the cause: a request that the controller ends a connection for, at each try. On the connection that
+all share it would end the others' tries with its own. So they go one after the other on a connection that nothing else
+uses, and what ends that as well is at fault.
+
+Responsible for the order, and for giving up what has waited too long. Not responsible for the verdict (forwarding.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import Any
+
+from pykbroker.node_to_controller.controller_channel import Channel
+
+
+class Suspects:
+    """`channel`: nothing else sends on it. As many wait as clients have requests under way."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, channel: Channel) -> None:
+        self._loop = loop
+        self._channel = channel
+        self._waiting: deque[tuple[Any, int, asyncio.Future[Any], asyncio.TimerHandle]] = deque()
+        self._is_busy = False
+
+    def send(self, request: Any, timeout_ms: int, until: float) -> asyncio.Future[Any]:
+        """The answer, or what the channel raises. TimeoutError at `until`, a time of the loop, if its turn has not come
+        before. `timeout_ms` counts from its turn on."""
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.append((request, timeout_ms, answer, self._loop.call_at(until, _give_up, answer)))
+        self._next()
+        return answer
+
+    def _next(self) -> None:
+        while self._waiting and not self._is_busy:
+            request, timeout_ms, answer, timer = self._waiting.popleft()
+            timer.cancel()
+            if not answer.done():
+                self._is_busy = True
+                sent = self._channel.send(request, timeout_ms)
+                sent.add_done_callback(partial(self._came, answer))
+
+    def _came(self, answer: asyncio.Future[Any], done: asyncio.Future[Any]) -> None:
+        self._is_busy = False
+        if not answer.done():
+            if done.cancelled():
+                answer.cancel()
+            elif (error := done.exception()) is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(done.result())
+        self._next()
+
+
+def _give_up(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_exception(TimeoutError("the requests before it were not answered in time"))
