@@ -43,6 +43,8 @@ def make_session(name: str, warehouse: Path, *places: str, java_options: str | N
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # of VACUUM, which takes 10,000
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.ui.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     builder = SparkSession.builder.master("local[2]").appName(name)
     for key, value in settings(own, places).items():

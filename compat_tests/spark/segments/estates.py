@@ -33,7 +33,8 @@ Offsets = dict[tuple[str, int], int]
 
 
 def ends_of(bootstrap: str, topics: list[str]) -> Offsets:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+    # A reader of committed records would be told where the open transaction begins.
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "isolation.level": "read_uncommitted"})
     try:
         return {
             (topic, number): consumer.get_watermark_offsets(TopicPartition(topic, number), PATIENCE_S)[1]
@@ -99,7 +100,8 @@ class Estate:
         client.transact(self.node.bootstrap, topic, "first", story)
         client.produce(self.node.bootstrap, topic, records(50_000))
         client.transact(self.node.bootstrap, topic, "second", [(False, records(60_000)), (True, records(61_000))])
-        self._open = Producer({"bootstrap.servers": self.node.bootstrap, "transactional.id": "open", "log_level": 3})
+        stays_open = {"transactional.id": "open", "transaction.timeout.ms": 900_000}
+        self._open = Producer({"bootstrap.servers": self.node.bootstrap, "log_level": 3, **stays_open})
         self._open.init_transactions(PATIENCE_S)
         self._open.begin_transaction()
         for record in records(70_000):
