@@ -25,7 +25,12 @@ def built(kind: str, sources: Sequence[Path], make: Callable[[Path], None]) -> P
     digest = hashlib.sha256()
     for source in sorted(sources):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    folder = needs.CACHE / kind / digest.hexdigest()[:16]
+    return kept(kind, digest.hexdigest()[:16], make)
+
+
+def kept(kind: str, name: str, make: Callable[[Path], None]) -> Path:
+    """The folder of this name in the cache, which `make` filled now or earlier."""
+    folder = needs.CACHE / kind / name
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)

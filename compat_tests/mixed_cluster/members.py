@@ -99,6 +99,8 @@ class Cluster(Nodes):
         self.numbers = tuple(number for number, member in members.items() if member.is_broker)
         self.folder = Path(tempfile.mkdtemp(prefix="mixed-"))
         self.running: dict[int, _Process] = {}
+        #: the interpreters of members that do not run the pykbroker of this environment
+        self.pythons: dict[int, Path] = {}
         # The next one of each is the controller's.
         self._ports = {number: steady_port() for number in members}
         self._settings = {**SETTINGS, **(settings or {})}
@@ -216,8 +218,10 @@ class Cluster(Nodes):
         if own_tools and member.kind == "kafka":
             run_tool("kafka.tools.StorageTool", ["format", *arguments], timeout=PATIENCE_S)
         else:
-            command = [sys.executable, "-m", "pykbroker", "format", *arguments]
-            subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
+            command, environment = self._pykbroker(number)
+            subprocess.run(
+                [*command, "format", *arguments], env=environment, check=True, capture_output=True, timeout=PATIENCE_S
+            )
 
     def _first_voters(self) -> list[str]:
         voters = (
@@ -230,8 +234,25 @@ class Cluster(Nodes):
         """Begin to start these members; `ready` waits for them."""
         for number in numbers:
             assert number not in self.running, f"node {number} runs"
-            kind = self.members[number].kind
-            self.running[number] = _Process(kind, self.properties(number), self.log_file(number), self._prefix)
+            if self.members[number].kind == "kafka":
+                command, environment = _apache_kafka(), dict(os.environ)
+            else:
+                command, environment = self._pykbroker(number)
+                command += ["start", "--log-level", _our_level()]
+            self.running[number] = _Process(
+                self.members[number].kind,
+                [*self._prefix, *command, str(self.properties(number))],
+                self.log_file(number),
+                environment,
+            )
+
+    def _pykbroker(self, number: int) -> tuple[list[str], dict[str, str]]:
+        """The beginning of a command of this member's pykbroker, and its environment."""
+        environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
+        if number in self.pythons:
+            # It would name the code of this environment.
+            environment.pop("PYTHONPATH", None)
+        return [str(self.pythons.get(number, sys.executable)), "-m", "pykbroker"], environment
 
     def ready(self, *numbers: int) -> None:
         for number in numbers:
@@ -269,21 +290,15 @@ class Cluster(Nodes):
 
     def move(self, topic: str, to: int) -> None:
         """Make a broker the preferred replica of every partition of a topic, and have it elected."""
-        partitions = self.partitions(topic)
         order = [to, *(number for number in self.numbers if number != to)]
-        wanted = [
-            ReassignablePartition(
-                partition_index=index, replicas=sorted(partition.replica_nodes, key=lambda number: order.index(number))
-            )
-            for index, partition in partitions.items()
-        ]
         self.in_sync(topic)
+        partitions = self.partitions(topic)
         with Wire(self.address(self.living()[0])) as wire:
-            reassigned = wire.call(
-                AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=wanted)])
+            _reassign(
+                wire,
+                topic,
+                {index: sorted(partition.replica_nodes, key=order.index) for index, partition in partitions.items()},
             )
-            assert not reassigned.error_code, reassigned
-            assert not any(each.error_code for each in reassigned.responses[0].partitions), reassigned
 
             def led() -> bool:
                 asked = [TopicPartitions(topic=topic, partitions=sorted(partitions))]
@@ -291,6 +306,18 @@ class Cluster(Nodes):
                 return set(self.leaders(topic).values()) == {to}
 
             eventually(f"node {to} leads {topic}", led)
+
+    def place(self, topic: str, replicas: Sequence[int]) -> None:
+        """Give every partition of a topic these replicas, and wait until they are in sync and no other one is left."""
+        with Wire(self.address(self.living()[0])) as wire:
+            _reassign(wire, topic, {index: list(replicas) for index in self.partitions(topic)})
+        self.all_say(
+            f"{topic} is on nodes {replicas}",
+            topic,
+            lambda found: all(
+                set(each.replica_nodes) == set(each.isr_nodes) == set(replicas) for each in found.values()
+            ),
+        )
 
     # -- the quorum
 
@@ -326,29 +353,28 @@ class Cluster(Nodes):
         return "\n".join(ends)
 
 
+def _reassign(wire: Wire, topic: str, replicas: Mapping[int, list[int]]) -> None:
+    wanted = [ReassignablePartition(partition_index=index, replicas=each) for index, each in replicas.items()]
+    reassigned = wire.call(
+        AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=wanted)])
+    )
+    assert not reassigned.error_code, reassigned
+    assert not any(each.error_code for each in reassigned.responses[0].partitions), reassigned
+
+
 class _Process:
-    def __init__(self, kind: Kind, properties: Path, log_file: Path, prefix: Sequence[str] = ()) -> None:
+    def __init__(self, kind: Kind, command: Sequence[str], log_file: Path, environment: Mapping[str, str]) -> None:
         self.kind = kind
         self._log_file = log_file
         self._before = log_file.stat().st_size if log_file.exists() else 0
-        if kind == "kafka":
-            level = os.environ.get("PYKBROKER_COMPAT_KAFKA_LOG", "info")
-            levels = [f"-Dorg.slf4j.simpleLogger.log.{name}={level}" for name in ("kafka", "org.apache.kafka", "state")]
-            dated = [
-                "-Dorg.slf4j.simpleLogger.showDateTime=true",
-                "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-            ]
-            command = broker_command([*SMALL_JVM, *levels, *dated])
-        else:
-            command = [sys.executable, "-m", "pykbroker", "start", "--log-level", _our_level()]
         with log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [*prefix, *command, str(properties)],
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=log_file.parent,
-                env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+                env=environment,
             )
 
     @property
@@ -380,6 +406,13 @@ class _Process:
 
     def _tail(self) -> str:
         return "\n".join(self._log_file.read_text(errors="replace").splitlines()[-60:])
+
+
+def _apache_kafka() -> list[str]:
+    level = os.environ.get("PYKBROKER_COMPAT_KAFKA_LOG", "info")
+    levels = [f"-Dorg.slf4j.simpleLogger.log.{name}={level}" for name in ("kafka", "org.apache.kafka", "state")]
+    dated = ["-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS"]
+    return broker_command([*SMALL_JVM, *levels, *dated])
 
 
 def _our_level() -> str:

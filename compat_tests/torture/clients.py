@@ -35,6 +35,8 @@ class Client(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.bootstrap = bootstrap
         self.failure: BaseException | None = None
+        #: errors that its application was told and that it went on after
+        self.met: list[str] = []
         self._stopping = threading.Event()
 
     def run(self) -> None:
@@ -151,10 +153,9 @@ class TransactionalWriter(Writer):
         pause_s: float = 0.0,
     ) -> None:
         # A transaction that its producer lost is given up soon: it holds readers up.
-        own = {"enable.idempotence": True, "transactional.id": name, "transaction.timeout.ms": 3000}
-        super().__init__(
-            name, bootstrap, journal, topic, settings={**(settings or {}), **own}, seed=seed, pause_s=pause_s
-        )
+        wanted = {"transaction.timeout.ms": 3000, **(settings or {})}
+        own = {"enable.idempotence": True, "transactional.id": name}
+        super().__init__(name, bootstrap, journal, topic, settings={**wanted, **own}, seed=seed, pause_s=pause_s)
         del self._settings["message.timeout.ms"]
         self.done = journal.transactions[name] = []
 
@@ -200,6 +201,7 @@ class TransactionalWriter(Writer):
     def _after(self, error: KafkaException, producer: Producer | None) -> Producer | None:
         """The producer that goes on, if any."""
         what: KafkaError = error.args[0]
+        self.met.append(str(what))
         if what.txn_requires_abort() and producer is not None:
             try:
                 producer.abort_transaction(20)
@@ -286,7 +288,12 @@ class Group(Client):
         consumer.subscribe([self.topic])
         try:
             while not stopping():
-                messages = [message for message in consumer.consume(50, timeout=0.05) if message.error() is None]
+                messages = []
+                for message in consumer.consume(50, timeout=0.05):
+                    if message.error() is None:
+                        messages.append(message)
+                    else:
+                        self.met.append(str(message.error()))
                 if messages:
                     self._commit(consumer, max(message.offset() for message in messages) + 1)
         finally:
@@ -295,7 +302,8 @@ class Group(Client):
     def _commit(self, consumer: Consumer, offset: int) -> None:
         try:
             done = consumer.commit(offsets=[TopicPartition(self.topic, 0, offset)], asynchronous=False)
-        except KafkaException:
+        except KafkaException as error:
+            self.met.append(str(error.args[0]))
             return
         if done and done[0].error is None:
             # Who was away too long begins again at what the broker knows: never before what it acknowledged.
