@@ -11,6 +11,7 @@ from pathlib import Path
 
 from compat_tests.built import java_classes
 from compat_tests.exactly_once import reading
+from compat_tests.exactly_once.three_nodes import NUMBERS
 from compat_tests.mixed_cluster.members import PATIENCE_S, Cluster
 from compat_tests.oracle.kafka import java_command
 from tests.node.wire import Wire
@@ -27,6 +28,7 @@ class Task:
     records: int
     transactions: int = 0
     seconds: int = 0
+    replicas: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Transactions:
         self._task = task
         self.topic = f"short-{next(_numbers)}"
         with Wire(cluster.address(cluster.living()[0])) as wire:
-            wire.create(self.topic, PARTITIONS, 3)
+            wire.create(self.topic, PARTITIONS, task.replicas)
         cluster.in_sync(self.topic)
         words = (
             cluster.bootstrap,
@@ -61,18 +63,25 @@ class Transactions:
         )
         classes = java_classes(Path(__file__).with_name("ShortTransactions.java"))
         command = java_command("ShortTransactions", extra_classpath=classes)
-        self._process = subprocess.Popen(
-            [*command, *map(str, words), self.topic], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        # Not into pipes: clients whose brokers are killed write more than a pipe holds, and wait until it is read.
+        self._outcome, self._log = (cluster.folder / f"{self.topic}.{kind}" for kind in ("json", "log"))
+        with self._outcome.open("wb") as out, self._log.open("wb") as log:
+            self._process = subprocess.Popen([*command, *map(str, words), self.topic], stdout=out, stderr=log)
 
     @property
     def is_running(self) -> bool:
         return self._process.poll() is None
 
+    def move(self, first: int) -> None:
+        """Place the replicas of all partitions on the nodes from `first` on, and wait until they are there."""
+        at = NUMBERS.index(first)
+        replicas = [*NUMBERS[at:], *NUMBERS[:at]][: self._task.replicas]
+        self._cluster.place(self.topic, replicas)
+
     def end(self) -> Outcome:
-        out, error = self._process.communicate(timeout=PATIENCE_S + 10 * self._task.seconds)
-        assert self._process.returncode == 0, error[-3000:]
-        return Outcome(**json.loads(out))
+        self._process.wait(PATIENCE_S + 2 * self._task.seconds)
+        assert self._process.returncode == 0, self._log.read_text(errors="replace")[-3000:]
+        return Outcome(**json.loads(self._outcome.read_text()))
 
     def close(self) -> None:
         if self.is_running:

@@ -42,18 +42,23 @@ class ThreeNodes:
         return self.cluster.running[NUMBERS[0]].pid
 
     def start(self) -> ThreeNodes:
-        """Start the nodes that are down, and wait until everything is in sync, so that only one is away at a time. Then
-        have a node that was down lead what clients write to."""
+        """Have the nodes that are down back, and one of them lead what clients write to."""
+        back, topics = self.come_back()
+        for topic in topics:
+            if not topic.startswith("__"):
+                self.cluster.move(topic, back[0])
+        return self
+
+    def come_back(self) -> tuple[list[int], list[str]]:
+        """Start the nodes that are down, and wait until everything is in sync, so that only one is away at a time.
+        Return these nodes, and all topics."""
         missing = [number for number in NUMBERS if number not in self.cluster.running]
         self.cluster.start(*missing)
         self.cluster.serving(*NUMBERS)
         with Wire(self.cluster.address(NUMBERS[0])) as wire:
             topics = [topic.name for topic in wire.metadata().topics]
         self.cluster.in_sync(*topics)
-        for topic in topics:
-            if not topic.startswith("__"):
-                self.cluster.move(topic, missing[0])
-        return self
+        return missing, topics
 
     def stop(self) -> int | None:
         self.cluster.stop(*self.cluster.living())
