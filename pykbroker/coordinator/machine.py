@@ -45,6 +45,7 @@ from pykbroker.coordinator.timers import Timers
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import Runtime
+from pykbroker.runtime.line_limit import LineLimit
 from pykbroker_log.partition_log import AppendOrigin
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import build_batch
@@ -80,6 +81,11 @@ _TRANSLATION = {
 
 def client_code(code: ErrorCode) -> ErrorCode:
     return _TRANSLATION.get(code, code)
+
+
+def _tell(result: Result) -> None:
+    for logger_of_shard, line, args in result.lines:
+        logger_of_shard.info(line, *args)
 
 
 class CoordinatorRuntime(Generic[S]):
@@ -125,6 +131,7 @@ class CoordinatorRuntime(Generic[S]):
         )
         self._flush_scheduled = False
         self._last_token = 0
+        self._refusals = LineLimit(self._loop.time)
         replicas.on_leadership(self._leadership_changed)
 
     # -- requests -----------------------------------------------------------------------------------------------------
@@ -193,7 +200,7 @@ class CoordinatorRuntime(Generic[S]):
                 now_ms=self._runtime.now_ms(),
             )
         except KafkaError as error:
-            logger.warning("%r: the marker of producer %d could not be written: %s", host.partition, producer_id, error)
+            self._refused(error, "%r: the marker of producer %d could not be written: %s", host.partition, producer_id)
             return refusal(client_code(error.code))
         host.shard.end_transaction(producer_id, commit=commit)
         self._written(host, info.last_offset + 1, [(request, refusal(ErrorCode.NONE))])
@@ -244,6 +251,7 @@ class CoordinatorRuntime(Generic[S]):
         for timer in result.timers:
             host.timers.apply(timer)
         if not result.records:
+            _tell(result)
             if result.replies:
                 self._answer_when_committed(host, self._take_requests(host, result))
             if result.effects:
@@ -293,9 +301,7 @@ class CoordinatorRuntime(Generic[S]):
                 batch, required_acks=-1, origin=AppendOrigin.COORDINATOR, now_ms=now_ms, verification=verification
             )
         except KafkaError as error:
-            logger.warning(
-                "%s-%d: %d records could not be written: %s", self.topic, host.partition.index, len(encoded), error
-            )
+            self._refused(error, "%r: %d records could not be written: %s", host.partition, len(encoded))
             code = client_code(error.code)
             for request, _ in answers:
                 request.refuse(code)
@@ -310,10 +316,17 @@ class CoordinatorRuntime(Generic[S]):
                 at += 1
         assert at == info.last_offset + 1
         for result in results:
+            _tell(result)
             if result.effects:
                 host.effects.extend((at, effect) for effect in result.effects)
         self._written(host, at, answers)
         return ErrorCode.NONE
+
+    def _refused(self, error: KafkaError, line: str, *args: object) -> None:
+        """Write the line, once a minute for each error: clients try again at once."""
+        left_out = self._refusals.take(error.code.name)
+        if left_out is not None:
+            logger.warning(line + "%s", *args, error, left_out)
 
     def _written(self, host: Host[S], at: int, answers: list[tuple[Request, Any]]) -> None:
         """The log has everything before `at`, and the shard has seen it: answers, and effects, follow at commit."""
@@ -342,6 +355,7 @@ class CoordinatorRuntime(Generic[S]):
             if end == len(encoded):
                 part.replies = result.replies
                 part.effects = result.effects
+                part.lines = result.lines
             code = self._write(host, [part], encoded[start:end])
             if code:
                 if end < len(encoded) and self._is_alive(host):

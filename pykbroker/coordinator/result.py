@@ -5,12 +5,13 @@ responsible for doing any of it: `runtime.py` appends, replays and answers.
 
 What a Result says happens in this order: records are appended as one batch (unless `atomic` is off) and replayed;
 timers move; answers, then effects, leave when everything appended so far is committed. If the append is refused,
-nothing is replayed, every answer of the Result becomes that request's error answer, its effects are forgotten, timers
-still move (they belong to soft state), and `append_failed` says how soft state follows.
+nothing is replayed, every answer of the Result becomes that request's error answer, its effects and its lines for the
+log are forgotten, timers still move (they belong to soft state), and `append_failed` says how soft state follows.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -43,7 +44,17 @@ class Timer(NamedTuple):
 class Result:
     """Grows while an operation decides; read by the runtime once."""
 
-    __slots__ = ("append_failed", "atomic", "collectable", "effects", "records", "replies", "timers", "transaction")
+    __slots__ = (
+        "append_failed",
+        "atomic",
+        "collectable",
+        "effects",
+        "lines",
+        "records",
+        "replies",
+        "timers",
+        "transaction",
+    )
 
     def __init__(self) -> None:
         self.records: list[CoordinatorRecord] = []
@@ -51,6 +62,8 @@ class Result:
         self.timers: list[Timer] = []
         #: what the world is to do once this is committed, however late that is (`CoordinatorRuntime.on_effect`)
         self.effects: list[Any] = []
+        #: what happened once the records are written, for the log
+        self.lines: list[tuple[logging.Logger, str, tuple[object, ...]]] = []
         #: (producer id, epoch): the records are one batch of that producer's transaction; its marker decides them
         self.transaction: tuple[int, int] | None = None
         #: (error, now_ms) -> Result: soft state after a refused append
@@ -62,6 +75,10 @@ class Result:
 
     def reply(self, token: Token, answer: Any) -> None:
         self.replies.append((token, answer))
+
+    def tell(self, logger: logging.Logger, line: str, *args: object) -> None:
+        """Have a line written into the log if the records are. A client that is refused tries again at once."""
+        self.lines.append((logger, line, args))
 
     def set_timer(self, key: TimerKey, delay_ms: int, event: Any = None) -> None:
         self.timers.append(Timer(key, delay_ms, event))

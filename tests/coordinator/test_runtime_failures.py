@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykbroker.coordinator.machine import TIMER_REST_MS
+from pykbroker.coordinator.machine import TIMER_REST_MS, CoordinatorOperation
 from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from tests.coordinator.counter import Counter, Machine, add, done, end, in_transaction, make, read
@@ -193,3 +193,29 @@ def test_a_timer_whose_input_is_refused_fires_again_and_is_told_once(
     assert machine.submit(read) == ["from timer"]
     assert machine.loop.sleeping() == 0
     assert sum("session/g" in record.message for record in caplog.records) == 1
+
+
+def telling(name: str) -> CoordinatorOperation[Counter]:
+    def operation(shard: Counter, token: int, now_ms: int) -> Result:
+        result = add(name)(shard, token, now_ms)
+        result.tell(logging.getLogger("shard"), "%s is there", name)
+        return result
+
+    return operation
+
+
+def test_a_refused_append_is_told_once_a_minute_and_not_what_it_would_have_brought(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While a disk was full each heartbeat of a group wrote three lines, ten times a second."""
+    caplog.set_level(logging.INFO)
+    partition = machine.lead()
+    partition.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+    for _ in range(61):
+        assert machine.submit(telling("a")) is ErrorCode.NOT_COORDINATOR
+        machine.loop.advance(1)
+    assert [record.name for record in caplog.records] == ["pykbroker.coordinator.machine"] * 2
+    assert "59 more lines like it were left out" in caplog.text
+    partition.refuse = None
+    machine.submit(telling("b"))
+    assert caplog.messages[-1] == "b is there"

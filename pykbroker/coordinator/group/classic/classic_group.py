@@ -152,6 +152,7 @@ class ClassicGroup:
         "previous_state",
         "protocol_name",
         "protocol_type",
+        "quiet_until_ms",
         "state",
         "state_timestamp_ms",
         "static_members",
@@ -178,6 +179,8 @@ class ClassicGroup:
         self.pending_sync: set[str] = set()
         #: a member came during the initial rebalance: wait for more
         self.member_added = False
+        #: until then its rebalances are no lines of the log; its members try again at once
+        self.quiet_until_ms = 0
         #: None: not a consumer group, or its subscriptions cannot be read
         self.subscribed_topics: frozenset[str] | None = None
 

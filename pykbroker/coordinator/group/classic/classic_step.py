@@ -341,4 +341,4 @@ def _assignment_lost(later: Rebalance, generation: int, error: ErrorCode) -> Non
     if group.state is ClassicGroupState.STABLE and group.generation == generation:
         for member in group.members.values():
             member.assignment = b""
-        later.prepare(f"the assignment could not be written: {error.name}")
+        later.assignment_lost(error)

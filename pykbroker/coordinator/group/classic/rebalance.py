@@ -24,6 +24,9 @@ from pykbroker_wire.messages.sync_group import SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 
+#: How long rebalances of a group whose assignment could not be written are not told.
+QUIET_MS = 60_000
+
 #: A member that was never told its id cannot heartbeat; if its JoinGroup is parked longer than this it is given up.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
@@ -71,11 +74,20 @@ class Rebalance:
         group.pending_sync.clear()
         self.result.cancel_timer(sync_timer(group.group_id))
         group.move_to(ClassicGroupState.PREPARING_REBALANCE, self.now_ms)
-        logger.info("Group %s: rebalance after generation %d: %s", group.group_id, group.generation, reason)
+        self._say("Group %s: rebalance after generation %d: %s", group.group_id, group.generation, reason)
         if group.previous_state is not ClassicGroupState.EMPTY and group.all_joined:
             return self.complete_join()
         self._expect_joins()
         return False
+
+    def assignment_lost(self, error: ErrorCode) -> None:
+        """The assignment could not be written, which is told once a minute: the members come again at once."""
+        self.prepare(f"the assignment could not be written: {error.name}")
+        if self.group.quiet_until_ms <= self.now_ms:
+            self.group.quiet_until_ms = self.now_ms + QUIET_MS
+
+    def _say(self, line: str, *args: object) -> None:
+        logger.log(logging.DEBUG if self.now_ms < self.group.quiet_until_ms else logging.INFO, line, *args)
 
     def _expect_joins(self) -> None:
         group = self.group
@@ -134,7 +146,7 @@ class Rebalance:
             logger.info("Group %s: generation %d is empty", group_id, group.generation)
             self.result.records.append(group_record(group, {}))
             return True
-        logger.info("Group %s: generation %d has %d members", group_id, group.generation, len(group.members))
+        self._say("Group %s: generation %d has %d members", group_id, group.generation, len(group.members))
         for member in group.members.values():
             token = member.awaiting_join
             if token is not None:

@@ -184,7 +184,7 @@ class ConsumerStep:
     def _dynamic_member(self, member_id: str, epoch: int, owned: Owned, *, joins: bool) -> ConsumerMember:
         group = self.group
         if joins and member_id not in group.members:
-            logger.info("Group %s: member %s joins", group.group_id, member_id)
+            self.result.tell(logger, "Group %s: member %s joins", group.group_id, member_id)
             return ConsumerMember(member_id)
         member = group.member(member_id)
         _check_epoch(member, epoch, owned)
@@ -201,7 +201,7 @@ class ConsumerStep:
                 _check_epoch(existing, epoch, owned)
             return existing
         if existing is None:
-            logger.info("Group %s: member %s of instance %s joins", group.group_id, member_id, instance_id)
+            self.result.tell(logger, "Group %s: member %s of instance %s joins", group.group_id, member_id, instance_id)
             return group.members.get(member_id) or ConsumerMember(member_id)
         if not classic and existing.classic is None and existing.epoch != LEAVE_STATIC_EPOCH:
             raise KafkaError(
@@ -209,7 +209,8 @@ class ConsumerStep:
                 f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
                 f"instance id is owned by {existing.member_id} member.",
             )
-        logger.info(
+        self.result.tell(
+            logger,
             "Group %s: instance %s returns, %s replaces %s",
             group.group_id,
             instance_id,
@@ -275,7 +276,7 @@ class ConsumerStep:
 
     def _write_epoch(self, epoch: int, metadata_hash: int) -> None:
         self.result.records.append(epoch_record(self.group.group_id, epoch, metadata_hash))
-        logger.info("Group %s: epoch %d, metadata hash %d", self.group.group_id, epoch, metadata_hash)
+        self.result.tell(logger, "Group %s: epoch %d, metadata hash %d", self.group.group_id, epoch, metadata_hash)
 
     def update_target(
         self, epoch: int, member: ConsumerMember, updated: ConsumerMember
@@ -286,7 +287,7 @@ class ConsumerStep:
             return group.target_epoch, group.target_of(updated.member_id, updated.instance_id)
         name = group.preferred_assignor(self.settings.consumer_assignors[0], member, updated)
         records, target = compute_target(group, epoch, updated, ASSIGNORS[name], self.topics, self.now_ms)
-        logger.info("Group %s: target assignment of epoch %d by assignor %s", group.group_id, epoch, name)
+        self.result.tell(logger, "Group %s: target assignment of epoch %d by assignor %s", group.group_id, epoch, name)
         self.result.records += records
         return epoch, target
 
@@ -329,7 +330,9 @@ class ConsumerStep:
         else:
             member = self.check_static(group.static_member(instance_id), request.member_id, instance_id)
             if request.member_epoch == LEAVE_STATIC_EPOCH:
-                logger.info("Group %s: %s of instance %s is away", group.group_id, member.member_id, instance_id)
+                self.result.tell(
+                    logger, "Group %s: %s of instance %s is away", group.group_id, member.member_id, instance_id
+                )
                 away = member._replace(
                     epoch=LEAVE_STATIC_EPOCH,
                     assigned={topic_id: dict.fromkeys(numbers, 0) for topic_id, numbers in member.assigned.items()},
@@ -338,7 +341,7 @@ class ConsumerStep:
                 self.result.records.append(current_record(group.group_id, away))
                 self.result.reply(token, response)
                 return
-        logger.info("Group %s: member %s left", group.group_id, member.member_id)
+        self.result.tell(logger, "Group %s: member %s left", group.group_id, member.member_id)
         self.fence([member])
         self.result.reply(token, response)
 
@@ -404,7 +407,9 @@ class ConsumerStep:
         member = self.group.members.get(key[2])
         if member is None or (kind == "rebalance" and member.epoch != event):
             return
-        logger.info("Group %s: member %s is out: %s", self.group.group_id, member.member_id, _REASONS[kind])
+        self.result.tell(
+            logger, "Group %s: member %s is out: %s", self.group.group_id, member.member_id, _REASONS[kind]
+        )
         self.group.rejoin_timers.discard(member.member_id)
         self.fence([member])
         self.result.append_failed = _again(key, event, self.result.append_failed)

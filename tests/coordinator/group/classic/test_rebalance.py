@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from pykbroker.coordinator.group.classic.classic_group import TRANSITIONS, ClassicGroup, ClassicGroupState
@@ -375,6 +377,23 @@ def test_a_refused_assignment_begins_another_rebalance() -> None:
     assert bench.answers[failed] == bench.answers[waiting] == Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert group(bench).state is ClassicGroupState.PREPARING_REBALANCE
     assert {member.assignment for member in group(bench).members.values()} == {b""}
+
+
+def test_assignments_that_are_refused_again_and_again_are_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """As while a disk is full: the member joins again at once, and wrote two lines each second."""
+    caplog.set_level(logging.INFO)
+    bench = Bench(GroupSettings(initial_rebalance_delay_ms=0))
+    member, token = bench.new_member()
+    bench.advance(0)
+    for second in range(61):
+        bench.refuse_next = ErrorCode.NOT_COORDINATOR
+        bench.sync("g", member, bench.answers[token].generation_id, {member: b"m"})
+        token = bench.join(member=member)
+        bench.advance(1_000)
+        assert bench.answers[token].generation_id == second + 2
+    told = [line for line in caplog.messages if "could not be written" in line]
+    assert len(told) == 2
+    assert len([line for line in caplog.messages if "has 1 members" in line]) <= 3
 
 
 def test_a_refused_return_of_a_static_member_gives_the_place_back() -> None:
