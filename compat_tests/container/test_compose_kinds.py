@@ -16,6 +16,7 @@ from compat_tests.container.conftest import Projects
 from compat_tests.container.containers import PATIENCE_S
 from compat_tests.container.host_clients import Traffic, consume, produce, records_in, topics_at
 from compat_tests.container.projects import FOLDER, SECRETS, Project
+from pykbroker.cli.main import main as generate
 
 #: The engine may have to make a base image first.
 pytestmark = pytest.mark.timeout(900)
@@ -162,3 +163,19 @@ def test_both_versions_of_compose_read_the_file(new_project: Projects, compose_v
             assert "healthcheck" not in node, "the image has one"
         else:
             assert node["image"] == "pykbroker-apache-kafka:latest"
+
+
+@pytest.mark.parametrize("security", ["ssl", "sasl_ssl"])
+def test_both_versions_of_compose_read_a_generated_secured_file(
+    compose_v2: Path, tmp_path: Path, security: str
+) -> None:
+    file = tmp_path / "compose.yaml"
+    assert generate(["generate", "compose", "--security", security, "-o", str(file)]) == 0
+    read = subprocess.run([str(compose_v2), str(file)], capture_output=True, text=True, check=False)
+    assert (read.returncode, read.stderr) == (0, "")
+    project = Project("i", "compose.yaml")
+    project.path = file
+    services = json.loads(read.stdout)["services"]
+    assert set(services) == set(project.compose("config", "--services").split())
+    assert {secret["source"] for secret in services["node-1"]["secrets"]} == {"node.pem", "authority.pem"}
+    assert services["node-1"]["user"] == "1000:0"

@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 import sysconfig
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from pykbroker import __version__
 from pykbroker.cli.command_group import CommandGroup
+
+if TYPE_CHECKING:
+    from pykbroker.generate.secured import Security
 
 _IMAGE = f"pykbroker:{__version__}"
 
@@ -35,6 +38,24 @@ def _of_containers(function: F) -> F:
     return image(cluster_id(function))
 
 
+def _secured(function: F) -> F:
+    """`--security`, whose value the function gets as a `Security`."""
+    return click.option(
+        "--security",
+        type=click.Choice(["plaintext", "ssl", "sasl_ssl"], case_sensitive=False),
+        default="plaintext",
+        help="ssl: TLS everywhere, clients show a certificate. sasl_ssl: they log in with SCRAM over TLS. Both have "
+        "ACLs; the comment at the top says what a person makes first (default: plaintext).",
+        callback=_security,
+    )(function)
+
+
+def _security(context: click.Context, option: click.Parameter, word: str) -> Security:
+    from pykbroker.generate.secured import Security
+
+    return Security(word.lower())
+
+
 def _write(text: str, output: str | None) -> None:
     if output is None:
         click.echo(text, nl=False)
@@ -51,6 +72,7 @@ def _write(text: str, output: str | None) -> None:
 @click.option("--storage-class", metavar="NAME", help="Of the volumes (default: the default class).")
 @click.option("--memory", default="512Mi", help="Of each pod, page cache included (default: 512Mi).")
 @click.option("--cpu", default="500m", help="What each pod asks for (default: 500m).")
+@_secured
 @_of_containers
 @_to_file
 def kubernetes_manifest(output: str | None, **words: Any) -> None:
@@ -65,6 +87,13 @@ def kubernetes_manifest(output: str | None, **words: Any) -> None:
 @click.option("--port", type=int, default=9092, help="Of the first broker on this machine (default: 9092).")
 @click.option("--host", default="localhost", help="This machine's name for clients (default: localhost).")
 @click.option("--bind", default="127.0.0.1", metavar="ADDRESS", help="Where ports are published (default: 127.0.0.1).")
+@click.option(
+    "--metrics-port",
+    type=int,
+    help="Of the first broker's metrics on this machine (default: only containers of the network reach them).",
+)
+@_secured
+@click.option("--user", "users", multiple=True, metavar="NAME", help="With sasl_ssl: beside admin (may be repeated).")
 @_of_containers
 @_to_file
 def compose_file(output: str | None, **words: Any) -> None:
@@ -90,6 +119,7 @@ def compose_file(output: str | None, **words: Any) -> None:
     help="Of log.dirs (may be repeated; default: /var/lib/pykbroker).",
 )
 @click.option("--program", metavar="FILE", help="The program itself (default: the one that runs).")
+@_secured
 @_to_file
 def systemd_unit(output: str | None, program: str | None, **words: Any) -> None:
     """Print a unit that runs one node with a properties file."""

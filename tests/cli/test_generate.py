@@ -47,6 +47,19 @@ def test_compose(capsys: pytest.CaptureFixture[str]) -> None:
     assert last["environment"]["CLUSTER_ID"] == "A" * 22
 
 
+def test_every_kind_has_a_secured_variant(capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate("compose", "--security", "SASL_SSL", "--user", "bob", "--metrics-port", "9404") == 0
+    found = yaml.safe_load(capsys.readouterr().out)
+    assert set(found["secrets"]) == {"node.pem", "authority.pem", "admin.password", "bob.password"}
+    assert found["services"]["node-3"]["ports"] == ["127.0.0.1:9094:9092", "127.0.0.1:9406:9404"]
+    assert generate("kubernetes", "--security", "sasl_ssl") == 0
+    assert "Job" in {each["kind"] for each in yaml.safe_load_all(capsys.readouterr().out)}
+    assert generate("systemd", "--security", "ssl") == 0
+    assert "LoadCredential=node.pem:/etc/pykbroker/secrets/node.pem" in capsys.readouterr().out.splitlines()
+    assert generate("compose", "--security", "ssl", "--user", "bob") == 1
+    assert capsys.readouterr().err == "pykbroker: users log in with --security sasl_ssl alone\n"
+
+
 def test_prometheus(capsys: pytest.CaptureFixture[str]) -> None:
     assert generate("prometheus", "--target", "a", "--target", "b:1", "--job", "j", "--interval", "5") == 0
     config = yaml.safe_load(capsys.readouterr().out)

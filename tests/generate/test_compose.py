@@ -14,6 +14,7 @@ from pykbroker.config.load import load
 from pykbroker.config.protection import refuse
 from pykbroker.container.server_properties import server_properties
 from pykbroker.generate.compose import ComposeCluster, compose
+from pykbroker.generate.secured import Security
 from tests.container.image_environments import DEFAULTS
 
 SHIPPED = Path(__file__).parents[2] / "docker" / "compose.yaml"
@@ -66,9 +67,66 @@ def test_the_image_makes_a_node_of_each_environment(brokers: int, voters: int) -
     assert sorted(volumes) == [f"data-{number}" for number in range(1, brokers + 1)]
 
 
+def test_metrics_are_in_the_network_and_on_this_machine_if_asked() -> None:
+    given = environment(ComposeCluster(image="i"), 2)
+    assert given["KAFKA_PYKBROKER_METRICS_LISTENER"] == "0.0.0.0:9404"
+    assert services(compose(ComposeCluster(image="i")))["node-2"]["ports"] == ["127.0.0.1:9093:9092"]
+    published = services(compose(ComposeCluster(image="i", metrics_port=9404)))
+    assert published["node-2"]["ports"] == ["127.0.0.1:9093:9092", "127.0.0.1:9405:9404"]
+
+
+@pytest.mark.parametrize("security", [Security.SSL, Security.SASL_SSL])
+@pytest.mark.parametrize("brokers", [1, 4])
+def test_a_secured_file_leaves_no_listener_without_tls(brokers: int, security: Security) -> None:
+    cluster = ComposeCluster(image="i", brokers=brokers, security=security)
+    for number in range(1, brokers + 1):
+        composed = server_properties(
+            environment(cluster, number), mounted=None, defaults=DEFAULTS, hostname=f"node-{number}"
+        )
+        assert composed.warnings == ()
+        refuse(composed.properties)
+        config = load(composed.properties)
+        listeners = [point.listener_name for point in (*config.listeners.controller, *config.listeners.broker)]
+        assert listeners == [*(["CONTROLLER"] if number < 4 else []), "NODES", "CLIENTS", "HOST"]
+        protocols = dict(pair.split(":") for pair in composed.properties["listener.security.protocol.map"].split(","))
+        assert protocols == {"CONTROLLER": "SSL", "NODES": "SSL", "CLIENTS": security.name, "HOST": security.name}
+        shows_certificate = {"controller", "nodes"} | ({"clients", "host"} if security is Security.SSL else set())
+        for name in ("controller", "nodes", "clients", "host"):
+            asked = composed.properties.get(f"listener.name.{name}.ssl.client.auth")
+            assert asked == ("required" if name in shows_certificate else None)
+        assert config.str("inter.broker.listener.name") == "NODES"
+        assert composed.properties["authorizer.class.name"].endswith(".StandardAuthorizer")
+
+
+def test_secrets_are_files_that_the_containers_get() -> None:
+    text = compose(ComposeCluster(image="i", security=Security.SASL_SSL, users=("alice", "admin")))
+    found = yaml.safe_load(text)
+    assert found["secrets"] == {
+        name: {"file": f"./secrets/{name}"}
+        for name in ("node.pem", "authority.pem", "admin.password", "alice.password")
+    }
+    nodes = {name: service for name, service in found["services"].items() if name.startswith("node-")}
+    assert len(nodes) == 3
+    for service in (*nodes.values(), found["services"]["users"]):
+        # Compose keeps the owner of a file, so the container runs as this user.
+        assert service["user"] == "${PYKBROKER_UID:-1000}:0"
+        assert {"node.pem", "authority.pem"} <= set(service["secrets"])
+    assert all(service["secrets"] == ["node.pem", "authority.pem"] for service in nodes.values())
+    for line in ("#   pykbroker tls create secrets", "#   for user in admin alice; do"):
+        assert line in text, "the file says what a person makes first"
+    only_tls = yaml.safe_load(compose(ComposeCluster(image="i", security=Security.SSL)))
+    assert set(only_tls["secrets"]) == {"node.pem", "authority.pem"}
+    assert "users" not in only_tls["services"]
+    assert "secrets" not in yaml.safe_load(compose(ComposeCluster(image="i")))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"users": ("alice",)},
+        {"users": ("a b",), "security": Security.SASL_SSL},
+        {"metrics_port": 65535},
+        {"metrics_port": 9090},
         {"brokers": 0},
         {"brokers": 100},
         {"port": 0},

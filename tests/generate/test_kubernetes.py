@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -15,6 +16,7 @@ from pykbroker.config.load import Config, load
 from pykbroker.config.protection import refuse
 from pykbroker.container.server_properties import server_properties
 from pykbroker.generate.kubernetes import KubernetesCluster, kubernetes
+from pykbroker.generate.secured import Security
 from tests.container.image_environments import DEFAULTS
 
 DEFAULT = KubernetesCluster(image="pykbroker:1.2.3")
@@ -25,7 +27,13 @@ CLUSTERS = {
         image="i", replicas=5, name="kafka", namespace="shop", storage_class="fast.ssd", cpu="2", cluster_id="A" * 22
     ),
 }
+SECURED = {
+    security.value: KubernetesCluster(image="i", namespace="shop", name="k", security=security)
+    for security in (Security.SSL, Security.SASL_SSL)
+}
+CLUSTERS |= SECURED
 each_cluster = pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
+CHECK = Path(__file__).parents[2] / "docker" / "scripts" / "kafka" / "healthcheck"
 #: The oldest that has pods' ordinals as a label, and the newest that the schemas know.
 VERSIONS = ("1.28", kubernetes_validate.latest_version())
 
@@ -79,6 +87,7 @@ def config_of(variables: Mapping[str, str]) -> tuple[Config, str | None]:
 def test_kubernetes_takes_every_object(cluster: KubernetesCluster, version: str) -> None:
     found = objects(cluster)
     assert sorted(kind for kind, _ in found) == [
+        *(["Job"] if cluster.security is Security.SASL_SSL else []),
         "NetworkPolicy",
         "PodDisruptionBudget",
         "Service",
@@ -105,8 +114,10 @@ def test_the_image_makes_a_node_of_each_pods_environment(cluster: KubernetesClus
         ids.add(cluster_id)
         assert (config.node_id, config.is_broker, config.is_controller) == (ordinal, True, True)
         name = f"{cluster.name}-{ordinal}.{cluster.name}-nodes.{namespace}.svc"
-        (advertised,) = config.listeners.advertised_broker
+        *between, advertised = config.listeners.advertised_broker
         assert (advertised.host, advertised.port) == (name, 9092)
+        own = [(name, 9094)] if cluster in SECURED.values() else []
+        assert [(point.host, point.port) for point in between] == own
         assert [(point.host, point.port) for point in config.listeners.controller] == [("", 9093)]
         assert config.voters[ordinal] == (name, 9093)
         assert sorted(config.voters) == list(range(cluster.replicas))
@@ -165,6 +176,7 @@ def test_what_belongs_together_has_one_name(cluster: KubernetesCluster) -> None:
     assert {each["metadata"].get("namespace") for each in found.values()} == {cluster.namespace}
     listening = {port["name"]: port["containerPort"] for port in container(cluster)["ports"]}
     assert listening == {port["name"]: port["port"] for port in nodes["spec"]["ports"]}
+    assert ("tcp-nodes" in listening) is (cluster in SECURED.values())
     assert [listening[port["targetPort"]] for port in clients["spec"]["ports"]] == [9092]
     (claim,) = spec["volumeClaimTemplates"]
     mounts = {mount["name"]: mount["mountPath"] for mount in container(cluster)["volumeMounts"]}
@@ -179,11 +191,6 @@ def test_what_keeps_the_cluster_up() -> None:
     # Voters that started one after the other would wait for each other for ever.
     assert (spec["replicas"], spec["podManagementPolicy"]) == (3, "Parallel")
     assert objects(DEFAULT)["PodDisruptionBudget", "pykbroker"]["spec"]["maxUnavailable"] == 1
-    probes = {
-        name: container(DEFAULT)[f"{name}Probe"]["exec"]["command"] for name in ("startup", "liveness", "readiness")
-    }
-    alive = ["pykbroker", "health", "--alive"]
-    assert probes == {"startup": alive, "liveness": alive, "readiness": ["pykbroker", "health"]}
     assert spec["template"]["spec"]["enableServiceLinks"] is False
     assert spec["template"]["spec"]["securityContext"]["runAsNonRoot"] is True
     assert spec["template"]["spec"]["securityContext"]["runAsGroup"] == 1000
@@ -193,6 +200,70 @@ def test_what_keeps_the_cluster_up() -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert "command" not in container(DEFAULT), "the image's own"
+
+
+@pytest.mark.parametrize("cluster", SECURED.values(), ids=SECURED)
+def test_a_secured_manifest_leaves_no_listener_without_tls(cluster: KubernetesCluster) -> None:
+    given = environment(cluster, 0, "shop")
+    protocols = dict(pair.split(":") for pair in given["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(","))
+    assert protocols == {"CONTROLLER": "SSL", "NODES": "SSL", "CLIENTS": cluster.security.name}
+    listeners = [pair.partition(":")[0] for pair in given["KAFKA_LISTENERS"].split(",")]
+    assert listeners == ["NODES", "CLIENTS", "CONTROLLER"]
+    assert given["KAFKA_INTER_BROKER_LISTENER_NAME"] == "NODES"
+    for name in ("CONTROLLER", "NODES", *(["CLIENTS"] if cluster.security is Security.SSL else [])):
+        assert given[f"KAFKA_LISTENER_NAME_{name}_SSL_CLIENT_AUTH"] == "required"
+    ingress = objects(cluster)["NetworkPolicy", "k"]["spec"]["ingress"]
+    # Only pods of the cluster, and the Job that sets passwords, reach the listeners between nodes.
+    allowed = {rule["ports"][0]["port"]: rule.get("from") for rule in ingress}
+    assert sorted(allowed) == [9092, 9093, 9094, 9404]
+    labels = stateful_set(cluster)["template"]["metadata"]["labels"]
+    assert allowed[9093] == [{"podSelector": {"matchLabels": labels}}]
+    assert allowed[9094][0] == {"podSelector": {"matchLabels": labels}}
+
+
+@pytest.mark.parametrize("cluster", SECURED.values(), ids=SECURED)
+def test_keys_and_passwords_are_in_secrets_that_a_person_makes(cluster: KubernetesCluster) -> None:
+    pod = stateful_set(cluster)["template"]["spec"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    items = {item["key"]: item["path"] for item in volumes["tls"]["secret"]["items"]}
+    assert volumes["tls"]["secret"]["secretName"] == "k-tls"
+    # cert-manager's names, and those that `pykbroker tls create` writes.
+    assert items == {"tls-combined.pem": "node.pem", "ca.crt": "authority.pem"}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(cluster)["volumeMounts"]}
+    given = environment(cluster, 0, "shop")
+    assert given["KAFKA_SSL_KEYSTORE_LOCATION"] == f"{mounts['tls']}/node.pem"
+    assert given["KAFKA_SSL_TRUSTSTORE_LOCATION"] == f"{mounts['tls']}/authority.pem"
+    text = kubernetes(cluster)
+    # Whom the certificate must name: each pod, because clients are told these names.
+    for name in ("k-0.k-nodes.shop.svc", "k-2.k-nodes.shop.svc", "k", "k.shop.svc"):
+        assert f"#       --host {name}" in text
+    assert "create secret generic k-tls" in text
+    assert ("create secret generic k-users" in text) is (cluster.security is Security.SASL_SSL)
+
+
+def test_the_job_of_the_users_is_no_node() -> None:
+    cluster = SECURED["sasl_ssl"]
+    found = objects(cluster)
+    job = found["Job", "k-users"]["spec"]["template"]
+    nodes = found["Service", "k"]["spec"]["selector"]
+    assert not nodes.items() <= job["metadata"]["labels"].items(), "no client is sent to it"
+    allowed = found["NetworkPolicy", "k"]["spec"]["ingress"][-1]
+    assert allowed["from"][1]["podSelector"]["matchLabels"] == job["metadata"]["labels"]
+    assert allowed["ports"] == [{"port": 9094}]
+    (users,) = job["spec"]["containers"]
+    assert users["env"][1]["value"].split(",")[2] == "k-2.k-nodes.$(POD_NAMESPACE).svc:9094"
+    assert users["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_probes_run_the_images_lean_check() -> None:
+    commands = {
+        name: container(DEFAULT)[f"{name}Probe"]["exec"]["command"] for name in ("startup", "liveness", "readiness")
+    }
+    assert {command[0] for command in commands.values()} == {"/etc/kafka/docker/healthcheck"}
+    assert CHECK.stat().st_mode & 0o111
+    assert "healthcheck [--node | --alive]" in CHECK.read_text()
+    asked = {name: command[1:] for name, command in commands.items()}
+    assert asked == {"startup": ["--alive"], "liveness": ["--alive"], "readiness": ["--node"]}
 
 
 def test_a_second_run_names_the_same_cluster() -> None:

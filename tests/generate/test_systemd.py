@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import re
 import shlex
 import shutil
 import subprocess
@@ -13,10 +14,13 @@ import pytest
 
 from pykbroker.cli import start
 from pykbroker.cli.health import USUAL_SOCKETS
+from pykbroker.cli.main import main
 from pykbroker.cli.options import assignments
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import find_key
-from pykbroker.generate.systemd import SystemdUnit, systemd
+from pykbroker.config.load import find_key, load
+from pykbroker.config.protection import refuse
+from pykbroker.generate.secured import Security
+from pykbroker.generate.systemd import CREDENTIALS, SECRETS, SystemdUnit, systemd
 
 FILTER = "SystemCallFilter="
 
@@ -69,9 +73,45 @@ def test_the_node_may_write_to_its_data() -> None:
     assert elsewhere["ReadWritePaths"] == "/disk1"
 
 
-def test_systemd_has_no_complaint_where_it_is_installed(tmp_path: Path) -> None:
+def commented(unit: SystemdUnit) -> dict[str, str]:
+    """The properties that the comment names."""
+    lines = (line.removeprefix("#   ") for line in systemd(unit).splitlines() if line.startswith("#   "))
+    pairs = (line.partition("=") for line in lines if re.match(r"[a-z0-9.-]+=", line))
+    return {key: text for key, _, text in pairs}
+
+
+@pytest.mark.parametrize("security", [Security.SSL, Security.SASL_SSL])
+def test_a_secured_node_gets_copies_of_files_that_are_roots(tmp_path: Path, security: Security) -> None:
+    unit = SystemdUnit(program="/p", security=security)
+    loaded = [line for line in systemd(unit).splitlines() if line.startswith("LoadCredential=")]
+    assert loaded == [f"LoadCredential={name}:{SECRETS}/{name}" for name in ("node.pem", "authority.pem")]
+    properties = commented(unit)
+    assert properties["ssl.keystore.location"] == f"{CREDENTIALS}/node.pem"
+    assert properties["ssl.truststore.location"] == f"{CREDENTIALS}/authority.pem"
+    assert "LoadCredential" not in systemd(SystemdUnit(program="/p"))
+    # They are all that a node needs beside its id and its quorum.
+    node = {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "controller.quorum.bootstrap.servers": "h:9093",
+        "log.dirs": str(tmp_path),
+        **properties,
+    }
+    refuse(node)
+    config = load(node)
+    assert {point.listener_name for point in config.listeners.advertised_broker} == {"NODES", "CLIENTS"}
+    protocols = dict(pair.split(":") for pair in properties["listener.security.protocol.map"].split(","))
+    assert protocols == {"CONTROLLER": "SSL", "NODES": "SSL", "CLIENTS": security.name}
+    # The directory is formatted before systemd shows the files.
+    file = tmp_path / "server.properties"
+    file.write_text("".join(f"{key}={text}\n" for key, text in node.items()))
+    assert main(["format", str(file), "--standalone"]) == 0
+
+
+@pytest.mark.parametrize("security", list(Security))
+def test_systemd_has_no_complaint_where_it_is_installed(tmp_path: Path, security: Security) -> None:
     unit = tmp_path / "pykbroker-of-a-test.service"
-    unit.write_text(systemd(SystemdUnit(program="/bin/sh", data=("/var/lib/pykbroker", "/tmp"))))
+    unit.write_text(systemd(SystemdUnit(program="/bin/sh", data=("/var/lib/pykbroker", "/tmp"), security=security)))
     assert unit.read_text().endswith("WantedBy=multi-user.target\n")
     if shutil.which("systemd-analyze") is not None:
         said = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
