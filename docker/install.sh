@@ -34,12 +34,11 @@ if ! env --block-signal=INT,TERM true 2>/dev/null; then
 fi
 
 # One script has all names: kafka-topics in Confluent's image, kafka-topics.sh in Apache Kafka's.
-for name in acls broker-api-versions cluster configs console-consumer console-producer consumer-groups consumer-perf-test \
+for name in acls broker-api-versions client-metrics cluster configs console-consumer console-producer consumer-groups consumer-perf-test \
     delete-records dump-log features get-offsets groups leader-election log-dirs metadata-quorum producer-perf-test \
     reassign-partitions run-class server-start server-stop storage topics transactions \
-    client-metrics console-share-consumer delegation-tokens e2e-latency jmx metadata-shell share-consumer-perf-test \
-    share-groups streams-application-reset streams-groups verifiable-consumer verifiable-producer \
-    verifiable-share-consumer; do
+    verifiable-consumer verifiable-producer console-share-consumer delegation-tokens e2e-latency jmx metadata-shell share-consumer-perf-test \
+    share-groups streams-application-reset streams-groups verifiable-share-consumer; do
     ln -s kafka-tool "/opt/kafka/bin/kafka-$name.sh"
     ln -s kafka-tool "/opt/kafka/bin/kafka-$name"
 done

@@ -10,12 +10,22 @@ import pytest
 
 from compat_tests.kafka_tools.conftest import Tools
 from compat_tests.node import Node
+from compat_tests.our_tools.both import ours
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 
 
 def events(printed: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+
+
+def fields(told: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """Kind of event -> its fields, those of places in it too."""
+    found = {}
+    for event in told:
+        nested = [place for value in event.values() if isinstance(value, list) for place in value]
+        found[event["name"]] = [*event, *(key for place in nested[:1] for key in place)]
+    return found
 
 
 @pytest.mark.parametrize("compression", ["none", "lz4"])
@@ -74,6 +84,16 @@ def test_the_verifiable_pair_agrees_on_every_record(tools: Tools, topics: Topics
             expected = last + 1
         assert committed.get(partition, 0) == expected
     assert all(e["success"] for e in seen if e["name"] == "offsets_committed")
+
+    # Our tools of these names print the same kinds of events, with the same fields.
+    at = ["--bootstrap-server", broker.bootstrap, "--topic", topic]
+    sent_by_ours = events(ours("verifiable-producer", [*at, "--max-messages", "3"]).out)
+    assert fields(sent_by_ours) == fields(sent)
+    seen_by_ours = events(
+        ours("verifiable-consumer", [*at, "--group-id", f"ours-{topic}", "--max-messages", "1003"]).out
+    )
+    assert fields(seen_by_ours) == fields(seen)
+    assert sum(p["count"] for e in seen_by_ours if e["name"] == "records_consumed" for p in e["partitions"]) == 1003
 
 
 def test_the_latency_tool_gets_every_record_back(tools: Tools, topic: str) -> None:

@@ -36,6 +36,7 @@ CLASSES = {
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
 }
 

@@ -149,3 +149,27 @@ def test_what_is_refused(both: BothTools, words: str) -> None:
 
 def test_without_a_server(both: BothTools) -> None:
     assert both.agree("configs", "--describe", "--topic", "x", where=False).status == 1
+
+
+def test_client_metrics(both: BothTools) -> None:
+    names = two_names("m")
+    at = ["--name", "‹m›"]
+    chosen = ["--metrics", "org.apache.kafka.producer.,org.apache.kafka.consumer.", "--interval", "5000"]
+    both.agree("client-metrics", "--alter", *at, *chosen, "--match", "client_id=a,client_source_port=1", names=names)
+    described = both.agree("client-metrics", "--describe", *at, names=names, change=[sorted_lines])
+    assert "  interval.ms=5000" in described.out
+    both.agree("client-metrics", "--alter", *at, "--interval", "", names=names)
+    assert "5000" not in both.agree("client-metrics", "--describe", *at, names=names, change=[sorted_lines]).out
+    assert both.agree("client-metrics", "--alter", *at, "--match", "bad=1", names=names).status == 1
+    # Each list has the resource of the other tool too.
+    both.agree("client-metrics", "--list", change=[sorted_lines])
+    both.agree("client-metrics", "--delete", *at, names=names)
+    assert "doesn't exist" in both.agree("client-metrics", "--describe", *at, names=names).out
+    for wrong in (
+        ["--alter"],
+        ["--alter", *at, "--interval", "x"],
+        ["--delete"],
+        ["--list", *at],
+        ["--list", "--describe"],
+    ):
+        assert both.agree("client-metrics", *wrong, names=names).status == 1

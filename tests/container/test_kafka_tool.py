@@ -23,12 +23,11 @@ def called(tmp_path: Path, name: str, *words: str) -> subprocess.CompletedProces
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("kafka-client-metrics.sh", "metrics of clients (KIP-714) are not served"),
         ("kafka-share-groups", "share groups are not served"),
         ("kafka-console-share-consumer", "share groups are not served"),
         ("kafka-streams-groups", "streams groups (KIP-1071) are not served"),
         ("kafka-e2e-latency", "`pykbroker bench end-to-end TOPIC` measures it"),
-        ("kafka-verifiable-producer.sh", "`pykbroker bench` and kafka-console-producer are here"),
+        ("kafka-verifiable-share-consumer", "share groups are not served"),
         ("connect-distributed.sh", "it has no Kafka Connect"),
         ("zookeeper-shell", "there is no ZooKeeper"),
     ],
