@@ -15,13 +15,18 @@ from pipeline.checkpoint import Files
 from pipeline.config import Config
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 DROPPED = "numRowsDroppedByWatermark"
 
 
-def letters(spark: SparkSession, config: Config, job: str, files: Files, batch_id: int) -> DataFrame | None:
-    """Return the dead letters of the batch that `job` has just computed, None if it has dropped nothing."""
+def letters(
+    spark: SparkSession, config: Config, job: str, files: Files, batch_id: int, time: Column | None = None
+) -> DataFrame | None:
+    """Return the dead letters of the batch that `job` has just computed, None if it has dropped nothing.
+
+    `time`: what the job's watermark is made of, if it is not when the events happened.
+    """
     if not dropped(spark, job):
         return None
     found = dropped_range(files, batch_id)
@@ -29,7 +34,7 @@ def letters(spark: SparkSession, config: Config, job: str, files: Files, batch_i
         return None
     starts, ends, watermark_ms = found
     parsed = transforms.parse(sources.between(spark, config, starts, ends), config)
-    return transforms.dead_letters(transforms.behind(parsed, watermark_ms, job))
+    return transforms.dead_letters(transforms.behind(parsed, watermark_ms, job, time))
 
 
 def dropped_range(files: Files, batch_id: int) -> tuple[dict[Partition, int], dict[Partition, int], int] | None:

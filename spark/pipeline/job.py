@@ -40,12 +40,16 @@ TOPICS_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One query: its name (also of its checkpoint), the topics it reads, how it is started, the topics it writes."""
+    """One query: its name (also of its checkpoint), the topics it reads, how it is started, the topics it writes.
+
+    `makes_watermarks`: a client whose clock is ahead must not write to its topics.
+    """
 
     name: str
     topics: Callable[[Config], list[str]]
     start: Callable[[SparkSession, Config, Trigger], StreamingQuery]
     writes: Callable[[Config], list[str]] = lambda config: []
+    makes_watermarks: bool = True
 
 
 def main(jobs: Sequence[Job], argv: Sequence[str]) -> int:
@@ -159,7 +163,7 @@ class _Run:
     def _check_clocks(self) -> None:
         """Raises PipelineError: a topic lets a client's clock move the watermark too far."""
         if self._broker is not None:
-            topics = sorted({topic for job in self._jobs for topic in job.topics(self._config)})
+            topics = sorted({topic for job in self._jobs if job.makes_watermarks for topic in job.topics(self._config)})
             for told in preflight.clocks(self._config, topics, self._broker):
                 print(told, file=sys.stderr, flush=True)
 

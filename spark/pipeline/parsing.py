@@ -12,7 +12,8 @@ second object, a field of a later version) is `malformed`, never ignored. The fi
     from-the-future         it happened later than it was written to Kafka, by more than max_skew_s
     too-late                it was written to Kafka more than allowed_lateness_s after it happened
 
-The last two are judged by the Kafka record's own timestamp and not by a clock or a watermark: every run agrees. An
+The last two are judged by the Kafka record's own timestamp and not by a clock or a watermark: every run agrees. A
+record that was sent again (`transforms.redriven`) is judged by the timestamp that it had the first time. An
 event that is good and that a job drops by its watermark all the same is `behind-watermark` (`transforms.behind`).
 """
 
@@ -21,7 +22,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline.config import Config
-from pipeline.schemas import AVRO, CLICKS, CONTENT_TYPE, FIELDS, JSON, ORDERS, ORDERS_AVRO, SCHEMA_VERSION, Field
+from pipeline.schemas import (
+    AVRO,
+    CLICKS,
+    CONTENT_TYPE,
+    FIELDS,
+    JSON,
+    ORDERS,
+    ORDERS_AVRO,
+    REDRIVE_TIMESTAMP,
+    SCHEMA_VERSION,
+    Field,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,7 +48,7 @@ def parse(raw: DataFrame, config: Config) -> DataFrame:
 
     is_click = F.col("topic") == config.topics.clicks
     text = F.col("value").cast("string")
-    versioned = raw.withColumns({"version": _header(SCHEMA_VERSION), "content_type": _header(CONTENT_TYPE)})
+    versioned = raw.withColumns({"version": header(SCHEMA_VERSION), "content_type": header(CONTENT_TYPE)})
     known = versioned.withColumn("required", _required(is_click))
     read = _computed(known, {**_json(is_click, text), **_avro(is_click)})
     decoded = _computed(read, {"click": _whole_json(), "order": _whole_avro()})
@@ -44,6 +56,14 @@ def parse(raw: DataFrame, config: Config) -> DataFrame:
     checked = _computed(typed, {"missing": _missing(), "bad": _bad()})
     judged = _computed(checked, {"problem": _problem(config, is_click, text)})
     return judged.select(*raw.columns, "problem", *[value.alias(name) for name, value in _event().items()])
+
+
+def first_written_ms() -> Column:
+    """When the record was written to Kafka for the first time. No header makes that later than the record itself is,
+    or a client could write events of the future, which move watermarks."""
+    from pyspark.sql import functions as F
+
+    return F.least(header(REDRIVE_TIMESTAMP).try_cast("bigint"), F.unix_millis("timestamp"))
 
 
 def _computed(frame: DataFrame, columns: dict[str, Column]) -> DataFrame:
@@ -59,11 +79,11 @@ def _computed(frame: DataFrame, columns: dict[str, Column]) -> DataFrame:
     return frame.select("*", F.inline(F.array(row)))
 
 
-def _header(name: str) -> Column:
+def header(name: str, headers: str = "headers") -> Column:
     """The last header of that name as text, null if there is none or it has no value."""
     from pyspark.sql import functions as F
 
-    named = F.filter("headers", lambda header: header["key"] == name)
+    named = F.filter(headers, lambda each: each["key"] == name)
     return F.make_valid_utf8(F.try_element_at(named, F.lit(-1))["value"].cast("string"))
 
 
@@ -192,7 +212,7 @@ def _problem(config: Config, is_click: Column, text: Column) -> Column:
     content_type = F.when(is_click, JSON).otherwise(AVRO)
     missing, bad = F.col("missing"), F.col("bad")
     expected = F.coalesce(*[F.when(bad == field.name, field.says) for field in FIELDS])
-    late_ms = F.unix_millis("timestamp") - F.col("fields.time_ms")
+    late_ms = first_written_ms() - F.col("fields.time_ms")
     skew_s, lateness_s = config.times.max_skew_s, config.times.allowed_lateness_s
     decoded = F.col("present").isNotNull()
     return F.coalesce(

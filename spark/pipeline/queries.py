@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from pipeline import sinks, sources, transforms
 from pipeline.config import Config
 from pipeline.job import Job
+from pipeline.schemas import CLICKS, ORDERS
 from pipeline.sinks import Trigger
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -23,10 +24,10 @@ def raw_topics(config: Config) -> list[str]:
     return [config.topics.clicks, config.topics.orders]
 
 
-def _events(spark: SparkSession, config: Config, topics: Sequence[str]) -> DataFrame:
-    """The events of these topics, each once."""
+def _events(spark: SparkSession, config: Config, topics: Sequence[str], time: Column | None = None) -> DataFrame:
+    """The events of these topics, each once. `time`: of the watermark, if it is not when they happened."""
     parsed = transforms.parse(sources.raw(spark, config, topics), config)
-    return transforms.deduplicated(transforms.valid(parsed), config)
+    return transforms.deduplicated(transforms.valid(parsed), config, time)
 
 
 def _to_topic(frame: DataFrame, config: Config, topic: str, trigger: Trigger, name: str) -> StreamingQuery:
@@ -41,7 +42,7 @@ def dead_letters(spark: SparkSession, config: Config, trigger: Trigger) -> Strea
 
 
 def lake(spark: SparkSession, config: Config, trigger: Trigger) -> StreamingQuery:
-    events = _events(spark, config, raw_topics(config))
+    events = _events(spark, config, raw_topics(config), transforms.arrival())
     return sinks.to_lake(events, config, config.checkpoint(LAKE.name), trigger, LAKE.name)
 
 
@@ -62,6 +63,22 @@ def conversions(spark: SparkSession, config: Config, trigger: Trigger) -> Stream
     clicks = _events(spark, config, [config.topics.clicks])
     rows = transforms.upserts(transforms.conversions(orders, clicks, config), key=["order_id", "click_id"])
     return _to_topic(rows, config, config.topics.conversions, trigger, CONVERSIONS.name)
+
+
+def redrive() -> Job:
+    """The job that sends dead letters again which this code can read.
+
+    Its checkpoint is that of the versions which this code knows: with one more, the dead letters are read from the
+    beginning again, because an earlier run has passed over those of the version that it did not know.
+    """
+    name = f"redrive-{'.'.join(CLICKS)}-{'.'.join(ORDERS)}"
+
+    def start(spark: SparkSession, config: Config, trigger: Trigger) -> StreamingQuery:
+        letters = sources.raw(spark, config, [config.topics.dead_letters])
+        found = transforms.redriven(letters, config)
+        return sinks.to_raw_topics(found, config, config.checkpoint(name), trigger, name)
+
+    return Job(name, lambda config: [config.topics.dead_letters], start, raw_topics, makes_watermarks=False)
 
 
 def _writes(*names: str) -> Callable[[Config], list[str]]:

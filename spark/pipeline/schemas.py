@@ -75,5 +75,8 @@ ORDERS_AVRO = {version: _avro(names) for version, names in ORDERS.items()}
 
 SCHEMA_VERSION = "schema-version"
 CONTENT_TYPE = "content-type"
+#: Headers of a dead letter that was sent again: how often, and when its record was written for the first time.
+REDRIVE_COUNT = "redrive.count"
+REDRIVE_TIMESTAMP = "redrive.timestamp"
 JSON = "application/json"
 AVRO = "avro/binary"

@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipeline import behind
+from pipeline import behind, transforms
 from pipeline import checkpoint as checkpoints
 from pipeline.checkpoint import SparkFiles
 from pipeline.config import Config
 from pipeline.explain import shortened
-from pipeline.lake import Lake
+from pipeline.lake import Lake, LakeError, read
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -77,12 +77,44 @@ def upserts_to_kafka(
     return trigger.on(writer.outputMode("append")).start()
 
 
+def to_raw_topics(frame: DataFrame, config: Config, checkpoint: str, trigger: Trigger, name: str) -> StreamingQuery:
+    """Starts a query that writes records to the topics that they name, at least once, but for those in the lake."""
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        batch.persist()
+        try:
+            with _shortened():
+                records = _not_in_lake(batch, config).select("topic", "key", "value", "headers")
+                records.write.format("kafka").options(**_kafka_options(config)).save()
+        finally:
+            batch.unpersist()
+
+    writer = frame.writeStream.queryName(name).foreachBatch(write).option("checkpointLocation", checkpoint)
+    return trigger.on(writer.outputMode("append")).start()
+
+
+def _not_in_lake(batch: DataFrame, config: Config) -> DataFrame:
+    """The rows whose event the lake has not. Only the days of these events are read; none, where there is no lake."""
+    from pyspark.sql import functions as F
+
+    days = [row.date for row in batch.select("date").distinct().collect()]
+    if not days:
+        return batch
+    try:
+        known = read(batch.sparkSession, config.lake.path)
+    except LakeError:
+        return batch
+    return batch.join(known.where(F.col("date").isin(days)).select("event_id"), "event_id", "left_anti")
+
+
 def _write(frame: DataFrame, config: Config, topic: str) -> None:
     frame.write.format("kafka").options(**_kafka_options(config)).option("topic", topic).save()
 
 
-def _write_dropped(spark: SparkSession, config: Config, name: str, files: SparkFiles, batch_id: int) -> None:
-    letters = behind.letters(spark, config, name, files, batch_id)
+def _write_dropped(
+    spark: SparkSession, config: Config, name: str, files: SparkFiles, batch_id: int, time: Column | None = None
+) -> None:
+    letters = behind.letters(spark, config, name, files, batch_id, time)
     if letters is not None:
         _write(letters, config, config.topics.dead_letters)
 
@@ -120,7 +152,7 @@ def to_lake(frame: DataFrame, config: Config, checkpoint: str, trigger: Trigger,
         planned, ends = checkpoints.plan(written_down, batch_id), checkpoints.ends(written_down, batch_id)
         with _shortened():
             lake.commit(batch, query_id, batch_id, planned, ends)
-            _write_dropped(frame.sparkSession, config, name, written_down, batch_id)
+            _write_dropped(frame.sparkSession, config, name, written_down, batch_id, transforms.arrival())
             lake.compact(config.lake.compact_min_files, config.lake.target_file_bytes)
 
     events = frame.withColumns({"date": F.to_date("event_time"), "topic": F.col("source.topic")})

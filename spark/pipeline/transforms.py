@@ -9,16 +9,30 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pipeline.config import Config
-from pipeline.parsing import parse
-from pipeline.schemas import EVENT_COLUMNS
+from pipeline.parsing import first_written_ms, header, parse
+from pipeline.schemas import EVENT_COLUMNS, REDRIVE_COUNT, REDRIVE_TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["behind", "conversions", "dead_letters", "deduplicated", "parse", "sessions", "upserts", "valid", "windows"]
+__all__ = [
+    "arrival",
+    "behind",
+    "conversions",
+    "dead_letters",
+    "deduplicated",
+    "parse",
+    "redriven",
+    "sessions",
+    "upserts",
+    "valid",
+    "windows",
+]
 
 #: The reason of an event that a job has dropped by its watermark.
 BEHIND_WATERMARK = "behind-watermark"
+#: So often a dead letter is sent again at most. Two jobs of different code could send it in a circle else.
+MOST_REDRIVES = 3
 # Instants in JSON: 2026-01-31T12:00:00.000Z, in the session's time zone, which is UTC.
 TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"
 
@@ -30,11 +44,26 @@ def valid(parsed: DataFrame) -> DataFrame:
     return parsed.where(F.col("problem").isNull()).select(*EVENT_COLUMNS)
 
 
-def behind(parsed: DataFrame, watermark_ms: int, job: str) -> DataFrame:
-    """The rows that are events and that a job drops by its watermark, with that as their problem."""
+def arrival() -> Column:
+    """The time that the lake's watermark judges an event by: when it happened, or when it was sent again.
+
+    A dead letter may be sent again days later, and its event is then far behind the watermark. The record's own
+    timestamp is bounded by the brokers.
+    """
     from pyspark.sql import functions as F
 
-    late_ms = F.lit(watermark_ms) - F.unix_millis("event_time")
+    again = header(REDRIVE_TIMESTAMP, "source.headers").isNotNull()
+    return F.when(again, F.greatest("event_time", "source.timestamp")).otherwise(F.col("event_time"))
+
+
+def behind(parsed: DataFrame, watermark_ms: int, job: str, time: Column | None = None) -> DataFrame:
+    """The rows that are events and that a job drops by its watermark, with that as their problem.
+
+    `time`: what the watermark judges them by, if it is not when they happened.
+    """
+    from pyspark.sql import functions as F
+
+    late_ms = F.lit(watermark_ms) - F.unix_millis(F.col("event_time") if time is None else time)
     message = F.format_string(
         f"it happened %.3f s before the watermark of {job}, which newer events have moved", late_ms / 1000.0
     )
@@ -69,16 +98,52 @@ def dead_letters(parsed: DataFrame) -> DataFrame:
     return parsed.where(F.col("problem").isNotNull()).select("key", "value", headers.alias("headers"))
 
 
-def deduplicated(events: DataFrame, config: Config) -> DataFrame:
+def redriven(letters: DataFrame, config: Config) -> DataFrame:
+    """Dead letters whose reason is gone, as the records that they were: topic, key, value, headers; and event_id and
+    date, by which the lake has their event.
+
+    This code judges each record again, by the timestamp that it had. Events behind a watermark stay: no new code lets
+    them in. Behind their own headers the records get redrive.count and redrive.timestamp.
+    """
+    from pyspark.sql import functions as F
+
+    own = F.filter("headers", lambda each: ~each["key"].startswith("dlq."))
+    restored = letters.where(header("dlq.reason") != BEHIND_WATERMARK).select(
+        "key",
+        "value",
+        header("dlq.topic").alias("topic"),
+        header("dlq.partition").try_cast("int").alias("partition"),
+        header("dlq.offset").try_cast("bigint").alias("offset"),
+        F.timestamp_millis(header("dlq.timestamp").try_cast("bigint")).alias("timestamp"),
+        own.alias("headers"),
+        F.coalesce(header(REDRIVE_COUNT).try_cast("int"), F.lit(0)).alias("count"),
+    )
+    ours = F.col("topic").isin(config.topics.clicks, config.topics.orders) & F.col("timestamp").isNotNull()
+    cured = parse(restored.where(ours & (F.col("count") < MOST_REDRIVES)), config).where(F.col("problem").isNull())
+
+    def added(name: str, value: Column) -> Column:
+        return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
+
+    before = F.filter("headers", lambda each: ~each["key"].isin(REDRIVE_COUNT, REDRIVE_TIMESTAMP))
+    mark = F.array(added(REDRIVE_COUNT, F.col("count") + 1), added(REDRIVE_TIMESTAMP, first_written_ms()))
+    headers = F.concat(before, mark).alias("headers")
+    return cured.select("topic", "key", "value", headers, "event_id", F.to_date("event_time").alias("date"))
+
+
+def deduplicated(events: DataFrame, config: Config, time: Column | None = None) -> DataFrame:
     """Each event id once, the first that is read.
 
     Of a stream an id is remembered until the watermark is later than its event's time and the delay once more. A
     repetition has the same event time: what comes after that is behind the watermark, and dropped as everything there.
+    `time`: what the watermark is made of, if it is not when the events happened.
     """
     if not events.isStreaming:
         return events.dropDuplicates(["event_id"])
     delay = f"{config.times.watermark_delay_s} seconds"
-    return events.withWatermark("event_time", delay).dropDuplicatesWithinWatermark(["event_id"])
+    if time is None:
+        return events.withWatermark("event_time", delay).dropDuplicatesWithinWatermark(["event_id"])
+    timed = events.withColumn("watermark_time", time).withWatermark("watermark_time", delay)
+    return timed.dropDuplicatesWithinWatermark(["event_id"]).drop("watermark_time")
 
 
 def windows(events: DataFrame, config: Config) -> DataFrame:

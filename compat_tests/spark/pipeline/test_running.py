@@ -26,7 +26,8 @@ from pipeline.explain import explain
 from pipeline.job import Job
 from pipeline.metrics import Metrics
 from pipeline.progress import Progress
-from pipeline.queries import CONVERSIONS, DEAD_LETTERS, LAKE, SESSIONS, WINDOWS
+from pipeline.queries import CONVERSIONS, DEAD_LETTERS, LAKE, SESSIONS, WINDOWS, redrive
+from pipeline.schemas import CLICKS
 from pipeline.sinks import Trigger
 
 if TYPE_CHECKING:
@@ -245,6 +246,37 @@ def test_good_events_behind_the_watermark_are_dead_letters_of_each_job_and_an_al
     alerts = {(each["job"], each["alert"], each["events"]) for each in metrics if "alert" in each}
     assert alerts == {(each.name, "behind-watermark", 3) for each in jobs}
     assert sum(each.get("dropped_late", 0) for each in metrics) == 3 * len(jobs)
+
+
+def test_dead_letters_of_a_newer_version_reach_the_lake_once_after_the_upgrade(
+    spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Days later, when the lake's watermark has long passed what happened then."""
+    day_ms = 24 * 3600 * 1000
+    old = replace(click(event_id="of-version-3", time_ms=NOW_MS - 3 * day_ms), timestamp_ms=NOW_MS - 3 * day_ms)
+    own = (("schema-version", b"3"), ("trace", b"t"))
+    world.send([Record(b"its key", old.value, own, old.timestamp_ms), as_record(click(event_id="newest"))])
+    assert job.run(spark, [DEAD_LETTERS, LAKE], world.config, ONCE) == 0
+    assert job.run(spark, [redrive()], world.config, ONCE) == 0
+    assert len(world.read(world.clicks)) == 2, "the code of before cannot read it either"
+
+    monkeypatch.setitem(CLICKS, "3", CLICKS["1"])
+    assert job.run(spark, [redrive()], world.config, ONCE) == 0
+    *_, again = world.read(world.clicks)
+    assert (again.key, again.value) == (b"its key", old.value)
+    added = (("redrive.count", b"1"), ("redrive.timestamp", str(old.timestamp_ms).encode()))
+    assert again.headers == (*own, *added)
+    assert job.run(spark, [DEAD_LETTERS, LAKE], world.config, ONCE) == 0
+
+    def events() -> list[str]:
+        return sorted(row.event_id for row in lake.read(spark, world.config.lake.path).collect())
+
+    assert events() == ["newest", "of-version-3"]
+    assert len(world.read(world.config.topics.dead_letters)) == 1
+    # Another upgrade reads all dead letters again, and finds this event in the lake.
+    monkeypatch.setitem(CLICKS, "4", CLICKS["1"])
+    assert job.run(spark, [redrive()], world.config, ONCE) == 0
+    assert len(world.read(world.clicks)) == 3
 
 
 def test_a_topic_that_takes_records_far_ahead_of_its_clock_is_refused_before_the_start(

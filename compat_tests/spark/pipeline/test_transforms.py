@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 
-from compat_tests.spark.pipeline.raw import configured
+from compat_tests.spark.pipeline.raw import NOW_MS, Raw, click, configured, frame
 from pipeline import transforms
 
 if TYPE_CHECKING:
@@ -116,3 +117,43 @@ def test_conversions(spark: SparkSession) -> None:
         "click_time": "2026-01-31T11:00:00.000Z",
     }
     assert found["alone"]["click_id"] is None
+
+
+def test_only_dead_letters_whose_reason_is_gone_are_sent_again(spark: SparkSession) -> None:
+    def letter(number: int, reason: str, *more: tuple[str, bytes], version: str = "1", topic: str = "clicks") -> Raw:
+        good = click(version="1", event_id=f"e-{number}")
+        said = {"reason": reason, "topic": topic, "partition": "0", "offset": "7", "timestamp": str(NOW_MS)}
+        of_letter = tuple((f"dlq.{key}", text.encode()) for key, text in said.items())
+        own = (("schema-version", version.encode()), *more)
+        # The letter itself was written much later, which does not count.
+        return replace(good, headers=(*own, *of_letter), topic="dead-letters", timestamp_ms=NOW_MS + 10**9)
+
+    unknown = "unknown-schema-version"
+    again = (("redrive.count", b"1"), ("redrive.timestamp", str(NOW_MS - 5).encode()))
+    letters = [
+        letter(0, unknown, ("trace", b"t")),
+        letter(1, unknown, version="9"),
+        letter(2, "behind-watermark"),
+        letter(3, unknown, ("redrive.count", b"3")),
+        letter(4, unknown, topic="another"),
+        letter(5, unknown, *again),
+    ]
+    rows = transforms.redriven(frame(spark, letters), CONFIG).orderBy("event_id").collect()
+    assert [(row.event_id, row.topic, bytes(row.key)) for row in rows] == [
+        ("e-0", "clicks", letters[0].key),
+        ("e-5", "clicks", letters[5].key),
+    ]
+    assert [bytes(row.value) for row in rows] == [letters[0].value, letters[5].value]
+    headers = [{each.key: bytes(each.value) for each in row.headers} for row in rows]
+    first, own = str(NOW_MS).encode(), {"schema-version": b"1"}
+    assert headers[0] == own | {"trace": b"t", "redrive.count": b"1", "redrive.timestamp": first}
+    assert headers[1] == own | {"redrive.count": b"2", "redrive.timestamp": str(NOW_MS - 5).encode()}
+
+
+def test_no_header_makes_a_record_younger_than_it_is(spark: SparkSession) -> None:
+    """Else a client could write events of the future, which move watermarks."""
+    ahead_ms = NOW_MS + 3_600_000
+    made = click(event_id="ahead", time_ms=ahead_ms)
+    lying = replace(made, headers=(*(made.headers or ()), ("redrive.timestamp", str(ahead_ms).encode())))
+    [row] = transforms.parse(frame(spark, [lying]), CONFIG).collect()
+    assert row.problem.code == "from-the-future"

@@ -1,0 +1,9 @@
+"""Dead letters that this code can read now -> the raw topics again. Each event is in the lake once."""
+
+import sys
+
+from pipeline.job import main
+from pipeline.queries import redrive
+
+if __name__ == "__main__":
+    sys.exit(main([redrive()], sys.argv[1:]))
