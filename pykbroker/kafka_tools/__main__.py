@@ -23,6 +23,7 @@ TOOLS = {
     "consumer-perf-test": "read records and say how fast",
     "verifiable-producer": "send numbers and print an event for each acknowledgement",
     "verifiable-consumer": "read a topic in a group and print events",
+    "e2e-latency": "time records from a producer to a consumer",
     "client-metrics": "describe and change which metrics clients are asked for",
     "broker-api-versions": "list the requests that each broker serves",
     "get-offsets": "print the offsets of partitions",

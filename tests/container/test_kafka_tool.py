@@ -26,7 +26,6 @@ def called(tmp_path: Path, name: str, *words: str) -> subprocess.CompletedProces
         ("kafka-share-groups", "share groups are not served"),
         ("kafka-console-share-consumer", "share groups are not served"),
         ("kafka-streams-groups", "streams groups (KIP-1071) are not served"),
-        ("kafka-e2e-latency", "`pykbroker bench end-to-end TOPIC` measures it"),
         ("kafka-verifiable-share-consumer", "share groups are not served"),
         ("connect-distributed.sh", "it has no Kafka Connect"),
         ("zookeeper-shell", "there is no ZooKeeper"),
