@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pykbroker.api import TABLE
 from pykbroker_wire.apis import APIS, ApiKey
@@ -93,13 +93,31 @@ def arrays() -> Iterator[Array]:
             yield Array(row.key, cls, path)
 
 
-@cache
-def _fields(cls: Any) -> dict[str, Any]:
-    hints = typing.get_type_hints(cls.__init__)
-    return {name: hint for name, hint in hints.items() if name != "return"}
+class _Shape(NamedTuple):
+    """The fields of a class, by what their values are."""
+
+    arrays: tuple[tuple[str, Any], ...]
+    """With the type of the elements."""
+    structs: tuple[tuple[str, Any], ...]
+    scalars: tuple[str, ...]
 
 
 @cache
+def _shape(cls: Any) -> _Shape:
+    arrays, structs, scalars = [], [], []
+    for name, hint in typing.get_type_hints(cls.__init__).items():
+        element = _element(hint)
+        if name == "return":
+            continue
+        if element is not None:
+            arrays.append((name, element))
+        elif _is_struct(hint):
+            structs.append((name, hint))
+        else:
+            scalars.append(name)
+    return _Shape(tuple(arrays), tuple(structs), tuple(scalars))
+
+
 def _element(hint: Any) -> Any | None:
     """The type of the elements of an array; None for what is none."""
     for each in (hint, *typing.get_args(hint)):
@@ -108,51 +126,40 @@ def _element(hint: Any) -> Any | None:
     return None
 
 
+@cache
 def _is_struct(hint: Any) -> bool:
     return isinstance(hint, type) and hasattr(hint, "__slots__") and hint not in (int, str, bytes, bool, float)
 
 
 def _paths(cls: type) -> Iterator[tuple[str, ...]]:
-    for name, hint in _fields(cls).items():
-        element = _element(hint)
-        if element is not None:
-            yield (name,)
-            if _is_struct(element):
-                yield from ((name, *rest) for rest in _paths(element))
-        elif _is_struct(hint):
-            yield from ((name, *rest) for rest in _paths(hint))
+    shape = _shape(cls)
+    for name, element in shape.arrays:
+        yield (name,)
+        if _is_struct(element):
+            yield from ((name, *rest) for rest in _paths(element))
+    for name, struct in shape.structs:
+        yield from ((name, *rest) for rest in _paths(struct))
 
 
-def _made(cls: type, path: tuple[str, ...], count: int, way: str, known: Known) -> Any:
-    """`path` leads from here to the array with `count` elements; all other arrays have one element on the way to it."""
+def _made(cls: type, path: tuple[str, ...], count: int, way: str, known: Known, number: int | None = None) -> Any:
+    """`path` leads from here to the array with `count` elements; all other arrays have one element on the way to it.
+    `number`: of this element, if it is one of many."""
     made = cls()
-    for name, hint in _fields(cls).items():
-        element = _element(hint)
-        if element is not None:
-            inner: list[Any] = []
-            if path and name == path[0]:
-                numbers = range(count) if len(path) == 1 else (0,)
-                inner = [_one(element, name, path[1:], count, number, way, known, len(path) == 1) for number in numbers]
-            elif not path:
-                inner = []
-            setattr(made, name, inner)
-        elif _is_struct(hint):
-            setattr(made, name, _made(hint, path[1:] if path and name == path[0] else (), count, way, known))
-        else:
-            _set(made, cls.__name__, name, None, way, known)
-    return made
-
-
-def _one(
-    element: Any, array: str, rest: tuple[str, ...], count: int, number: int, way: str, known: Known, is_many: bool
-) -> Any:
-    told_apart = number if is_many else None
-    if not _is_struct(element):
-        return _scalar(element, array, told_apart, way, known)
-    made = _made(element, rest, count, way, known)
-    for name, hint in _fields(element).items():
-        if _element(hint) is None and not _is_struct(hint):
-            _set(made, element.__name__, name, told_apart, way, known)
+    shape = _shape(cls)
+    for name, element in shape.arrays:
+        inner: list[Any] = []
+        if path and name == path[0]:
+            rest = path[1:]
+            numbers = (None,) if rest else range(count)
+            if _is_struct(element):
+                inner = [_made(element, rest, count, way, known, each) for each in numbers]
+            else:
+                inner = [_scalar(element, name, each, way, known) for each in numbers]
+        setattr(made, name, inner)
+    for name, struct in shape.structs:
+        setattr(made, name, _made(struct, path[1:] if path and name == path[0] else (), count, way, known))
+    for name in shape.scalars:
+        _set(made, cls.__name__, name, number, way, known)
     return made
 
 

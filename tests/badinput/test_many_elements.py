@@ -1,54 +1,72 @@
 """The CPU time that a request costs grows with its elements and no faster, and so does what it writes into the log:
-each array of each API, in each way to fill it, at a listener for clients or else of the controller."""
+each array of each API, in each way to fill it, at each door of a node, for users who may do all, nothing and little."""
 
 from __future__ import annotations
 
-import gc
-import logging
-import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from pykbroker.api import TABLE
 from pykbroker.net.client import BrokerConnection
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.principals import encode_principal
 from pykbroker.serving.rows import On, ServedApi
 from pykbroker_wire.apis import APIS
+from pykbroker_wire.headers import encode_request
+from pykbroker_wire.messages.envelope import EnvelopeRequest
 from pykbroker_wire.primitives import EncodeError, TopLevel
+from tests.badinput.cost import Lines, Meter, counted_lines
 from tests.badinput.many_elements import WAYS, Array, Known, arrays
-from tests.growth import MOST_GROWTH
 from tests.node.sim import Sim
+from tests.node.test_acls import acl, grant
 from tests.simulation.cluster import PORT
 
 FEW = 500
-MANY = 4 * FEW
-#: CPU seconds that MANY elements may cost, whatever fewer cost.
-_ENOUGH_SECONDS = 0.02
-_TRIES = 3
-_MOST_LINES = 200
 _TIMEOUT_MS = 60_000
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ARRAYS: dict[ServedApi, list[Array]] = {row: [each for each in arrays() if each.key == row.key] for row in TABLE}
+#: For users who may do little: with other names each element is judged, and names stand twice.
+_WAYS_TO_TRY = ("other names", "each twice")
 
 
-class Lines(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self.count = 0
+@dataclass(frozen=True)
+class Door:
+    """A way to the handlers, and one kind of user there."""
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self.count += 1
+    name: str
+    user: str
+
+    def serves(self, row: ServedApi) -> bool:
+        if self.name == "envelope":
+            return row.forward
+        return bool(row.on & (On.BROKER if self.name == "broker" else On.CONTROLLER))
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        return WAYS if self.user == "anybody" else _WAYS_TO_TRY
+
+    def sim(self) -> Sim:
+        """A node that has this door. A client of its own is ANONYMOUS; only an Envelope names another user."""
+        locked = {"authorizer.class.name": AUTHORIZER, "super.users": "User:somebody"}
+        return Sim({"auto.create.topics.enable": "false", **({} if self.user == "anybody" else locked)})
+
+    async def make_ready(self, sim: Sim) -> Known:
+        if self.user == "anybody":
+            await sim.create("t")
+            return Known("t", sim.node.loader.image.topics.by_name["t"].id)
+        writer = "User:writer" if self.name == "envelope" else "User:ANONYMOUS"
+        acls = [acl(Resource.TOPIC, "t", Operation.WRITE)._replace(principal=writer)] if self.user == "writer" else []
+        if self.name == "envelope":
+            acls.append(acl(Resource.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION))
+        if acls:
+            await grant(sim, *acls)
+        return Known("t", bytes(15) + b"t")
 
 
-@pytest.fixture
-def lines() -> Iterator[Lines]:
-    root, handler = logging.getLogger(), Lines()
-    before = root.level
-    root.setLevel(logging.INFO)
-    root.addHandler(handler)
-    yield handler
-    root.removeHandler(handler)
-    root.setLevel(before)
+DOORS = [Door(name, user) for name in ("broker", "controller", "envelope") for user in ("anybody", "nobody", "writer")]
 
 
 def encodable(request: TopLevel, keep: str) -> int | None:
@@ -71,59 +89,65 @@ def encodable(request: TopLevel, keep: str) -> int | None:
 class Asked:
     """One node, and the sums of what it was asked."""
 
-    def __init__(self, sim: Sim, row: ServedApi, known: Known, lines: Lines) -> None:
-        self._known, self._lines = known, lines
-        port = PORT if row.on & On.BROKER else PORT + 1
+    def __init__(self, sim: Sim, door: Door, known: Known, lines: Lines) -> None:
+        self._door, self._known = door, known
+        self.meter = Meter(sim, lines)
+        port = PORT if door.name == "broker" else PORT + 1
         self._connection = BrokerConnection(sim.world.runtime("asker", sim.disk), "localhost", port, "asker")
         self.answers = 0
 
-    async def seconds(self, array: Array, way: str, count: int) -> float:
-        """CPU seconds of one request, its making apart."""
+    async def prepare(self, array: Array, way: str, count: int) -> Callable[[], Awaitable[Any]]:
         request = array.request(count, way, self._known)
         version = encodable(request, array.path[0])
-        if version is None:
-            return 0.0
-        self._lines.count = 0
-        start = time.process_time()
-        await self._connection.send(request, _TIMEOUT_MS, version)
-        seconds = time.process_time() - start
-        self.answers += 1
-        assert self._lines.count <= _MOST_LINES, f"{array}, {way}: {self._lines.count} lines"
-        return seconds
+        if version is not None and self._door.name == "envelope":
+            parts = encode_request(array.key, version, 1, "asker", request)
+            request = EnvelopeRequest(
+                request_data=b"".join(parts)[4:],
+                request_principal=encode_principal(f"User:{self._door.user}"),
+                client_host_address=b"\x7f\0\0\1",
+            )
+            version = 0
+
+        async def ask() -> None:
+            if version is not None:
+                answer = await self._connection.send(request, _TIMEOUT_MS, version)
+                assert self._door.name != "envelope" or answer.response_data is not None, answer.error_code
+                self.answers += 1
+
+        return ask
 
     async def judge(self, array: Array, way: str) -> None:
-        many = few = 0.0
-        for _ in range(_TRIES):
-            many = await self.seconds(array, way, MANY)
-            if many <= _ENOUGH_SECONDS:
-                return
-            few = await self.seconds(array, way, FEW)
-            if many <= MOST_GROWTH * few:
-                return
-        raise AssertionError(f"{array}, {way}: {few:.3f} s for {FEW}, {many:.3f} s for {MANY}")
+        await self.meter.judge(f"{array}, {way}", lambda count: self.prepare(array, way, count), FEW)
 
 
-@pytest.mark.parametrize("allowed", [True, False], ids=["allowed", "refused"])
-@pytest.mark.parametrize("row", [row for row in ARRAYS if ARRAYS[row]], ids=lambda row: APIS[row.key].name)
-def test_work_grows_with_the_elements_of_a_request(row: ServedApi, allowed: bool, lines: Lines) -> None:
-    settings = {} if allowed else {"authorizer.class.name": AUTHORIZER, "super.users": "User:somebody"}
-    sim = Sim({"auto.create.topics.enable": "false", **settings})
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    with counted_lines() as handler:
+        yield handler
+
+
+@pytest.mark.parametrize(
+    ("door", "row"),
+    [
+        pytest.param(door, row, id=f"{door.name}-{door.user}-{APIS[row.key].name}")
+        for door in DOORS
+        for row in ARRAYS
+        if ARRAYS[row] and door.serves(row)
+    ],
+)
+def test_work_grows_with_the_elements_of_a_request(door: Door, row: ServedApi, lines: Lines) -> None:
+    sim = door.sim()
 
     async def play(sim: Sim) -> int:
-        known = Known("t", bytes(15) + b"t")
-        if allowed:
-            await sim.create("t")
-            known = Known("t", sim.node.loader.image.topics.by_name["t"].id)
-        asked = Asked(sim, row, known, lines)
+        asked = Asked(sim, door, await door.make_ready(sim), lines)
         for array in ARRAYS[row]:
-            for way in WAYS if allowed else ("other names", "each twice"):
+            for way in door.ways:
                 await asked.judge(array, way)
+        await asked.meter.is_served()
         return asked.answers
 
-    gc.disable()
     try:
         answers = sim.run(play)
     finally:
-        gc.enable()
         sim.close()
     assert answers >= len(ARRAYS[row])

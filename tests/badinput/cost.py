@@ -1,0 +1,120 @@
+"""What one request costs a node in the simulated world: CPU, its longest turn, memory and lines of the log.
+
+Responsible for measuring and for the bounds. Not responsible for requests (many_elements.py, accepted.py).
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pykbroker_wire.messages.metadata import MetadataRequest
+from tests.growth import MOST_GROWTH
+from tests.node.sim import Sim
+
+#: CPU seconds that 4 N elements may cost, whatever N cost: less is noise.
+ENOUGH_SECONDS = 0.02
+#: CPU seconds of one turn of a loop.
+MOST_TURN_SECONDS = 0.2
+#: What one request may add to the memory of the process at its peak. 2,000 topics, with their logs on a disk in memory,
+#: take 50 MiB.
+MOST_KIB = 96 << 10
+_TRIES = 3
+#: An authorizer writes 100 lines a second for one client, and the machine may have other work meanwhile.
+_MOST_LINES = 500
+
+
+class Lines(logging.Handler):
+    """Counts the lines of the log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.count += 1
+
+
+class Cost(NamedTuple):
+    seconds: float
+    longest_turn: float
+
+
+class Meter:
+    """Measures requests to the node of `sim`."""
+
+    def __init__(self, sim: Sim, lines: Lines) -> None:
+        self._sim, self._lines = sim, lines
+        self._turned = self._longest = 0.0
+
+    def _turn(self) -> None:
+        now = time.process_time()
+        self._longest = max(self._longest, now - self._turned)
+        self._turned = now
+
+    async def of(self, what: str, ask: Callable[[], Awaitable[Any]]) -> Cost:
+        """The cost of `ask`, which sends one request and waits for its answer. AssertionError if it takes too much
+        memory, or writes too many lines."""
+        self._lines.count = 0
+        before = _peak_kib(reset=True)
+        start = self._turned = time.process_time()
+        self._longest = 0.0
+        self._sim.world.after_event.append(self._turn)
+        try:
+            await ask()
+        finally:
+            self._sim.world.after_event.remove(self._turn)
+        seconds = time.process_time() - start
+        grown = _peak_kib() - before
+        assert grown <= MOST_KIB, f"{what}: {grown} KiB"
+        assert self._lines.count <= _MOST_LINES, f"{what}: {self._lines.count} lines"
+        return Cost(seconds, self._longest)
+
+    async def judge(
+        self, what: str, prepare: Callable[[int], Awaitable[Callable[[], Awaitable[Any]]]], few: int
+    ) -> None:
+        """AssertionError if four times as many elements cost more than six times the CPU, or one turn takes too long;
+        the least of three tries counts. `prepare` returns the call for a number of elements, and does not count."""
+        many, less = Cost(0, 0), Cost(0, 0)
+        for _ in range(_TRIES):
+            many = await self.of(what, await prepare(4 * few))
+            if many.seconds <= ENOUGH_SECONDS:
+                return
+            less = await self.of(what, await prepare(few))
+            if many.seconds <= MOST_GROWTH * less.seconds and many.longest_turn <= MOST_TURN_SECONDS:
+                return
+        raise AssertionError(f"{what}: {less} for {few}, {many} for {4 * few}")
+
+    async def is_served(self) -> None:
+        """Another client is answered."""
+        answer = await self._sim.call(MetadataRequest(topics=[]))
+        assert len(answer.brokers) == 1
+
+
+def _peak_kib(*, reset: bool = False) -> int:
+    """The most memory that was resident since the last reset."""
+    if reset:
+        Path("/proc/self/clear_refs").write_text("5")
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
+@contextmanager
+def counted_lines() -> Iterator[Lines]:
+    """The log at INFO, counted; and no collection of garbage, which would count as work of a request."""
+    root, handler = logging.getLogger(), Lines()
+    before = root.level
+    root.setLevel(logging.INFO)
+    root.addHandler(handler)
+    gc.disable()
+    try:
+        yield handler
+    finally:
+        gc.enable()
+        root.removeHandler(handler)
+        root.setLevel(before)
