@@ -6,7 +6,7 @@ Answered by the node that is asked: a broker knows only its own configuration. B
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pykbroker.config import describe
 from pykbroker.config.describe import Entry, Synonym
@@ -37,6 +37,7 @@ def handle(ctx: AnyContext, request: DescribeConfigsRequest) -> DescribeConfigsR
         (each.resource_type, each.resource_name, tuple(each.configuration_keys or ())): each
         for each in request.resources
     }
+    described = _Described(ctx, request)
     for resource in asked.values():
         result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         code = unauthorized(ctx, Operation.DESCRIBE_CONFIGS, (resource.resource_type, resource.resource_name))
@@ -46,11 +47,11 @@ def handle(ctx: AnyContext, request: DescribeConfigsRequest) -> DescribeConfigsR
             refused.append(result)
             continue
         try:
-            entries = _describe(ctx, resource)
-            if entries is None:
+            configs = described.configs(resource)
+            if configs is None:
                 result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                result.configs = [_entry(entry, resource.resource_type, request) for entry in entries]
+                result.configs = configs
         except KafkaError as error:
             result.error_code = error.code
             result.error_message = error.message
@@ -58,43 +59,83 @@ def handle(ctx: AnyContext, request: DescribeConfigsRequest) -> DescribeConfigsR
     return DescribeConfigsResponse(results=allowed + refused)
 
 
-def _describe(ctx: AnyContext, resource: DescribeConfigsResource) -> Sequence[Entry] | None:
-    """The entries, None for a topic that does not exist."""
-    services = ctx.services
-    image = services.metadata.image
-    configs = image.configs
-    # An empty list of keys means all, as null does.
-    names = resource.configuration_keys or None
-    name = resource.resource_name
-    dynamic = DynamicConfigs(
-        broker=configs.of(ConfigResource.BROKER, str(services.node_id)), cluster=configs.of(ConfigResource.BROKER, "")
-    )
-    overrides = configs.of(resource.resource_type, name)
-    match resource.resource_type:
-        case ConfigResource.TOPIC:
-            check_topic_name(name)
-            if name not in image.topics.by_name:
-                return None
-            return describe.describe_topic(services.config, dynamic, overrides, names)
-        case ConfigResource.BROKER:
-            if not name:
-                return describe.describe_cluster_default(dynamic, names)
-            _check_own_id(services.node_id, name, "expected {} or empty string, but received {}")
-            return describe.describe_broker(services.config, dynamic, names)
-        case ConfigResource.BROKER_LOGGER:
-            if not name:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-            _check_own_id(services.node_id, name, "expected {} but received {}")
-            return describe.describe_broker_loggers(broker_loggers.levels(), names)
-        case ConfigResource.CLIENT_METRICS:
-            if not name:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-            return _client_metrics(overrides, names)
-        case ConfigResource.GROUP:
-            if not name:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-            return describe.describe_group(services.config, dynamic, overrides, names)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+class _Described:
+    """The answers to one request. Thousands of topics have most of what is said of them in common, so that is found
+    and written once."""
+
+    def __init__(self, ctx: AnyContext, request: DescribeConfigsRequest) -> None:
+        services = ctx.services
+        self._services = services
+        self._request = request
+        self._image = services.metadata.image
+        configs = self._image.configs
+        self._dynamic = DynamicConfigs(
+            broker=configs.of(ConfigResource.BROKER, str(services.node_id)),
+            cluster=configs.of(ConfigResource.BROKER, ""),
+        )
+        self._topics: describe.Inheriting | None = None
+        self._groups: describe.Inheriting | None = None
+        #: of what this node has one of, by type and name
+        self._only: dict[tuple[int, str], Sequence[Entry]] = {}
+        #: with its entry, which keeps its identity for as long
+        self._written: dict[int, tuple[Entry, DescribeConfigsResourceResult]] = {}
+
+    def configs(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult] | None:
+        """None for a topic that does not exist."""
+        entries = self._entries(resource)
+        if entries is None:
+            return None
+        return [self._write(entry, resource.resource_type) for entry in entries]
+
+    def _write(self, entry: Entry, resource_type: int) -> DescribeConfigsResourceResult:
+        found = self._written.get(id(entry))
+        if found is None:
+            found = self._written[id(entry)] = entry, _entry(entry, resource_type, self._request)
+        return found[1]
+
+    def _entries(self, resource: DescribeConfigsResource) -> Sequence[Entry] | None:
+        services, image, dynamic = self._services, self._image, self._dynamic
+        # An empty list of keys means all, as null does.
+        names = resource.configuration_keys or None
+        name = resource.resource_name
+        overrides = image.configs.of(resource.resource_type, name)
+        match resource.resource_type:
+            case ConfigResource.TOPIC:
+                check_topic_name(name)
+                if name not in image.topics.by_name:
+                    return None
+                self._topics = self._topics or describe.topics_of(services.config, dynamic)
+                return self._topics.of(overrides, names)
+            case ConfigResource.BROKER:
+                if not name:
+                    return self._named(resource, lambda: describe.describe_cluster_default(dynamic))
+                _check_own_id(services.node_id, name, "expected {} or empty string, but received {}")
+                return self._named(resource, lambda: describe.describe_broker(services.config, dynamic))
+            case ConfigResource.BROKER_LOGGER:
+                if not name:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+                _check_own_id(services.node_id, name, "expected {} but received {}")
+                return self._named(resource, lambda: describe.describe_broker_loggers(broker_loggers.levels()))
+            case ConfigResource.CLIENT_METRICS:
+                if not name:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+                return _client_metrics(overrides, names)
+            case ConfigResource.GROUP:
+                if not name:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+                self._groups = self._groups or describe.groups_of(services.config, dynamic)
+                return self._groups.of(overrides, names)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+
+    def _named(self, resource: DescribeConfigsResource, describe_all: Callable[[], Sequence[Entry]]) -> Sequence[Entry]:
+        """Those of all entries that the client named: it may ask for each by itself."""
+        place = resource.resource_type, resource.resource_name
+        if place not in self._only:
+            self._only[place] = describe_all()
+        if not resource.configuration_keys:
+            return self._only[place]
+        wanted = frozenset(resource.configuration_keys)
+        return [entry for entry in self._only[place] if entry.name in wanted]
 
 
 #: Python's int() would also take spaces and underscores.

@@ -109,36 +109,54 @@ def describe_cluster_default(dynamic: DynamicConfigs, names: Iterable[str] | Non
     return entries
 
 
-def describe_topic(
-    config: Config, dynamic: DynamicConfigs, overrides: Mapping[str, str], names: Iterable[str] | None = None
-) -> list[Entry]:
-    wanted = None if names is None else frozenset(names)
-    values = resolve_topic(config, dynamic, overrides)
-    entries = []
-    for name, key in TOPIC_KEYS.items():
-        if (key.internal and name not in overrides) or (wanted is not None and name not in wanted):
-            continue
-        synonyms = _synonyms(TOPIC_SYNONYMS[name][0][0], config, dynamic) if name in TOPIC_SYNONYMS else ()
-        entries.append(_scoped_entry(key, values[name], name in overrides, SOURCE_TOPIC, synonyms))
-    return entries
+class Inheriting:
+    """The entries of topics, or of groups. What they have from their broker is found once, for all of them: a request
+    names thousands."""
+
+    def __init__(
+        self,
+        keys: Mapping[str, Key],
+        values: Mapping[str, Value],
+        source: int,
+        inherited: Mapping[str, tuple[Synonym, ...]],
+    ) -> None:
+        """`values` and `inherited`: of one without configuration of its own; `source`: where its own comes from."""
+        self._keys = keys
+        self._source = source
+        self._inherited = inherited
+        self._entries = {
+            name: _scoped_entry(key, values[name], False, source, inherited[name]) for name, key in keys.items()
+        }
+
+    def of(self, overrides: Mapping[str, str], names: Iterable[str] | None = None) -> list[Entry]:
+        """Of a topic or group with these `overrides`: all, or those that are named."""
+        wanted = None if names is None else frozenset(names)
+        return [
+            self._own(key, overrides[name]) if name in overrides else self._entries[name]
+            for name, key in self._keys.items()
+            if (name in overrides or not key.internal) and (wanted is None or name in wanted)
+        ]
+
+    def _own(self, key: Key, text: str) -> Entry:
+        return _scoped_entry(key, key.parse(text), True, self._source, self._inherited[key.name])
 
 
-def describe_group(
-    config: Config, dynamic: DynamicConfigs, overrides: Mapping[str, str], names: Iterable[str] | None = None
-) -> list[Entry]:
-    wanted = None if names is None else frozenset(names)
-    values = group_values(dynamic.apply(config), overrides)
-    entries = []
-    for name, key in GROUP_KEYS.items():
-        if wanted is not None and name not in wanted:
-            continue
-        synonyms = (
-            _synonyms(GROUP_SYNONYMS[name], config, dynamic)
-            if name in GROUP_SYNONYMS
-            else (Synonym(name, _default_text(key), SOURCE_DEFAULT),)
-        )
-        entries.append(_scoped_entry(key, values[name], name in overrides, SOURCE_GROUP, synonyms))
-    return entries
+def topics_of(config: Config, dynamic: DynamicConfigs) -> Inheriting:
+    inherited = {
+        name: _synonyms(TOPIC_SYNONYMS[name][0][0], config, dynamic) if name in TOPIC_SYNONYMS else ()
+        for name in TOPIC_KEYS
+    }
+    return Inheriting(TOPIC_KEYS, resolve_topic(config, dynamic), SOURCE_TOPIC, inherited)
+
+
+def groups_of(config: Config, dynamic: DynamicConfigs) -> Inheriting:
+    inherited = {
+        name: _synonyms(GROUP_SYNONYMS[name], config, dynamic)
+        if name in GROUP_SYNONYMS
+        else (Synonym(name, _default_text(key), SOURCE_DEFAULT),)
+        for name, key in GROUP_KEYS.items()
+    }
+    return Inheriting(GROUP_KEYS, group_values(dynamic.apply(config), {}), SOURCE_GROUP, inherited)
 
 
 def describe_broker_loggers(levels: Mapping[str, str], names: Iterable[str] | None = None) -> list[Entry]:

@@ -11,6 +11,7 @@ import pytest
 
 from pykbroker.api import describe_configs, describe_producers, list_offsets
 from pykbroker.api.offset_commit import _merge
+from pykbroker.config import describe
 from pykbroker.controller.topics import check_assignment
 from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
 from pykbroker_wire.errors import KafkaError
@@ -103,3 +104,23 @@ def test_what_is_described_twice_is_answered_once() -> None:
         ("t", [0, 1]),
         ("u", [0, 1]),
     ]
+
+
+def test_what_resources_have_in_common_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of groups, which need not exist, and thousands of keys of one broker."""
+    described: list[str] = []
+    for name in ("groups_of", "describe_broker"):
+        original = getattr(describe, name)
+        monkeypatch.setattr(
+            describe, name, lambda *given, name=name, original=original: described.append(name) or original(*given)
+        )
+    half = Half()
+    groups = [DescribeConfigsResource(resource_type=32, resource_name=f"g{number}") for number in range(3)]
+    keys = [
+        DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=[key])
+        for key in ("node.id", "log.dirs", "num.partitions")
+    ]
+    results = half.ask(describe_configs, DescribeConfigsRequest(resources=groups + keys)).results
+    assert [len(each.configs) for each in results[3:]] == [1, 1, 1]
+    assert [each.configs for each in results[:2]] == [results[2].configs] * 2
+    assert described == ["groups_of", "describe_broker"]

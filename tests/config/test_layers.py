@@ -78,10 +78,10 @@ def test_describe_is_what_kafka_says(stage: str, dynamic: DynamicConfigs) -> Non
     ours = {
         "broker": describe.describe_broker(config, dynamic),
         "cluster": describe.describe_cluster_default(dynamic),
-        "topic": describe.describe_topic(config, dynamic, {}),
-        "topic with overrides": describe.describe_topic(config, dynamic, TOPIC),
-        "group": describe.describe_group(config, dynamic, {}),
-        "group with overrides": describe.describe_group(config, dynamic, GROUP),
+        "topic": describe.topics_of(config, dynamic).of({}),
+        "topic with overrides": describe.topics_of(config, dynamic).of(TOPIC),
+        "group": describe.groups_of(config, dynamic).of({}),
+        "group with overrides": describe.groups_of(config, dynamic).of(GROUP),
     }
     for resource, entries in ours.items():
         golden = GOLDEN["static"][resource]
@@ -93,8 +93,8 @@ def test_describe_is_what_kafka_says(stage: str, dynamic: DynamicConfigs) -> Non
 def test_describe_only_what_is_asked_for() -> None:
     nothing = DynamicConfigs()
     assert [entry.name for entry in describe.describe_broker(CONFIG, nothing, ["node.id", "no.such"])] == ["node.id"]
-    assert [entry.name for entry in describe.describe_topic(CONFIG, nothing, {}, [])] == []
-    (entry,) = describe.describe_group(CONFIG, nothing, {}, ["share.isolation.level"])
+    assert [entry.name for entry in describe.topics_of(CONFIG, nothing).of({}, [])] == []
+    (entry,) = describe.groups_of(CONFIG, nothing).of({}, ["share.isolation.level"])
     assert entry.is_default
     assert entry.documentation
 
