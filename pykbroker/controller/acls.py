@@ -7,8 +7,8 @@ AclControlManager.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from pykbroker.controller.result import MAX_RECORDS_PER_USER_OPERATION, OK, RecordList, Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
@@ -48,6 +48,7 @@ def delete_acls(state: ControllerState, filters: Sequence[AclFilter]) -> Result[
     """Remove what each filter finds. KafkaError when that is more than one operation may remove: then nothing is."""
     removed: list[Removed] = []
     gone: dict[bytes, None] = {}
+    existing = _Indexed(state.image.acls, len(filters))
     for wanted in filters:
         if wanted.resource_type == Resource.UNKNOWN or wanted.pattern_type == PatternType.UNKNOWN:
             removed.append(Removed(failure(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")))
@@ -56,7 +57,7 @@ def delete_acls(state: ControllerState, filters: Sequence[AclFilter]) -> Result[
             removed.append(Removed(failure(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")))
             continue
         found = []
-        for acl_id, acl in state.image.acls.items():
+        for acl_id, acl in existing.candidates(wanted):
             if not wanted.matches(acl):
                 continue
             if len(gone) >= MAX_RECORDS_PER_USER_OPERATION:
@@ -69,6 +70,38 @@ def delete_acls(state: ControllerState, filters: Sequence[AclFilter]) -> Result[
         removed.append(Removed(OK, tuple(found)))
     records: list[TopLevel] = [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in gone]
     return Result(removed, records)
+
+
+class _Indexed:
+    """The ACLs that there are, by what filters name: one of many filters looks at few of them."""
+
+    def __init__(self, acls: Mapping[bytes, Acl], filters: int) -> None:
+        self._acls = acls
+        self._fields = _NAMED if filters > len(_NAMED) else ()
+        self._by_field: dict[str, dict[str, list[tuple[bytes, Acl]]]] = {}
+
+    def candidates(self, wanted: AclFilter) -> Collection[tuple[bytes, Acl]]:
+        """All that `wanted` may match, and others."""
+        found: Collection[tuple[bytes, Acl]] = self._acls.items()
+        for field in self._fields:
+            value = getattr(wanted, field)
+            if value is None or (field == "resource_name" and wanted.pattern_type == PatternType.MATCH):
+                continue
+            named = self._index(field).get(value, ())
+            if len(named) < len(found):
+                found = named
+        return found
+
+    def _index(self, field: str) -> Mapping[str, list[tuple[bytes, Acl]]]:
+        index = self._by_field.get(field)
+        if index is None:
+            index = self._by_field[field] = {}
+            for item in self._acls.items():
+                index.setdefault(getattr(item[1], field), []).append(item)
+        return index
+
+
+_NAMED: Final = ("resource_name", "principal", "host")
 
 
 def _wrong(acl: Acl) -> str | None:

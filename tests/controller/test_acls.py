@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from pykbroker.controller import acls as operations
@@ -11,6 +13,7 @@ from pykbroker.security.acl import Acl, AclFilter, PatternType, Permission
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from tests.controller.world import Pure
+from tests.growth import assert_grows_no_faster
 
 READ = Acl(Resource.TOPIC, "t", PatternType.LITERAL, "User:u", "*", Operation.READ, Permission.ALLOW)
 ALL = AclFilter(Resource.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
@@ -39,6 +42,30 @@ def test_an_acl_is_created_once() -> None:
     assert delete(pure, ALL._replace(host="*")) == [Removed(OK, (READ,))]
     assert create(pure, READ) == [OK]
     assert known(pure) == [READ, READ._replace(host="10.0.0.1")]
+
+
+@pytest.mark.parametrize("field", ["resource_name", "principal", "host"])
+def test_many_filters_that_name_something_look_at_few_acls_each(field: str) -> None:
+    """A filter that names nothing, and one that matches by prefix, look at all."""
+    names = [f"User:{number}" for number in range(2_000)]
+
+    def standing(count: int) -> Pure:
+        pure = Pure()
+        create(pure, *(READ._replace(**{field: name}) for name in names[:count]))
+        return pure
+
+    def make(count: int) -> Callable[[], object]:
+        pure, filters = standing(count), [ALL._replace(**{field: name}) for name in names[:count]]
+        return lambda: delete_acls(pure.state, filters)
+
+    assert_grows_no_faster(make, 500)
+    pure = standing(20)
+    found = delete_acls(pure.state, [ALL._replace(**{field: name}) for name in names[:20]]).response
+    assert [[getattr(acl, field) for acl in each.acls] for each in found] == [[name] for name in names[:20]]
+    assert [len(each.acls) for each in delete_acls(pure.state, [ALL] * 4).response] == [20] * 4
+    if field == "resource_name":
+        prefixes = ALL._replace(resource_name="User:1", pattern_type=PatternType.MATCH)
+        assert [len(each.acls) for each in delete_acls(pure.state, [prefixes] * 4).response] == [1] * 4
 
 
 @pytest.mark.parametrize(
