@@ -109,11 +109,16 @@ def test_what_is_described_twice_is_answered_once() -> None:
 def test_what_resources_have_in_common_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of groups, which need not exist, and thousands of keys of one broker."""
     described: list[str] = []
+
+    def counted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def describe_it(*given: Any) -> Any:
+            described.append(name)
+            return original(*given)
+
+        return describe_it
+
     for name in ("groups_of", "describe_broker"):
-        original = getattr(describe, name)
-        monkeypatch.setattr(
-            describe, name, lambda *given, name=name, original=original: described.append(name) or original(*given)
-        )
+        monkeypatch.setattr(describe, name, counted(name, getattr(describe, name)))
     half = Half()
     groups = [DescribeConfigsResource(resource_type=32, resource_name=f"g{number}") for number in range(3)]
     keys = [

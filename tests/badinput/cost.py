@@ -48,8 +48,8 @@ class Cost(NamedTuple):
 class Meter:
     """Measures requests to the node of `sim`."""
 
-    def __init__(self, sim: Sim, lines: Lines) -> None:
-        self._sim, self._lines = sim, lines
+    def __init__(self, sim: Sim, lines: Lines, most_lines: int = _MOST_LINES) -> None:
+        self._sim, self._lines, self._most_lines = sim, lines, most_lines
         self._turned = self._longest = 0.0
 
     def _turn(self) -> None:
@@ -72,7 +72,7 @@ class Meter:
         seconds = time.process_time() - start
         grown = _peak_kib() - before
         assert grown <= MOST_KIB, f"{what}: {grown} KiB"
-        assert self._lines.count <= _MOST_LINES, f"{what}: {self._lines.count} lines"
+        assert self._lines.count <= self._most_lines, f"{what}: {self._lines.count} lines"
         return Cost(seconds, self._longest)
 
     async def judge(

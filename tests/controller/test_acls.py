@@ -49,18 +49,24 @@ def test_many_filters_that_name_something_look_at_few_acls_each(field: str) -> N
     """A filter that names nothing, and one that matches by prefix, look at all."""
     names = [f"User:{number}" for number in range(2_000)]
 
+    def acl(name: str) -> Acl:
+        return Acl._make({**READ._asdict(), field: name}.values())
+
+    def wanted(name: str) -> AclFilter:
+        return AclFilter._make({**ALL._asdict(), field: name}.values())
+
     def standing(count: int) -> Pure:
         pure = Pure()
-        create(pure, *(READ._replace(**{field: name}) for name in names[:count]))
+        create(pure, *map(acl, names[:count]))
         return pure
 
     def make(count: int) -> Callable[[], object]:
-        pure, filters = standing(count), [ALL._replace(**{field: name}) for name in names[:count]]
+        pure, filters = standing(count), [*map(wanted, names[:count])]
         return lambda: delete_acls(pure.state, filters)
 
     assert_grows_no_faster(make, 500)
     pure = standing(20)
-    found = delete_acls(pure.state, [ALL._replace(**{field: name}) for name in names[:20]]).response
+    found = delete_acls(pure.state, [*map(wanted, names[:20])]).response
     assert [[getattr(acl, field) for acl in each.acls] for each in found] == [[name] for name in names[:20]]
     assert [len(each.acls) for each in delete_acls(pure.state, [ALL] * 4).response] == [20] * 4
     if field == "resource_name":
