@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pykbroker_log.cleanable import Cleanable
     from pykbroker_log.compaction import CleanerMemory
     from pykbroker_log.guard import Guard
+    from pykbroker_log.time_search import Timed, TimeSearch
 
 __all__ = ["AppendInfo", "AppendOrigin", "InconsistentTopicId", "PartitionLog", "ReadResult", "StorageError"]
 
@@ -479,17 +480,18 @@ class PartitionLog:
 
     # -- by time
 
-    def offset_for_timestamp(self, timestamp: int, *, wait: bool = True) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record that is at least this new. Raises StorageError; and
-        ColdRead unless `wait`."""
+    def offset_for_timestamp(
+        self, timestamp: int, *, wait: bool = True, search: TimeSearch | None = None
+    ) -> Timed | None:
+        """The first record that is at least this new. Raises StorageError; ColdRead unless `wait`; and what
+        `search.look` raises."""
         with self.files.guarded(), nullcontext() if wait else self.files.disk.without_waiting():
-            return self.files.segments.first_at_least(timestamp, self.log_start_offset)
+            return self.files.segments.first_at_least(timestamp, self.log_start_offset, search)
 
-    def offset_of_max_timestamp(self, *, wait: bool = True) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record with the largest timestamp. Raises as
-        `offset_for_timestamp`."""
+    def offset_of_max_timestamp(self, *, wait: bool = True, search: TimeSearch | None = None) -> Timed | None:
+        """The first record with the largest timestamp. Raises as `offset_for_timestamp`."""
         with self.files.guarded(), nullcontext() if wait else self.files.disk.without_waiting():
-            return self.files.segments.newest()
+            return self.files.segments.newest(search)
 
     # -- delete from the front
 

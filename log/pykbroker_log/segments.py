@@ -20,13 +20,13 @@ from pykbroker_log import names
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.segment import Segment
 from pykbroker_log.time_index import TimeIndex
+from pykbroker_log.time_search import BatchSearch
 from pykbroker_log.txn_index import AbortedTxn
 from pykbroker_wire.records.batch import HEADER_SIZE, LOG_APPEND_TIME, BatchHeader, CorruptBatch
-from pykbroker_wire.records.compression import decompress
-from pykbroker_wire.records.walk import MIN_INT64, find_timestamp
+from pykbroker_wire.records.walk import MIN_INT64
 
 if TYPE_CHECKING:
-    from pykbroker_wire.primitives import Buffer
+    from pykbroker_log.time_search import TimeSearch
 
 logger = logging.getLogger(__name__)
 
@@ -207,7 +207,9 @@ class Segments(list[Segment]):
 
     # -- by time
 
-    def first_at_least(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
+    def first_at_least(
+        self, timestamp: int, start_offset: int, search: TimeSearch | None = None
+    ) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record from `start_offset` on that is at least this new."""
         self._look_up_timestamps()
         for segment in self:
@@ -216,7 +218,7 @@ class Segments(list[Segment]):
             start = max(segment.time_index.offset_before(timestamp), start_offset)
             for position, header in segment.walk(segment.position_for(start)):
                 if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
-                    found = _first_of_batch(segment, position, header, timestamp, start_offset)
+                    found = _first_of_batch(segment, position, header, timestamp, start_offset, search)
                     if found is not None:
                         return *found, header.partition_leader_epoch
         return None
@@ -232,7 +234,7 @@ class Segments(list[Segment]):
         """One segment's timestamps are not in memory: those of all others are brought there with them."""
         return ColdRead(_TimeIndexes(list(self)), cold.offset, cold.length)
 
-    def newest(self) -> tuple[int, int, int] | None:
+    def newest(self, search: TimeSearch | None = None) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record with the largest timestamp."""
         self._look_up_timestamps()
         segment = max(self, key=lambda segment: segment.max_timestamp)
@@ -241,7 +243,7 @@ class Segments(list[Segment]):
             return None
         for position, header in segment.walk(segment.position_for(segment.max_timestamp_offset)):
             if header.max_timestamp == newest:
-                found = _first_of_batch(segment, position, header, newest, header.base_offset)
+                found = _first_of_batch(segment, position, header, newest, header.base_offset, search)
                 if found is not None:
                     return *found, header.partition_leader_epoch
         return None
@@ -272,16 +274,26 @@ def _base_offset(segment: Segment) -> int:
 
 
 def _first_of_batch(
-    segment: Segment, position: int, header: BatchHeader, timestamp: int, start_offset: int
+    segment: Segment,
+    position: int,
+    header: BatchHeader,
+    timestamp: int,
+    start_offset: int,
+    search: TimeSearch | None,
 ) -> tuple[int, int] | None:
     """Offset and timestamp of the first record of a batch that is at least this new, from an offset on."""
-    payload: Buffer = memoryview(segment.read_batch(position, header))[HEADER_SIZE:]
-    if header.compression:
-        payload = decompress(header.compression, payload)
     is_append_time = bool(header.attributes & LOG_APPEND_TIME)
     target = MIN_INT64 if is_append_time else timestamp
     first_delta = max(0, start_offset - header.base_offset)
-    found = find_timestamp(payload, header.record_count, header.base_timestamp, target, first_delta)
+
+    def read() -> BatchSearch:
+        payload = segment.read_batch(position, header)[HEADER_SIZE:]
+        return BatchSearch(header.compression, payload, header.record_count, header.base_timestamp, target, first_delta)
+
+    if search is None:
+        found = read().run()
+    else:
+        found = search.look((header.base_offset, header.crc, target, first_delta), read)
     if found is None:
         return None
     offset_delta, found_timestamp = found

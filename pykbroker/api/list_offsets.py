@@ -10,15 +10,19 @@ Works: a timestamp; latest (-1), earliest (-2), max timestamp (-3, from v7), ear
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from functools import partial
 
 from pykbroker.coordinator.later import Later
 from pykbroker.replica.partition import Partition
+from pykbroker.runtime.cold_reads import MAX_ROUNDS
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.log_opening import when_open
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.log_config import StorageError
+from pykbroker_log.time_search import FoundRecord, SearchKey, TimeSearch, TooMuchToSearch, TurnIsOver
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -46,13 +50,88 @@ def handle(ctx: BrokerContext, request: ListOffsetsRequest) -> Later[ListOffsets
 
 
 def _respond_when_read(ctx: BrokerContext, request: ListOffsetsRequest) -> Later[ListOffsetsResponse]:
+    progress = _Progress()
     try:
-        return _respond(ctx, request, wait=False)
-    except ColdRead as cold:
-        return ctx.services.replicas.logs.cold_reads.retry(cold, lambda wait: _respond(ctx, request, wait))
+        return _respond(ctx, request, progress)
+    except (ColdRead, TurnIsOver, TooMuchToSearch) as rest:
+        answer = _InTurns(ctx, request, progress)
+        answer.after(rest)
+        return answer.future
 
 
-def _respond(ctx: BrokerContext, request: ListOffsetsRequest, wait: bool) -> ListOffsetsResponse:
+class _Progress:
+    """How far the answer has come."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
+        #: of the partition that is next
+        self.search = TimeSearch()
+
+
+class _InTurns:
+    """An answer that waits: for a device, for the next turn of the loop, or for what is looked for elsewhere."""
+
+    def __init__(self, ctx: BrokerContext, request: ListOffsetsRequest, progress: _Progress) -> None:
+        self._ctx = ctx
+        self._request = request
+        self._progress = progress
+        self._rounds = 0
+        self.future: asyncio.Future[ListOffsetsResponse] = ctx.services.runtime.loop.create_future()
+
+    def after(self, rest: ColdRead | TurnIsOver | TooMuchToSearch) -> None:
+        """Go on when what was met is over."""
+        services = self._ctx.services
+        if isinstance(rest, ColdRead):
+            cold_reads = services.replicas.logs.cold_reads
+            cold_reads.load(rest.source, rest.offset, rest.length).add_done_callback(self._loaded)
+        elif isinstance(rest, TooMuchToSearch):
+            searching = services.batch_checks.search(rest.read)
+            searching.add_done_callback(partial(self._found, rest.key))
+            # For a client that has left nothing is looked for.
+            self.future.add_done_callback(lambda _: searching.cancel())
+        else:
+            services.runtime.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        if self.future.done():
+            return
+        self._progress.search.begin_turn()
+        try:
+            self.future.set_result(_respond(self._ctx, self._request, self._progress, self._rounds >= MAX_ROUNDS))
+        except (ColdRead, TurnIsOver, TooMuchToSearch) as rest:
+            self.after(rest)
+        except Exception as error:  # noqa: BLE001  # dispatch logs it and closes the connection
+            self.future.set_exception(error)
+
+    def _loaded(self, loaded: asyncio.Future[None]) -> None:
+        if loaded.cancelled():
+            self.future.cancel()  # the node is stopping
+            return
+        # What a thread could not read the log cannot read either, and knows what that means.
+        self._rounds = MAX_ROUNDS if loaded.exception() is not None else self._rounds + 1
+        self._go_on()
+
+    def _found(self, key: SearchKey, found: asyncio.Future[FoundRecord | None]) -> None:
+        if found.cancelled():
+            self.future.cancel()
+            return
+        error = found.exception()
+        if error is None:
+            self._progress.search.found[key] = found.result()
+        elif self._rounds >= MAX_ROUNDS and not self.future.done():
+            self.future.set_exception(error)
+            return
+        else:
+            # The batch may have left the log since: look again.
+            self._rounds += 1
+        self._go_on()
+
+
+def _respond(
+    ctx: BrokerContext, request: ListOffsetsRequest, progress: _Progress, wait: bool = False
+) -> ListOffsetsResponse:
+    """The answer; what was answered in an earlier turn is not looked for again. Raises ColdRead unless `wait`,
+    TurnIsOver, TooMuchToSearch."""
     seen = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     refused: set[tuple[str, int]] = set()
     topics: dict[str, ListOffsetsTopicResponse] = {}
@@ -71,7 +150,10 @@ def _respond(ctx: BrokerContext, request: ListOffsetsRequest, wait: bool) -> Lis
                         continue
                     refused.add(place)
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition stands in the request more than once")
-                answers.append(_answer(ctx, request, topic.name, asked, wait))
+                if place not in progress.answers:
+                    progress.answers[place] = _answer(ctx, request, topic.name, asked, progress.search, wait)
+                    progress.search.found.clear()
+                answers.append(progress.answers[place])
             except KafkaError as error:
                 answers.append(
                     ListOffsetsPartitionResponse(
@@ -82,7 +164,12 @@ def _respond(ctx: BrokerContext, request: ListOffsetsRequest, wait: bool) -> Lis
 
 
 def _answer(
-    ctx: BrokerContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, wait: bool
+    ctx: BrokerContext,
+    request: ListOffsetsRequest,
+    topic: str,
+    asked: ListOffsetsPartition,
+    search: TimeSearch,
+    wait: bool,
 ) -> ListOffsetsPartitionResponse:
     timestamp = asked.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _FIRST_VERSION.get(timestamp, 0):
@@ -94,7 +181,7 @@ def _answer(
     if request.replica_id != _DEBUGGING:
         partition.require_leader(asked.current_leader_epoch)
     try:
-        offset, found_timestamp, epoch = _find(partition, timestamp, request, wait)
+        offset, found_timestamp, epoch = _find(partition, timestamp, request, search, wait)
     except KafkaError as error:
         if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and ctx.api_version < 5:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, error.message) from error
@@ -107,7 +194,9 @@ def _answer(
     )
 
 
-def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest, wait: bool) -> tuple[int, int, int]:
+def _find(
+    partition: Partition, timestamp: int, request: ListOffsetsRequest, search: TimeSearch, wait: bool
+) -> tuple[int, int, int]:
     """Offset, timestamp and leader epoch; -1 for what is not known."""
     log = partition.log
     if request.replica_id != _CONSUMER:
@@ -129,9 +218,9 @@ def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest, wai
         return -1, -1, -1
     try:
         if timestamp == MAX_TIMESTAMP:
-            found = log.offset_of_max_timestamp(wait=wait)
+            found = log.offset_of_max_timestamp(wait=wait, search=search)
         else:
-            found = log.offset_for_timestamp(timestamp, wait=wait)
+            found = log.offset_for_timestamp(timestamp, wait=wait, search=search)
     except StorageError as error:
         raise partition.storage_failed(error) from error
     if found is None or found[0] >= end:

@@ -38,7 +38,7 @@ def test_partitions_that_list_offsets_names_twice_are_looked_for_once() -> None:
         ]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)])
         ctx = half.context(request)
-        return lambda: list_offsets._respond(ctx, request, wait=False)
+        return lambda: list_offsets._respond(ctx, request, list_offsets._Progress())
 
     assert_grows_no_faster(make, MANY)
 

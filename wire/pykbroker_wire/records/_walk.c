@@ -263,6 +263,8 @@ static PyObject *find_timestamp(PyObject *module, PyObject *args)
     Record record = {0};
     const char *problem = NULL;
     int found = 0;
+    /* What is larger than a turn of the event loop takes is looked at on a thread, beside the loop. */
+    PyThreadState *others = buffer.len > 1 << 20 ? PyEval_SaveThread() : NULL;
     for (index = 0; problem == NULL && !found && index < count; index++) {
         problem = next_record(&reader, buffer.len, &record);
         if (problem == NULL) {
@@ -270,6 +272,8 @@ static PyObject *find_timestamp(PyObject *module, PyObject *args)
             found = timestamp >= target && record.offset_delta >= first_delta;
         }
     }
+    if (others != NULL)
+        PyEval_RestoreThread(others);
     if (problem == NULL && !found && reader.position != buffer.len)
         problem = "there is more behind the last record";
     PyBuffer_Release(&buffer);
