@@ -115,6 +115,7 @@ def handle_frame(ctx: BrokerContext, frame: memoryview, position: int) -> bytes 
     try:
         info = partition.append(records, required_acks=acks, now_ms=ctx.arrival_ms, verification=guard, at_once=True)
     except TooMuchAtOnce:
+        services.batch_checks.met_by = ctx
         return None
     except KafkaError as error:
         # Not to be tried again: the batch may carry its offset already.
@@ -305,6 +306,12 @@ class _Produce:
         #: what was not tried yet, the next one last
         self._left = [(topic, one) for topic in self._topics for one in topic.partitions]
         self._left.reverse()
+        checks = self._ctx.services.batch_checks
+        if checks.met_by is self._ctx:
+            checks.met_by = None
+            if self._promise is None:
+                # `handle_frame` has just looked at as much of this batch as a turn may.
+                return self._wait_in_order(self._check_elsewhere(*self._left[-1]), self._append_left)
         return self._append_left(None)
 
     def _append_left(self, checked: Checked | KafkaError | None) -> ProduceResponse | Promise | None:

@@ -42,6 +42,8 @@ class BatchChecks:
         self._in_process = in_process
         self._waiting: deque[_Waiting] = deque()
         self._is_busy = False
+        #: the request whose only batch has just proved to take longer than a turn
+        self.met_by: object | None = None
 
     def check(self, records: Buffer, config: LogConfig, now_ms: int) -> asyncio.Future[Checked | KafkaError]:
         """Check a client's batch, which no one may change until the future is done. Its result is the checked batch, or

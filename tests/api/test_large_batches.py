@@ -13,10 +13,12 @@ from pykbroker.api import produce
 from pykbroker.net.promise import Promise
 from pykbroker.runtime import OsRuntime
 from pykbroker.serving.batch_checks import BatchChecks
+from pykbroker.serving.dispatch import Dispatcher
 from pykbroker_log import validate
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.validate import Checked, RecordErrors
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.compression import DEFAULT_LIMIT, Codec
@@ -101,6 +103,28 @@ def test_a_batch_of_more_than_a_turn_is_checked_on_a_thread(half: Half, threads:
         large(codec), LogConfig(), offset=0, leader_epoch=partition.leader_epoch, now_ms=NOW_MS
     )
     assert partition.log.read(0, 1 << 22, 2).joined() == bytes(expected.records)
+
+
+def test_a_large_batch_is_looked_at_once_before_it_is_checked_elsewhere(
+    half: Half, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the handler that reads a frame, and not by the one that decodes it too."""
+    partition = half.world.create("t")
+    looked: list[bool] = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        looked.append(options["at_once"])
+        return validate.validate(*arguments, **options)
+
+    monkeypatch.setattr("pykbroker_log.partition_log.validate", counted)
+    asked = request(large())
+    frame = memoryview(bytearray(b"".join(encode_request(asked.API_KEY, VERSION, 1, "me", asked))[4:]))
+    Dispatcher(half.services)(half.context(asked).peer, frame)
+    half.loop.settle()
+    assert looked == [True]
+    threads.run()
+    assert partition.log.log_end_offset == 2
+    assert looked == [True]
 
 
 def test_the_partitions_of_a_request_are_appended_to_once_each(half: Half, threads: Threads) -> None:
