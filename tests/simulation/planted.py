@@ -282,7 +282,7 @@ BUGS = (
     Bug(no_truncation_on_a_diverging_epoch, frozenset({"P2", "P4", "P6", "P12"}), 5),
     Bug(vote_without_a_persisted_epoch, frozenset({"R2", "R3"}), 0),
     Bug(vote_that_is_not_persisted, frozenset({"R3"}), 0),
-    Bug(isr_change_of_an_older_epoch, frozenset({"P3", "P5", "P6"}), 6),
+    Bug(isr_change_of_an_older_epoch, frozenset({"P3", "P5", "P6"}), 21),
     Bug(acks_before_the_followers_fetch, frozenset({"P10", "A1"}), 0),
     Bug(a_stale_controllers_write, frozenset({"R7", "R8", "C1"}), 4),
     Bug(follower_commits_beyond_its_leader, frozenset({"P7"}), 0),

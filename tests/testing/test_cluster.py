@@ -7,6 +7,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import TypeVar
 
@@ -131,9 +132,13 @@ def disturb_by_isolating(cluster: Cluster, leader: int) -> None:
 def test_nothing_acknowledged_is_lost(cluster: Cluster, disturb: Callable[[Cluster, int], None], victim: str) -> None:
     name = f"{disturb.__name__}-{victim.replace(' ', '-')}"
     active = cluster.controller()
-    topics = {leader_of(cluster, topic): topic for topic in (create(cluster, f"{name}-{n}") for n in range(12))}
-    leader = next(number for number in topics if (number == active) == (victim == "the active controller"))
-    topic = topics[leader]
+    topics = map(create, repeat(cluster), (f"{name}-{n}" for n in range(60)))
+    # Replicas are placed by chance.
+    topic, leader = next(
+        (topic, leader)
+        for topic, leader in ((topic, leader_of(cluster, topic)) for topic in topics)
+        if (leader == active) == (victim == "the active controller")
+    )
     with Load(Clients(cluster), [topic], WRITERS) as load:
         load.goes_on()
         disturb(cluster, leader)
