@@ -21,7 +21,7 @@ from pykbroker.kafka_tools.acl_options import (
     wanted_entries,
 )
 from pykbroker.kafka_tools.reach import BAD_START, opened, said_of
-from pykbroker.kafka_tools.tool_options import Given, OptionError
+from pykbroker.kafka_tools.tool_options import Given
 
 if TYPE_CHECKING:
     from pykbroker.admin.asked_cluster import AskedCluster
@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 
 def run(words: Sequence[str]) -> int:
-    try:
-        given = OPTIONS.parse(words)
-    except OptionError as error:
-        OPTIONS.end_with_usage(str(error))
-    OPTIONS.help_or_version(words, given)
+    given = OPTIONS.read(words)
     check_options(given)
     if given.has("command-config") and given.text("command-config") is None:
         print("Did not load any properties since the property file is not specified")

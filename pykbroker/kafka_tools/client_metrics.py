@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykbroker.admin.failure import AskFailed
 from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
-from pykbroker.kafka_tools.tool_options import Accepted, Given, OptionError, Options, say_error
+from pykbroker.kafka_tools.tool_options import Accepted, Given, Options, say_error
 
 if TYPE_CHECKING:
     from pykbroker.admin.asked_cluster import AskedCluster
@@ -39,11 +39,7 @@ OPTIONS = Options(
 
 
 def run(words: Sequence[str]) -> int:
-    try:
-        given = OPTIONS.parse(words)
-    except OptionError as error:
-        OPTIONS.end_with_usage(str(error))
-    OPTIONS.help_or_version(words, given)
+    given = OPTIONS.read(words)
     try:
         _check(given)
         cluster = opened(given)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pykbroker.kafka_tools import tool_clients
 from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, said_of
 from pykbroker.kafka_tools.record_text import DEFAULT_FORMATTER, RecordText
-from pykbroker.kafka_tools.tool_options import Accepted, Given, OptionError, Options, ToolEnded, key_values, say_error
+from pykbroker.kafka_tools.stop_signals import StopSignals
+from pykbroker.kafka_tools.tool_options import Accepted, Given, Options, ToolEnded, key_values, say_error
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer
@@ -60,11 +61,7 @@ OPTIONS = Options(
 
 
 def run(words: Sequence[str]) -> int:
-    try:
-        given = OPTIONS.parse(words)
-    except OptionError as error:
-        OPTIONS.end_with_usage(str(error))
-    OPTIONS.help_or_version(words, given)
+    given = OPTIONS.read(words)
     try:
         _check(given)
         text = RecordText(_formatter_properties(given), given.text("formatter") or DEFAULT_FORMATTER)
@@ -162,34 +159,26 @@ class _Reading:
 
     def __init__(self, given: Given, properties: dict[str, str]) -> None:
         from kafka import KafkaConsumer, TopicPartition
-        from kafka.errors import KafkaError as PythonClientError
-
-        from pykbroker.admin.client_properties import python_settings
 
         self._limit = given.number("max-messages")
         timeout_ms = given.number("timeout-ms")
         self._timeout_ms = None if timeout_ms is None or timeout_ms < 0 else timeout_ms
         self._skips = given.has("skip-message-on-error")
         self._tells_end = given.has("enable-systest-events")
-        self._signal: int | None = None
+        self._stopped = StopSignals()
         self.count = 0
         if properties.pop("group.protocol", "classic").lower() != "classic":
             from pykbroker.admin.failure import NotServed
 
             raise NotServed("group.protocol=consumer is not supported here: the Python client joins classic groups")
-        settings, unknown = python_settings(properties, KafkaConsumer.DEFAULT_CONFIG)
-        for key in unknown:
-            print(f"WARN {key} is no setting of the Python consumer and has no effect", file=sys.stderr)
-        settings["bootstrap_servers"] = (given.text("bootstrap-server") or "").split(",")
+        bootstrap = given.text("bootstrap-server") or ""
+        settings = tool_clients.settings_of(properties, KafkaConsumer, "consumer", bootstrap)
         # A closed connection at the end is no news.
         partition = given.number("partition")
         if partition is not None:
             # Nothing of the group is used but its name, which a Java consumer tells the broker.
             settings["group_id"] = None
-        try:
-            self._consumer: KafkaConsumer = KafkaConsumer(**settings)
-        except (PythonClientError, AssertionError) as error:
-            raise ValueError(str(error)) from None
+        self._consumer: KafkaConsumer = tool_clients.made(KafkaConsumer, settings)
         topic = given.text("topic")
         if partition is not None:
             place = TopicPartition(topic, partition)
@@ -209,7 +198,14 @@ class _Reading:
 
     def print_records(self, text: RecordText) -> int:
         """Until the limit, the time or a signal; returns the exit status."""
-        before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        with self._stopped:
+            status = self._print_all(text)
+        print(f"Processed a total of {self.count} messages", file=sys.stderr)
+        if self._tells_end:
+            print("shutdown_complete")
+        return self._stopped.status or status
+
+    def _print_all(self, text: RecordText) -> int:
         status = 0
         out = sys.stdout.buffer
         try:
@@ -233,15 +229,7 @@ class _Reading:
             status = 1
         finally:
             self._consumer.close()
-            for number, handler in before.items():
-                signal.signal(number, handler)
-        print(f"Processed a total of {self.count} messages", file=sys.stderr)
-        if self._tells_end:
-            print("shutdown_complete")
-        return status if self._signal is None else 128 + self._signal
-
-    def _note(self, number: int, _: object) -> None:
-        self._signal = number
+        return status
 
     def _records(self) -> Iterator[Any]:
         """One record after another. What was asked for and is not given is not counted as read."""
@@ -265,7 +253,7 @@ class _Reading:
         from pykbroker.piping.topic_reader import join_again
 
         begin = time.monotonic()
-        while self._signal is None:
+        while not self._stopped:
             wait_ms = _POLL_MS
             if self._timeout_ms is not None:
                 left_ms = self._timeout_ms - (time.monotonic() - begin) * 1000

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pykbroker.kafka_tools import tool_clients
 from pykbroker.kafka_tools.message_lines import BadLine, LineReader, LineRecord
 from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, begun, said_of
 from pykbroker.kafka_tools.tool_options import Accepted, Given, Options, key_values, say_error
@@ -150,23 +151,16 @@ def _reader_properties(given: Given) -> dict[str, str]:
 def _producer(given: Given) -> KafkaProducer:
     properties = producer_properties(given)
     from kafka import KafkaProducer
-    from kafka.errors import KafkaError as PythonClientError
 
-    from pykbroker.admin.client_properties import python_settings
-
-    settings, unknown = python_settings(properties, KafkaProducer.DEFAULT_CONFIG)
-    for key in unknown:
-        if key != "buffer.memory":
-            print(f"WARN {key} is no setting of the Python producer and has no effect", file=sys.stderr)
-    settings["bootstrap_servers"] = (given.text("bootstrap-server") or "").split(",")
+    bootstrap = given.text("bootstrap-server") or ""
+    settings = tool_clients.settings_of(
+        properties, KafkaProducer, "producer", bootstrap, without_a_word=("buffer.memory",)
+    )
     settings["delivery_timeout_ms"] = max(
         settings.get("delivery_timeout_ms", 120_000), settings["linger_ms"] + settings["request_timeout_ms"]
     )
     _check_idempotence(settings, properties)
-    try:
-        return KafkaProducer(**settings)
-    except (PythonClientError, AssertionError) as error:
-        raise ValueError(str(error)) from None
+    return tool_clients.made(KafkaProducer, settings)
 
 
 def _check_idempotence(settings: dict[str, Any], properties: dict[str, str]) -> None:

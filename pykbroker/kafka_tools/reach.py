@@ -44,11 +44,7 @@ def reached(
 
 def begun(options: Options, words: Sequence[str], needed: str) -> Given:
     """The options of a tool that shows its usage for whatever is wrong with them, its brokers' addresses included."""
-    try:
-        given = options.parse(words)
-    except OptionError as error:
-        options.end_with_usage(str(error))
-    options.help_or_version(words, given)
+    given = options.read(words)
     options.require(given, needed)
     _check_addresses(options, given.text("bootstrap-server"))
     return given

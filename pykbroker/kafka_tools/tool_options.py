@@ -129,6 +129,16 @@ class Options:
                 raise OptionError(f"--{name} is not supported by pykbroker: {self._accepted[name].not_served}")
         return Given(self._accepted, found, order)
 
+    def read(self, words: Sequence[str]) -> Given:
+        """As `parse`, for a tool that shows its usage where an option is wrong. End the tool when it was asked for
+        help or version."""
+        try:
+            given = self.parse(words)
+        except OptionError as error:
+            self.end_with_usage(str(error))
+        self.help_or_version(words, given)
+        return given
+
     def end_with_usage(self, message: str) -> NoReturn:
         """As Apache Kafka's tools end, also for --help: message and usage on standard error, status 1."""
         print(message, file=sys.stderr)

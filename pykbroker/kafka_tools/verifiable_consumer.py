@@ -10,8 +10,10 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pykbroker.kafka_tools import tool_clients
 from pykbroker.kafka_tools.reach import BAD_START, said_of
-from pykbroker.kafka_tools.tool_events import StopSignals, print_event, warn_unknown
+from pykbroker.kafka_tools.stop_signals import StopSignals
+from pykbroker.kafka_tools.tool_events import print_event
 from pykbroker.kafka_tools.tool_options import say_error
 from pykbroker.kafka_tools.words import WordParser
 
@@ -149,7 +151,7 @@ def properties_of(given: argparse.Namespace) -> dict[str, str]:
     """The Java consumer's properties that the options stand for; options win over the file."""
     from pykbroker.admin.client_properties import read_properties
 
-    file = given.command_config or given.consumer_config
+    file = tool_clients.file_of(given.command_config, given.consumer_config, "consumer.config")
     properties = read_properties(file) if file else {}
     own = {
         "group.id": given.group_id,
@@ -168,26 +170,11 @@ def _consumer(given: argparse.Namespace) -> KafkaConsumer:
 
     if given.group_protocol.lower() != "classic":
         raise NotServed("--group-protocol consumer is not supported here: the Python client joins classic groups")
-    if given.consumer_config:
-        print(
-            "Option --consumer.config has been deprecated and will be removed in a future version. "
-            "Use --command-config instead."
-        )
-    properties = properties_of(given)
-    properties.pop("group.protocol", None)
     from kafka import KafkaConsumer
-    from kafka.errors import KafkaError as PythonClientError
 
-    from pykbroker.admin.client_properties import python_settings
-
-    settings, unknown = python_settings(properties, KafkaConsumer.DEFAULT_CONFIG)
-    warn_unknown(unknown, "consumer")
-    settings["bootstrap_servers"] = given.bootstrap_server.split(",")
+    settings = tool_clients.settings_of(properties_of(given), KafkaConsumer, "consumer", given.bootstrap_server)
     settings["partition_assignment_strategy"] = [_assignor(name) for name in given.assignment_strategy.split(",")]
-    try:
-        return KafkaConsumer(**settings)
-    except (PythonClientError, AssertionError) as error:
-        raise ValueError(str(error)) from None
+    return tool_clients.made(KafkaConsumer, settings)
 
 
 def _assignor(name: str) -> Any:

@@ -11,8 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from pykbroker.kafka_tools import tool_clients
 from pykbroker.kafka_tools.reach import BAD_START, said_of
-from pykbroker.kafka_tools.tool_events import StopSignals, java_class, print_event, warn_unknown
+from pykbroker.kafka_tools.stop_signals import StopSignals
+from pykbroker.kafka_tools.tool_events import java_class, print_event
 from pykbroker.kafka_tools.words import WordParser
 
 if TYPE_CHECKING:
@@ -128,31 +130,18 @@ def properties_of(given: argparse.Namespace) -> dict[str, str]:
     from pykbroker.admin.client_properties import read_properties
 
     own = {"acks": str(given.acks), "retries": "0"}
-    file = given.command_config or given.producer_config
+    file = tool_clients.file_of(given.command_config, given.producer_config, "producer.config")
     return own | (read_properties(file) if file else {})
 
 
 def _producer(given: argparse.Namespace) -> KafkaProducer:
-    if given.producer_config:
-        print(
-            "Option --producer.config has been deprecated and will be removed in a future version. "
-            "Use --command-config instead."
-        )
-    properties = properties_of(given)
     from kafka import KafkaProducer
-    from kafka.errors import KafkaError as PythonClientError
 
-    from pykbroker.admin.client_properties import python_settings
-
-    settings, unknown = python_settings(properties, KafkaProducer.DEFAULT_CONFIG)
-    warn_unknown(unknown, "producer")
-    settings["bootstrap_servers"] = given.bootstrap_server.split(",")
+    properties = properties_of(given)
+    settings = tool_clients.settings_of(properties, KafkaProducer, "producer", given.bootstrap_server)
     if not _may_be_idempotent(properties):
         settings["enable_idempotence"] = False
-    try:
-        return KafkaProducer(**settings)
-    except (PythonClientError, AssertionError) as error:
-        raise ValueError(str(error)) from None
+    return tool_clients.made(KafkaProducer, settings)
 
 
 def _may_be_idempotent(properties: Mapping[str, str]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pykbroker.kafka_tools import tool_events, verifiable_consumer, verifiable_producer
+from pykbroker.kafka_tools import stop_signals, verifiable_consumer, verifiable_producer
 from pykbroker.kafka_tools.__main__ import main
 from pykbroker.testing import Broker
 
@@ -63,7 +63,7 @@ def test_a_record_that_is_refused_is_an_event(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_signal_ends_the_tool_with_its_last_words() -> None:
-    with tool_events.StopSignals() as stopped:
+    with stop_signals.StopSignals() as stopped:
         assert not stopped
         os.kill(os.getpid(), signal.SIGTERM)
         assert stopped

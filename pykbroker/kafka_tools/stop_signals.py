@@ -1,0 +1,32 @@
+"""SIGTERM and SIGINT as a wish that a tool end, so that its clients are closed first."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+
+class StopSignals:
+    """`with StopSignals() as stopped: while not stopped: ...`: SIGTERM and SIGINT end the loop, not the process."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.number is not None
+
+    @property
+    def status(self) -> int:
+        """The exit status: a JVM's after a signal."""
+        return 0 if self.number is None else 128 + self.number
+
+    def __enter__(self) -> StopSignals:
+        self._before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        self.number = number
