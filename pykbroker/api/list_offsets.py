@@ -76,6 +76,8 @@ class _InTurns:
         self._request = request
         self._progress = progress
         self._rounds = 0
+        #: the search that has just failed elsewhere
+        self._failed: SearchKey | None = None
         self.future: asyncio.Future[ListOffsetsResponse] = ctx.services.runtime.loop.create_future()
 
     def after(self, rest: ColdRead | TurnIsOver | TooMuchToSearch) -> None:
@@ -118,12 +120,11 @@ class _InTurns:
         error = found.exception()
         if error is None:
             self._progress.search.found[key] = found.result()
-        elif self._rounds >= MAX_ROUNDS and not self.future.done():
+        elif key != self._failed:
+            # The batch may have left the log since, so look again. One that is still there fails again.
+            self._failed = key
+        elif not self.future.done():
             self.future.set_exception(error)
-            return
-        else:
-            # The batch may have left the log since: look again.
-            self._rounds += 1
         self._go_on()
 
 

@@ -64,7 +64,12 @@ class Threads:
         """Whatever runs when this begins."""
         waiting, self.waiting = self.waiting, []
         for future, call in waiting:
-            future.set_result(call())
+            try:
+                result = call()
+            except Exception as error:  # noqa: BLE001 - of the future
+                future.set_exception(error)
+            else:
+                future.set_result(result)
         self.half.loop.settle()
 
 

@@ -13,7 +13,7 @@ from pykbroker.api import list_offsets
 from pykbroker_log import time_search
 from pykbroker_log.time_search import BatchSearch, TimeSearch, TooMuchToSearch, TurnIsOver
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from pykbroker_wire.records.batch import build_batch
+from pykbroker_wire.records.batch import CorruptBatch, build_batch
 from pykbroker_wire.records.compression import Codec
 from tests.api.broker_half import Half, through_bytes
 from tests.api.test_large_batches import CODECS, Threads
@@ -107,6 +107,27 @@ def test_a_batch_that_left_the_log_while_it_waited_is_not_looked_for(half: Half,
     half.loop.settle()
     threads.run()
     assert found(answer) == [(1, NOW_MS + 5), (-1, -1)]
+
+
+def test_a_batch_that_cannot_be_read_is_searched_twice_at_most(
+    half: Half, threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once more, because it may have left the log. Each search of 128 MiB takes a second."""
+    filled(half, 1, MIB, Codec.ZSTD)
+
+    def broken(search: BatchSearch) -> None:
+        raise CorruptBatch("damaged")
+
+    monkeypatch.setattr(BatchSearch, "run", broken)
+    answer = asked(half, 1)
+    for _ in range(2):
+        half.loop.settle()
+        assert len(threads.waiting) == 1
+        threads.run()
+    half.loop.settle()
+    assert not threads.waiting
+    with pytest.raises(CorruptBatch):
+        answer.result()
 
 
 def test_what_was_looked_at_counts_for_the_turn() -> None:
