@@ -6,7 +6,7 @@ Answered by the node that is asked: a broker knows only its own configuration. B
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pykbroker.config import describe
 from pykbroker.config.describe import Entry, Synonym
@@ -85,7 +85,9 @@ class _Described:
         entries = self._entries(resource)
         if entries is None:
             return None
-        return [self._write(entry, resource.resource_type) for entry in entries]
+        # An empty list of keys means all, as null does.
+        named = describe.named(entries, resource.configuration_keys or None)
+        return [self._write(entry, resource.resource_type) for entry in named]
 
     def _write(self, entry: Entry, resource_type: int) -> DescribeConfigsResourceResult:
         found = self._written.get(id(entry))
@@ -95,8 +97,6 @@ class _Described:
 
     def _entries(self, resource: DescribeConfigsResource) -> Sequence[Entry] | None:
         services, image, dynamic = self._services, self._image, self._dynamic
-        # An empty list of keys means all, as null does.
-        names = resource.configuration_keys or None
         name = resource.resource_name
         overrides = image.configs.of(resource.resource_type, name)
         match resource.resource_type:
@@ -105,37 +105,34 @@ class _Described:
                 if name not in image.topics.by_name:
                     return None
                 self._topics = self._topics or describe.topics_of(services.config, dynamic)
-                return self._topics.of(overrides, names)
+                return self._topics.of(overrides)
             case ConfigResource.BROKER:
                 if not name:
-                    return self._named(resource, lambda: describe.describe_cluster_default(dynamic))
+                    return self._once(resource, lambda: describe.describe_cluster_default(dynamic))
                 _check_own_id(services.node_id, name, "expected {} or empty string, but received {}")
-                return self._named(resource, lambda: describe.describe_broker(services.config, dynamic))
+                return self._once(resource, lambda: describe.describe_broker(services.config, dynamic))
             case ConfigResource.BROKER_LOGGER:
                 if not name:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
                 _check_own_id(services.node_id, name, "expected {} but received {}")
-                return self._named(resource, lambda: describe.describe_broker_loggers(broker_loggers.levels()))
+                return self._once(resource, lambda: describe.describe_broker_loggers(broker_loggers.levels()))
             case ConfigResource.CLIENT_METRICS:
                 if not name:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-                return _client_metrics(overrides, names)
+                return _client_metrics(overrides)
             case ConfigResource.GROUP:
                 if not name:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
                 self._groups = self._groups or describe.groups_of(services.config, dynamic)
-                return self._groups.of(overrides, names)
+                return self._groups.of(overrides)
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
-    def _named(self, resource: DescribeConfigsResource, describe_all: Callable[[], Sequence[Entry]]) -> Sequence[Entry]:
-        """Those of all entries that the client named: it may ask for each by itself."""
+    def _once(self, resource: DescribeConfigsResource, describe_all: Callable[[], Sequence[Entry]]) -> Sequence[Entry]:
+        """Found once, because a client may ask for each key by itself."""
         place = resource.resource_type, resource.resource_name
         if place not in self._only:
             self._only[place] = describe_all()
-        if not resource.configuration_keys:
-            return self._only[place]
-        wanted = frozenset(resource.configuration_keys)
-        return [entry for entry in self._only[place] if entry.name in wanted]
+        return self._only[place]
 
 
 #: Python's int() would also take spaces and underscores.
@@ -158,11 +155,9 @@ _CLIENT_METRICS = {
 }
 
 
-def _client_metrics(overrides: Mapping[str, str], names: Iterable[str] | None) -> list[Entry]:
+def _client_metrics(overrides: Mapping[str, str]) -> list[Entry]:
     entries = []
     for name, (kind, default, _) in _CLIENT_METRICS.items():
-        if names is not None and name not in names:
-            continue
         value = overrides.get(name)
         source = describe.SOURCE_DEFAULT if value is None else describe.SOURCE_CLIENT_METRICS
         synonyms = () if value is None else (Synonym(name, value, source),)

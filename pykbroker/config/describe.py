@@ -7,7 +7,7 @@ for authorization, for which resources exist, nor for the response message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,10 +74,17 @@ class Entry:
         return None if self.key is None else self.key.doc
 
 
-def describe_broker(config: Config, dynamic: DynamicConfigs, names: Iterable[str] | None = None) -> list[Entry]:
+def named(entries: Sequence[Entry], names: Iterable[str] | None) -> Sequence[Entry]:
+    """The entries that a client named; all of them if `names` is None."""
+    if names is None:
+        return entries
+    wanted = frozenset(names)
+    return [entry for entry in entries if entry.name in wanted]
+
+
+def describe_broker(config: Config, dynamic: DynamicConfigs) -> list[Entry]:
     """All keys of one broker. `config` is the properties file, without the dynamic layers."""
     current = dynamic.apply(config)
-    wanted = None if names is None else frozenset(names)
     values: dict[str, str | None] = {
         name: text for name, text in current.overrides().items() if name not in DYNAMIC_ONLY_KEYS
     }
@@ -86,20 +93,13 @@ def describe_broker(config: Config, dynamic: DynamicConfigs, names: Iterable[str
     for name, key in STATIC_KEYS.items():
         if not key.internal:
             values[name] = None if key.type is PASSWORD else format_value(current[name])
-    return [
-        _broker_entry(name, value, _synonyms(name, config, dynamic))
-        for name, value in values.items()
-        if wanted is None or name in wanted
-    ]
+    return [_broker_entry(name, value, _synonyms(name, config, dynamic)) for name, value in values.items()]
 
 
-def describe_cluster_default(dynamic: DynamicConfigs, names: Iterable[str] | None = None) -> list[Entry]:
+def describe_cluster_default(dynamic: DynamicConfigs) -> list[Entry]:
     """The dynamic configuration of all brokers: resource BROKER with an empty name."""
-    wanted = None if names is None else frozenset(names)
     entries = []
     for name, text in dynamic.cluster.items():
-        if wanted is not None and name not in wanted:
-            continue
         found = [
             Synonym(synonym, None if _sensitive(name) else dynamic.cluster[synonym], SOURCE_DYNAMIC_DEFAULT_BROKER)
             for synonym in _broker_names(name)
@@ -128,13 +128,12 @@ class Inheriting:
             name: _scoped_entry(key, values[name], False, source, inherited[name]) for name, key in keys.items()
         }
 
-    def of(self, overrides: Mapping[str, str], names: Iterable[str] | None = None) -> list[Entry]:
-        """Of a topic or group with these `overrides`: all, or those that are named."""
-        wanted = None if names is None else frozenset(names)
+    def of(self, overrides: Mapping[str, str]) -> list[Entry]:
+        """The entries of a topic or group with these `overrides`."""
         return [
             self._own(key, overrides[name]) if name in overrides else self._entries[name]
             for name, key in self._keys.items()
-            if (name in overrides or not key.internal) and (wanted is None or name in wanted)
+            if name in overrides or not key.internal
         ]
 
     def _own(self, key: Key, text: str) -> Entry:
@@ -159,13 +158,10 @@ def groups_of(config: Config, dynamic: DynamicConfigs) -> Inheriting:
     return Inheriting(GROUP_KEYS, group_values(dynamic.apply(config), {}), SOURCE_GROUP, inherited)
 
 
-def describe_broker_loggers(levels: Mapping[str, str], names: Iterable[str] | None = None) -> list[Entry]:
+def describe_broker_loggers(levels: Mapping[str, str]) -> list[Entry]:
     """Logger name -> level, as the logging system has them now."""
-    wanted = None if names is None else frozenset(names)
     return [
-        Entry(name, level, SOURCE_BROKER_LOGGER, False, False, TYPE_UNKNOWN, (), None)
-        for name, level in levels.items()
-        if wanted is None or name in wanted
+        Entry(name, level, SOURCE_BROKER_LOGGER, False, False, TYPE_UNKNOWN, (), None) for name, level in levels.items()
     ]
 
 

@@ -92,9 +92,10 @@ def test_describe_is_what_kafka_says(stage: str, dynamic: DynamicConfigs) -> Non
 
 def test_describe_only_what_is_asked_for() -> None:
     nothing = DynamicConfigs()
-    assert [entry.name for entry in describe.describe_broker(CONFIG, nothing, ["node.id", "no.such"])] == ["node.id"]
-    assert [entry.name for entry in describe.topics_of(CONFIG, nothing).of({}, [])] == []
-    (entry,) = describe.groups_of(CONFIG, nothing).of({}, ["share.isolation.level"])
+    of_broker = describe.describe_broker(CONFIG, nothing)
+    assert [entry.name for entry in describe.named(of_broker, ["node.id", "no.such"])] == ["node.id"]
+    assert [entry.name for entry in describe.named(describe.topics_of(CONFIG, nothing).of({}), [])] == []
+    (entry,) = describe.named(describe.groups_of(CONFIG, nothing).of({}), ["share.isolation.level"])
     assert entry.is_default
     assert entry.documentation
 
@@ -111,7 +112,7 @@ def test_secrets_are_not_told() -> None:
 
 
 def test_broker_loggers() -> None:
-    (entry,) = describe.describe_broker_loggers({"root": "INFO", "pykbroker": "DEBUG"}, ["root"])
+    (entry,) = describe.named(describe.describe_broker_loggers({"root": "INFO", "pykbroker": "DEBUG"}), ["root"])
     assert (entry.name, entry.value, entry.config_source, entry.documentation) == ("root", "INFO", 6, None)
 
 
