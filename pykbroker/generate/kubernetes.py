@@ -14,6 +14,7 @@ from typing import Final
 from pykbroker.config.kinds import ConfigError
 from pykbroker.container.environment import variable_of
 from pykbroker.generate import checked
+from pykbroker.generate.prometheus import PORT as METRICS_PORT
 from pykbroker.generate.replication import replication_variables
 from pykbroker.generate.secured import (
     ADMIN,
@@ -30,7 +31,6 @@ BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 #: Between brokers of a secured cluster; without protection they use the port of the clients.
 NODES_PORT: Final = 9094
-METRICS_PORT: Final = 9404
 #: The image's own check. It imports nothing but a socket, so a probe costs a few milliseconds.
 HEALTH_CHECK: Final = "/etc/kafka/docker/healthcheck"
 #: Where the containers find certificates, and the Job the passwords.

@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from pykbroker.config.protection import STANDARD_AUTHORIZER
+
 #: The files that `pykbroker tls create` writes: key and certificate of the nodes, and the authority's certificate.
 NODE_FILE: Final = "node.pem"
 AUTHORITY_FILE: Final = "authority.pem"
@@ -21,7 +23,6 @@ CONTROLLERS: Final = "CONTROLLER"
 #: The listener between brokers of a secured cluster, and the one of its clients.
 NODES: Final = "NODES"
 CLIENTS: Final = "CLIENTS"
-_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 class Security(Enum):
@@ -50,7 +51,7 @@ def secured_keys(security: Security, folder: str, clients: tuple[str, ...] = (CL
         "ssl.keystore.location": f"{folder}/{NODE_FILE}",
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": f"{folder}/{AUTHORITY_FILE}",
-        "authorizer.class.name": _AUTHORIZER,
+        "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": f"User:CN={NODE};{admin_principal(security)}",
     }
     shows_certificate = [CONTROLLERS, NODES]
