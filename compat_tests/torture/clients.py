@@ -9,11 +9,12 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from compat_tests.clients import wait_until
 from compat_tests.torture.attempts import SAYS_ITS_REQUESTS, listening
 from compat_tests.torture.journal import Found, Journal, Transaction, value_of
 
@@ -55,6 +56,29 @@ class Client(threading.Thread):
     def check(self) -> None:
         if self.failure is not None:
             raise self.failure
+
+    @property
+    def progress(self) -> int:
+        """Grows with what it has been answered."""
+        raise NotImplementedError
+
+
+def go_on(clients: Iterable[Client], watched: Iterable[Client]) -> None:
+    """Wait until each of `clients` is answered again, and raise the failure of any of `watched`."""
+    waiting = {client: client.progress for client in clients}
+
+    def all_went_on() -> bool:
+        for client in watched:
+            client.check()
+        for client in [client for client, before in waiting.items() if client.progress > before]:
+            del waiting[client]
+        return not waiting
+
+    try:
+        wait_until(all_went_on, "every client goes on", timeout_s=ANSWER_S)
+    except AssertionError as error:
+        error.add_note(f"no answers for {[client.name for client in waiting]}")
+        raise
 
 
 class Writer(Client):
@@ -282,6 +306,10 @@ class Group(Client):
         }
         wanted = {**self._settings, **(settings or {})}
         self._settings = {key: value for key, value in wanted.items() if value is not None}
+
+    @property
+    def progress(self) -> int:
+        return self.committed
 
     def work(self, stopping: Callable[[], bool]) -> None:
         consumer = Consumer(self._settings)

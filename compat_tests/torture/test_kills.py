@@ -18,13 +18,12 @@ from pathlib import Path
 import pytest
 
 from compat_tests import needs
-from compat_tests.clients import wait_until
 from compat_tests.differential.session import Session
 from compat_tests.node import Pykbroker
 from compat_tests.oracle.kafka import kafka_libs, run_tool
 from compat_tests.ports import steady_port
 from compat_tests.topics import Topics
-from compat_tests.torture.clients import ANSWER_S, Client, Group, Reader, TransactionalWriter, Window, Writer
+from compat_tests.torture.clients import ANSWER_S, Client, Group, Reader, TransactionalWriter, Window, Writer, go_on
 from compat_tests.torture.journal import Journal
 from compat_tests.torture.kills import Kills
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
@@ -131,19 +130,7 @@ class Torture:
 
     def await_progress(self) -> None:
         """Every writer that waits for nobody's timeout gets an answer again."""
-        waiting = {writer: writer.progress for writer in self.writers if not isinstance(writer, TransactionalWriter)}
-
-        def all_went_on() -> bool:
-            self.watch()
-            for writer in [writer for writer, before in waiting.items() if writer.progress > before]:
-                del waiting[writer]
-            return not waiting
-
-        try:
-            wait_until(all_went_on, "every writer goes on", timeout_s=ANSWER_S)
-        except AssertionError as error:
-            error.add_note(f"no answers for {[writer.name for writer in waiting]}")
-            raise
+        go_on([writer for writer in self.writers if not isinstance(writer, TransactionalWriter)], watched=self.clients)
 
     def look(self, rng: random.Random) -> None:
         """A stretch of every partition, and the groups' offsets."""

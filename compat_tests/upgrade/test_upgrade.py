@@ -21,7 +21,7 @@ from compat_tests.exactly_once.three_nodes import NUMBERS, REPLICATED
 from compat_tests.exactly_once.workers import Worker
 from compat_tests.mixed_cluster.members import Cluster, Kind, Member
 from compat_tests.oracle.kafka import kafka_libs, tool_command
-from compat_tests.torture.clients import ANSWER_S, Client, Group, TransactionalWriter, Window, Writer
+from compat_tests.torture.clients import ANSWER_S, Client, Group, TransactionalWriter, Window, Writer, go_on
 from compat_tests.torture.journal import Journal
 from compat_tests.upgrade.builds import earlier
 
@@ -140,24 +140,7 @@ class Load:
 
     def goes_on(self) -> None:
         """Wait until each client has done something more."""
-        waiting = {client: self._progress(client) for client in self.clients}
-
-        def all_went_on() -> bool:
-            for client in self.clients:
-                client.check()
-            for client in [client for client, before in waiting.items() if self._progress(client) > before]:
-                del waiting[client]
-            return not waiting
-
-        try:
-            wait_until(all_went_on, "every client goes on", timeout_s=ANSWER_S)
-        except AssertionError as error:
-            error.add_note(f"nothing more of {[client.name for client in waiting]}")
-            raise
-
-    @staticmethod
-    def _progress(client: Client) -> int:
-        return client.committed if isinstance(client, Group) else client.progress if isinstance(client, Writer) else 0
+        go_on(self.clients, watched=self.clients)
 
     def close(self) -> None:
         for client in self.clients:
