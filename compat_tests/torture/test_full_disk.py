@@ -41,7 +41,7 @@ def client(address: str) -> dict[str, str | int]:
 def write(address: str, topic: str, size: int, stopping: Stopping) -> None:
     producer = Producer(client(address))
     while not stopping():
-        # Of a topic that cannot be made the client says so itself.
+        # The client itself says that a topic cannot be made.
         with suppress(BufferError, KafkaException):
             producer.produce(topic, bytes(size))
         producer.poll(0.02)

@@ -47,7 +47,7 @@ class BatchSearch(NamedTuple):
         return find_timestamp(data, self.record_count, self.base_timestamp, self.target, self.first_delta)
 
     def run_at_once(self, left: int) -> tuple[FoundRecord | None, int]:
-        """What is found, and what that counts for. Raises TooLarge beyond `left`."""
+        """Return what is found, and how many bytes of the turn it takes. Raises TooLarge beyond `left`."""
         if not self.codec:
             count = len(self.payload) // _PLAIN_FOR_ONE
             if count > left:

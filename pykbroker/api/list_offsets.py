@@ -109,7 +109,7 @@ class _InTurns:
         if loaded.cancelled():
             self.future.cancel()  # the node is stopping
             return
-        # What a thread could not read the log cannot read either, and knows what that means.
+        # The log cannot read either what a thread could not read, and it knows what that means.
         self._rounds = MAX_ROUNDS if loaded.exception() is not None else self._rounds + 1
         self._go_on()
 

@@ -1,4 +1,4 @@
-"""What protects the nodes of generated files: the listeners, their protocols, and the keys of TLS, SASL and ACLs.
+"""The protection of nodes in generated files, which is listeners, their protocols, and keys of TLS, SASL and ACLs.
 
 Responsible for the choice that every kind of file shares. Nodes show each other certificates on the listeners NODES and
 CONTROLLER. Clients show a certificate too (SSL), or log in with SCRAM over TLS (SASL_SSL). The authorizer refuses what

@@ -76,8 +76,8 @@ def _read(consumer: KafkaConsumer, given: argparse.Namespace, stopped: StopSigna
 
 
 def print_records(found: Mapping[Any, Sequence[Any]], left: int | None, *, verbose: bool) -> dict[Any, tuple[int, int]]:
-    """The events of one poll, of `left` records at most. Return for each partition the offset behind the last record
-    that counts, and how many count."""
+    """Print the events of one poll, of at most `left` records. Return for each partition the offset behind the last
+    record that counts, and how many count."""
     offsets: dict[Any, tuple[int, int]] = {}
     summaries = []
     for place, all_records in found.items():

@@ -51,7 +51,7 @@ def run(words: Sequence[str]) -> int:
 
 
 class _Sending:
-    """What was sent, and what of it was acknowledged."""
+    """Sends the records, and counts those that were acknowledged."""
 
     def __init__(self, producer: KafkaProducer, given: argparse.Namespace) -> None:
         self._producer = producer

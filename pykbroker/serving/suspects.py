@@ -1,7 +1,7 @@
 """Requests whose connection to the controller ended before their answer came. Each is sent again alone.
 
-One of them may be the cause: a request that the controller ends a connection for, at each try. On the connection that
-all share it would end the others' tries with its own. So they go one after the other on a connection that nothing else
+One of them may be the cause, because the controller ends the connection for it at each try. On the connection that all
+share it would end the others' tries with its own. So they go one after the other on a connection that nothing else
 uses, and what ends that as well is at fault.
 
 Responsible for the order, and for giving up what has waited too long. Not responsible for the verdict (forwarding.py).

@@ -47,8 +47,8 @@ def valid(parsed: DataFrame) -> DataFrame:
 def arrival() -> Column:
     """The time that the lake's watermark judges an event by: when it happened, or when it was sent again.
 
-    A dead letter may be sent again days later, and its event is then far behind the watermark. The record's own
-    timestamp is bounded by the brokers.
+    A dead letter may be sent again days later, and its event is then far behind the watermark. Brokers bound the
+    record's own timestamp.
     """
     from pyspark.sql import functions as F
 
