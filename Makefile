@@ -39,6 +39,11 @@ $(VENV)/.test: pyproject.toml $(COMPILED) | $(BIN)/python
 	$(call into,$(BIN)/python,-e '.[test]')
 	@touch $@ $(VENV)/.install
 
+# The bytecode of all tests, as pytest keeps it. Else each worker of a first run makes it for itself.
+$(VENV)/.collected: $(VENV)/.test
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q --collect-only tests compat_tests >/dev/null 2>&1 || true
+	@touch $@
+
 $(VENV)/.lint: pyproject.toml $(COMPILED) | $(BIN)/python
 	$(call into,$(BIN)/python,-e '$(TEST_AND_LINT)')
 	@touch $@ $(VENV)/.test $(VENV)/.install
@@ -78,10 +83,8 @@ java:
 
 test-env: system
 	@$(MAKE) --no-print-directory $(VENV)/.test
-	@$(MAKE) --no-print-directory $(FRAMEWORKS)/.made \
-	    || echo "test-env: the frameworks cannot be installed; the test that wants them skips"
-	@$(MAKE) --no-print-directory $(SSLYZE)/.made \
-	    || echo "test-env: sslyze cannot be installed; the test that wants it skips"
+	@$(MAKE) --no-print-directory -j 3 -k $(FRAMEWORKS)/.made $(SSLYZE)/.made $(VENV)/.collected \
+	    || echo "test-env: the frameworks or sslyze cannot be installed; the tests that want them skip"
 
 # Apart from `lint`, so that nothing is installed while tests run beside it.
 lint-env: $(VENV)/.lint

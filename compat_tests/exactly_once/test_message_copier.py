@@ -148,7 +148,7 @@ def copy(killable: Node, tmp_path: Path, request: pytest.FixtureRequest) -> Iter
 
 @pytest.mark.parametrize("copy", [False], indirect=True, ids=["assigned"])
 @pytest.mark.parametrize(
-    "rounds", [10, pytest.param(200, marks=[pytest.mark.long(amount="200 kills"), pytest.mark.timeout(3600)])]
+    "rounds", [5, pytest.param(200, marks=[pytest.mark.long(amount="200 kills"), pytest.mark.timeout(3600)])]
 )
 def test_every_record_is_copied_once_under_kills(copy: Copy, rounds: int) -> None:
     """Each copier has its partition."""
@@ -158,7 +158,7 @@ def test_every_record_is_copied_once_under_kills(copy: Copy, rounds: int) -> Non
 
 @pytest.mark.parametrize("copy", [True], indirect=True, ids=["group"])
 @pytest.mark.parametrize(
-    "rounds", [4, pytest.param(60, marks=[pytest.mark.long(amount="60 kills"), pytest.mark.timeout(3600)])]
+    "rounds", [3, pytest.param(60, marks=[pytest.mark.long(amount="60 kills"), pytest.mark.timeout(3600)])]
 )
 def test_every_record_is_copied_once_by_a_group_under_kills(copy: Copy, rounds: int) -> None:
     """The copiers are members of a group and commit with its metadata (KIP-447); who was killed is missed for 10 s."""

@@ -234,7 +234,7 @@ def group(killable: Node, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
 
 @pytest.mark.parametrize("group", ["classic", "consumer"], indirect=True)
 @pytest.mark.parametrize(
-    "rounds", [6, pytest.param(100, marks=[pytest.mark.long(amount="100 kills"), pytest.mark.timeout(3600)])]
+    "rounds", [4, pytest.param(100, marks=[pytest.mark.long(amount="100 kills"), pytest.mark.timeout(3600)])]
 )
 def test_every_record_is_delivered_under_kills(group: Group, rounds: int) -> None:
     with group.told():

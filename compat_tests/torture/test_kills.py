@@ -283,8 +283,8 @@ def dump_everything(data_dir: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_twenty_kills(torture: Torture) -> None:
-    run(torture, 20)
+def test_twelve_kills(torture: Torture) -> None:
+    run(torture, 12)
 
 
 @pytest.mark.long(amount="200 kills")

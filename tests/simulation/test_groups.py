@@ -28,7 +28,7 @@ def each_seed(first: int, run: Callable[[int], Stage], count: int) -> int:
 
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_a_classic_group_survives_its_members_and_its_coordinator(brokers: int) -> None:
-    assert each_seed(2000, lambda seed: classic(seed, brokers=brokers), 20)
+    assert each_seed(2000, lambda seed: classic(seed, brokers=brokers), 10)
 
 
 @pytest.mark.parametrize("run", [classic, consumer])
@@ -43,16 +43,16 @@ def test_static_members_find_back_into_their_group_whenever_its_coordinator_move
 
 
 def test_a_classic_group_comes_back_after_the_power_went() -> None:
-    assert each_seed(2100, lambda seed: classic(seed, power_loss=True), 10)
+    assert each_seed(2100, lambda seed: classic(seed, power_loss=True), 5)
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_a_consumer_group_survives_its_members_and_its_coordinator(brokers: int) -> None:
-    assert each_seed(2200, lambda seed: consumer(seed, brokers=brokers), 15)
+    assert each_seed(2200, lambda seed: consumer(seed, brokers=brokers), 8)
 
 
 def test_a_consumer_group_comes_back_after_the_power_went() -> None:
-    assert each_seed(2300, lambda seed: consumer(seed, power_loss=True), 10)
+    assert each_seed(2300, lambda seed: consumer(seed, power_loss=True), 5)
 
 
 @pytest.mark.long(amount="50 seeds")
