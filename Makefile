@@ -196,7 +196,6 @@ lint: $(VENV)/.lint
 	check $(BIN)/ruff check --output-format concise .; \
 	check $(BIN)/mypy; \
 	check $(BIN)/lint-imports; \
-	check $(BIN)/bandit -q -c pyproject.toml -r pykbroker wire log raft spark; \
 	check $(BIN)/python wire/generate --check; \
 	check $(BIN)/python -m pykbroker.config.reference --check; \
 	check $(BIN)/python -m pykbroker.api.reference --check; \

@@ -50,7 +50,7 @@ def compile_walk(target: Path = TARGET, package: str = "pykbroker_wire.records")
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         built = os.path.join(folder, target.name)
         command = [compiler, "-O2", "-fPIC", "-std=c99", *flags, *map(str, SOURCES), "-o", built]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # nosec B603 # the compiler of the build
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603  # the compiler of the build
         if done.returncode:
             return f"the compiler failed: {done.stderr[-500:]}"
         os.replace(built, target)  # at once: a process that has the old file mapped keeps it

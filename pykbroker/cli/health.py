@@ -17,7 +17,7 @@ from pykbroker.cli.command_group import Command
 
 #: of the container image: the first that has a directory which the node may write to (a read-only root has only the
 #: second)
-USUAL_SOCKETS = ("/run/pykbroker/health.sock", f"/dev/shm/pykbroker-{os.getuid()}/health.sock")  # nosec B108 # a directory that its user alone has made
+USUAL_SOCKETS = ("/run/pykbroker/health.sock", f"/dev/shm/pykbroker-{os.getuid()}/health.sock")  # noqa: S108  # a directory that its user alone has made
 _PATIENCE_SECONDS = 2.0
 
 

@@ -332,7 +332,7 @@ def _health_socket() -> str | None:
     for path in USUAL_SOCKETS:
         directory = os.path.dirname(path)
         try:
-            if directory.startswith("/dev/shm/") and not os.path.lexists(directory):  # nosec B108 # it must not be there yet
+            if directory.startswith("/dev/shm/") and not os.path.lexists(directory):  # noqa: S108  # it must not be there yet
                 os.mkdir(directory, 0o700)
             there = os.lstat(directory)
         except OSError:

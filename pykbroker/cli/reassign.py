@@ -78,7 +78,7 @@ def generate(
         left_throttles.tell(cluster)
         racks = moving.racks_of(cluster, brokers, disregarded=disregard_racks)
         now = moving.assignment_of(cluster, list(dict.fromkeys(names)))
-        wanted = proposed(now, racks, Random())  # nosec B311 # where replicas go is no secret
+        wanted = proposed(now, racks, Random())  # noqa: S311  # where replicas go is no secret
         under_way = reassignments.ongoing(cluster, now)
     if out.is_json:
         click.echo(as_json(wanted))

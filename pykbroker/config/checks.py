@@ -215,7 +215,7 @@ def _check_roles(config: Config, warnings: list[str]) -> None:
             "Missing configuration controller.quorum.bootstrap.servers: with process.roles set, either it must contain "
             "the controllers as host:port or controller.quorum.voters must contain them as id@host:port"
         )
-    if any(host == "0.0.0.0" for host, _ in voters.values()):  # nosec B104 # compared, not bound
+    if any(host == "0.0.0.0" for host, _ in voters.values()):  # noqa: S104  # compared, not bound
         raise _wrong(config, "controller.quorum.voters", "Host string (0.0.0.0) is not routeable")
     if config.is_controller:
         if voters and node_id not in voters:
@@ -315,7 +315,7 @@ def _check_listeners(config: Config) -> None:
             raise _wrong(config, "cordoned.log.dirs", f"its entries must be in log.dirs: {', '.join(config.log_dirs)}")
     key = "advertised.listeners" if config.raw("advertised.listeners") else "listeners"
     for point in (*listeners.advertised_broker, *listeners.advertised_controller):
-        if point.host == "0.0.0.0":  # nosec B104 # compared, not bound
+        if point.host == "0.0.0.0":  # noqa: S104  # compared, not bound
             raise _wrong(
                 config,
                 key,

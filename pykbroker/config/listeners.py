@@ -108,7 +108,7 @@ def parse_listeners(
 
 def is_wildcard(host: str) -> bool:
     """Return True for a host that stands for every address of the machine: to listen on, and not to connect to."""
-    return host in ("", "0.0.0.0") or (":" in host and not host.strip("0:"))  # nosec B104 # compared, not bound
+    return host in ("", "0.0.0.0") or (":" in host and not host.strip("0:"))  # noqa: S104  # compared, not bound
 
 
 def _check_ports(key: str, shown: str, points: list[EndPoint]) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 from pykbroker.config.load import Config
 
 #: Addresses by which a node in a container names itself.
-_OWN_HOSTS: Final = frozenset({"", "localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})  # nosec B104 # compared, not bound
+_OWN_HOSTS: Final = frozenset({"", "localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104  # compared, not bound
 
 
 class FirstVoters(Enum):

@@ -15,8 +15,8 @@ from typing import Final
 #: and Bitnami's have these defaults; Bitnami documents a volume at /bitnami/kafka, and before that one at /bitnami.
 #: Debezium's image has one at /kafka/data.
 _PLACES: Final = (
-    ("/tmp/kraft-combined-logs", ("/tmp/kraft-combined-logs",)),  # nosec B108 # Apache Kafka's directory in images
-    ("/tmp/kafka-logs", ("/tmp/kafka-logs",)),  # nosec B108 # Apache Kafka's directory in images
+    ("/tmp/kraft-combined-logs", ("/tmp/kraft-combined-logs",)),  # noqa: S108  # Apache Kafka's directory in images
+    ("/tmp/kafka-logs", ("/tmp/kafka-logs",)),  # noqa: S108  # Apache Kafka's directory in images
     ("/bitnami/kafka/data", ("/bitnami/kafka/data", "/bitnami/kafka", "/bitnami")),
     ("/kafka/data", ("/kafka/data", "/kafka")),
 )

@@ -27,7 +27,7 @@ class _Ring:
 
     def __init__(self, brokers: list[int], random: Random) -> None:
         self.brokers = sorted(brokers)
-        self._offset = random.randrange(len(brokers)) if brokers else 0  # nosec B311 # where replicas go is no secret
+        self._offset = random.randrange(len(brokers)) if brokers else 0
         self._index = 0
         self._round = 0
 
@@ -68,7 +68,7 @@ class _Placer:
         self._by_name = tuple(_Rack(by_rack[name], random) for name in names)
         self._racks = list(self._by_name)
         self._unfenced = sum(not broker.fenced for broker in brokers)
-        self._offset = random.randrange(len(self._racks))  # nosec B311 # where replicas go is no secret
+        self._offset = random.randrange(len(self._racks))
         self._round = 0
 
     def place(self, replication_factor: int) -> list[int]:

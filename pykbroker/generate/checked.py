@@ -75,7 +75,7 @@ def cluster_id(text: str | None, of: str) -> str:
     """`text`, a uuid in Kafka's form. Without it an id that follows from `of` alone: a file that is generated a second
     time must have the id of the volumes that are there."""
     if text is None:
-        return uuid_to_str(random_uuid(random.Random(f"pykbroker {of}")))  # nosec B311 # the id of a cluster is no secret
+        return uuid_to_str(random_uuid(random.Random(f"pykbroker {of}")))  # noqa: S311  # the id of a cluster is no secret
     try:
         uuid_from_str(text)
     except ValueError:

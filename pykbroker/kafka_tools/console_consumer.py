@@ -149,7 +149,7 @@ def consumer_properties(given: Given) -> dict[str, str]:
     if groups:
         properties["group.id"] = groups[0]
     else:
-        properties["group.id"] = f"console-consumer-{random.randrange(100_000)}"  # nosec B311 # a name
+        properties["group.id"] = f"console-consumer-{random.randrange(100_000)}"  # noqa: S311  # a name
         properties.setdefault("enable.auto.commit", "false")
     return properties
 

@@ -142,7 +142,7 @@ def _round_trip(producer: KafkaProducer, consumer: KafkaConsumer, topic: str, gi
 
 
 def _letters(size: int) -> bytes:
-    return bytes([random.choice(_LETTERS)]) * size  # nosec B311 # a payload
+    return bytes([random.choice(_LETTERS)]) * size  # noqa: S311  # a payload
 
 
 def _create(given: Given, topic: str) -> None:

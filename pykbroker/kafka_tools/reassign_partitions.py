@@ -107,7 +107,7 @@ def _generate(cluster: AskedCluster, given: Given) -> None:
     current = moving.assignment_of(cluster, names)
     racks = moving.racks_of(cluster, brokers, disregarded=given.has("disable-rack-aware"))
     print(f"Current partition replica assignment\n{moving.current_json(cluster, current)}\n")
-    print(f"Proposed partition reassignment configuration\n{as_json(proposed(current, racks, Random()))}")  # nosec B311 # where replicas go is no secret
+    print(f"Proposed partition reassignment configuration\n{as_json(proposed(current, racks, Random()))}")  # noqa: S311  # where replicas go is no secret
 
 
 def _execute(cluster: AskedCluster, given: Given) -> None:

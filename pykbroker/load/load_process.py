@@ -78,7 +78,7 @@ class _Producing:
         settings["bootstrap_servers"] = plan.bootstrap.split(",")
         self._producer: KafkaProducer = KafkaProducer(**settings)
         self._producer.partitions_for(plan.topic)
-        self._contents = contents(plan.record_bytes, Random(plan.run))  # nosec B311 # contents of a load
+        self._contents = contents(plan.record_bytes, Random(plan.run))  # noqa: S311  # contents of a load
         most = max(100, min(_MOST_RECORDS, _MOST_BYTES // max(1, plan.record_bytes)))
         self._most = most
         self._room = threading.BoundedSemaphore(most)

@@ -66,7 +66,7 @@ class _Process:
         self.done = 0
         self._told: LoadTold | None = None
         self._failure = ""
-        self._process = subprocess.Popen(  # nosec B603 # this program itself
+        self._process = subprocess.Popen(
             # -P: a module of the current directory is none of ours.
             [sys.executable, "-P", "-m", "pykbroker.load.load_process"],
             stdin=subprocess.PIPE,

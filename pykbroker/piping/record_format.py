@@ -121,7 +121,7 @@ def _parsed(text: str, tokens: dict[str, _Part]) -> list[bytes | _Part]:
             continue
         parts.append(unescaped(text[start:place]))
         token = text[place + 1 : place + 2]
-        if token == "%":  # nosec B105 # a letter of a format
+        if token == "%":  # noqa: S105  # a letter of a format
             parts.append(b"%")
         elif token in tokens:
             parts.append(tokens[token])

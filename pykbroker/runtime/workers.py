@@ -193,7 +193,7 @@ class _Worker:
     """One process and the pipes to it. One job at a time."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(  # nosec B603 # this program itself
+        self._process = subprocess.Popen(  # noqa: S603  # this program itself
             [sys.executable, "-c", _START, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.answer: tuple[str, Any] = ("", None)
@@ -208,7 +208,7 @@ class _Worker:
         self.usable = False
         _send(stdin, request)
         while True:
-            kind, value = pickle.loads(_receive(stdout))  # nosec B301 # from its own worker process
+            kind, value = pickle.loads(_receive(stdout))  # noqa: S301  # from its own worker process
             if kind == "maps":
                 self.mapped = value
             elif kind == "progress":
@@ -279,7 +279,7 @@ def main() -> None:
     def read() -> None:
         try:
             while True:
-                requests.put(_receive(sys.stdin.buffer))  # nosec B113 # a queue, not HTTP
+                requests.put(_receive(sys.stdin.buffer))
         except (EOFError, OSError):
             # Wherever the job is: its directory may be another process's by now.
             os._exit(0)
@@ -287,7 +287,7 @@ def main() -> None:
     threading.Thread(target=read, daemon=True).start()
     disk = OsDisk(max_open_files=_MAX_OPEN_FILES, on_map=lambda path: _tell(answers, pickle.dumps(("maps", path))))
     while True:
-        job, args, bytes_per_second = pickle.loads(requests.get())  # nosec B301, B113 # from its own worker process; a queue, not HTTP
+        job, args, bytes_per_second = pickle.loads(requests.get())  # noqa: S301  # from its own worker process
         throttle = _Throttle(bytes_per_second)
 
         def progress(done: object, throttle: _Throttle = throttle) -> None:

@@ -26,7 +26,7 @@ SERVES: Final = r"\[KafkaRaftServer nodeId=\d+\] Kafka Server started"
 PORT: Final = 9092
 NETWORK_PORT: Final = 19092
 _CONTROLLER_PORT: Final = 19093
-_LISTENERS_FILE: Final = "/tmp/advertised-listeners"  # nosec B108 # inside the container
+_LISTENERS_FILE: Final = "/tmp/advertised-listeners"  # noqa: S108  # inside the container
 #: `read` fails until the line is there as a whole.
 _COMMAND: Final = (
     f"until read -r listeners <{_LISTENERS_FILE}; do sleep 0.05; done 2>/dev/null; "

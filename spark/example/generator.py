@@ -79,7 +79,7 @@ class _Event:
 
 def generate(workload: Workload) -> list[Record]:
     """All records in the order of their arrival, the closing ones last."""
-    rng = random.Random(workload.seed)  # nosec B311 # data of an example
+    rng = random.Random(workload.seed)  # noqa: S311  # data of an example
     records: list[Record] = []
     for number in range(workload.users):
         for event in _user(rng, workload, f"user-{number:04d}"):

@@ -90,7 +90,7 @@ def _check_java() -> None:
     )
     if java is None or shutil.which(java) is None:
         raise ExampleError(f"there is no java here{' in JAVA_HOME' if home else ''}. {how}")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # nosec B603 # Java and this program
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603  # Java and this program
     found = re.search(r'version "(\d+)', said)
     if found is None or int(found[1]) < LEAST_JAVA:
         raise ExampleError(f"{java} is too old: {said.splitlines()[0] if said else 'it says nothing'}. {how}")
@@ -286,7 +286,7 @@ def _jobs(options: argparse.Namespace) -> Iterator[Pipeline]:
         command += ["--master", options.master]
     with (OUT / "jobs.log").open("wb") as log:
         env = {**os.environ, "PYTHONPATH": str(SPARK)}
-        process = subprocess.Popen(  # nosec B603 # Java and this program
+        process = subprocess.Popen(  # noqa: S603  # Java and this program
             command, cwd=OUT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
         )
     pipeline = Pipeline(OUT, process)

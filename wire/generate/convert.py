@@ -115,7 +115,7 @@ def resolve(version: str, cache: Path) -> Path:
     # One at a time, with the compat tests too: two that download into Maven's own folder spoil each other's files.
     with (cache / "maven.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = subprocess.run([*command, f"-DoutputDirectory={folder}"], stdin=subprocess.DEVNULL, timeout=900)  # nosec B603 # Maven, by a developer
+        done = subprocess.run([*command, f"-DoutputDirectory={folder}"], stdin=subprocess.DEVNULL, timeout=900)  # noqa: S603  # Maven, by a developer
     if done.returncode != 0:
         raise SchemaError(f"Maven could not resolve {POM.name} for Apache Kafka {version}")
     return folder

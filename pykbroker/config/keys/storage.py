@@ -58,7 +58,7 @@ LOG = in_area(
     Key("log.cleaner.min.compaction.lag.ms", LONG, 0, at_least(0), MEDIUM, CLUSTER_WIDE),
     Key("log.cleaner.threads", INT, 1, at_least(0), MEDIUM, CLUSTER_WIDE),
     Key("log.cleanup.policy", LIST, ("delete",), ListOf("compact", "delete", empty=True), MEDIUM, CLUSTER_WIDE),
-    Key("log.dir", LIST, ("/tmp/kafka-logs",), ListOf(empty=False), HIGH),  # nosec B108 # Apache Kafka's default
+    Key("log.dir", LIST, ("/tmp/kafka-logs",), ListOf(empty=False), HIGH),  # noqa: S108  # Apache Kafka's default
     Key("log.dir.failure.timeout.ms", LONG, 30000, at_least(1), LOW),
     Key("log.dirs", LIST, None, ListOf(empty=False, null=True), HIGH),
     Key("log.flush.interval.messages", LONG, MAX_LONG, at_least(1), HIGH, CLUSTER_WIDE),

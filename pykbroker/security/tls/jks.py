@@ -74,7 +74,7 @@ def read_jks(data: bytes, password: str | None) -> JksStore:
     """Read a store. Without a password its integrity is not checked, as in Java. JksError says what is wrong."""
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if password is not None:
-        expected = hashlib.sha1(password.encode("utf-16-be") + _SALT + body).digest()  # nosec B324 # the format JKS
+        expected = hashlib.sha1(password.encode("utf-16-be") + _SALT + body).digest()  # noqa: S324  # the format JKS
         if not hmac.compare_digest(expected, digest):
             raise JksError("the password is wrong, or the store is damaged")
     reader = _Reader(body)
@@ -116,9 +116,9 @@ def unprotected(key: JksKey, password: str) -> bytes:
     encrypted = rest.take(length - 2 * _DIGEST_BYTES)
     stream = bytearray()
     while len(stream) < len(encrypted):
-        block = hashlib.sha1(secret + block).digest()  # nosec B324 # the format JKS
+        block = hashlib.sha1(secret + block).digest()  # noqa: S324  # the format JKS
         stream += block
     plain = bytes(a ^ b for a, b in zip(encrypted, stream, strict=False))
-    if not hmac.compare_digest(hashlib.sha1(secret + plain).digest(), rest.take(_DIGEST_BYTES)):  # nosec B324 # the format JKS
+    if not hmac.compare_digest(hashlib.sha1(secret + plain).digest(), rest.take(_DIGEST_BYTES)):  # noqa: S324  # the format JKS
         raise JksError(f"the password of the key {key.alias} is wrong")
     return plain
