@@ -22,8 +22,10 @@ COMPILED := $(wildcard wire/pykbroker_wire/records/*.c)
 
 # In a variable: a comma would end the argument of a call.
 TEST_AND_LINT := .[test,lint]
-# $(call into,PYTHON,WHAT): uv installs what it has in its cache within seconds. pip does it where uv is not to be had.
-into = { $(1) -m pip install -q uv && $(1) -m uv pip install -q --compile-bytecode --python $(1) $(2); } \
+# $(call into,PYTHON,WHAT): uv installs what it has in its cache within seconds; when it may ask, it builds PySpark anew
+# each time. pip does it where uv is not to be had.
+uv = $(1) -m uv pip install -q --python $(1) $(2)
+into = { $(1) -m pip install -q uv && { $(call uv,$(1),--offline $(2)) 2>/dev/null || $(call uv,$(1),$(2)); }; } \
 	    || $(1) -m pip install -q $(2)
 
 $(BIN)/python:
