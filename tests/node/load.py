@@ -119,14 +119,14 @@ class Load:
         eventually(what, watched)
 
     def goes_on(self) -> None:
-        """Wait until every writer of records got more answers, and every group and transaction made progress."""
+        """Wait until every writer of records got more answers, and every group and transaction committed."""
         wanted = {
-            client: _progress(client) + _step(client) for client in self.clients if not isinstance(client, Reader)
+            client: progress_of(client) + _step(client) for client in self.clients if not isinstance(client, Reader)
         }
         waiting = set(wanted)
 
         def look() -> bool:
-            waiting.difference_update([client for client in waiting if _progress(client) >= wanted[client]])
+            waiting.difference_update([client for client in waiting if progress_of(client) >= wanted[client]])
             return not waiting
 
         try:
@@ -157,9 +157,12 @@ class Load:
             journal.judge(found, start, end)
 
 
-def _progress(client: Client) -> int:
+def progress_of(client: Client) -> int:
     if isinstance(client, Group):
         return client.committed
+    if isinstance(client, TransactionalWriter):
+        # Nothing is read of aborted transactions, and the judge wants to find records.
+        return sum(transaction.outcome is True for transaction in list(client.done))
     assert isinstance(client, Writer)
     return client.progress
 

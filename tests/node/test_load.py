@@ -1,0 +1,19 @@
+"""What the clients of load.py must have done before a test says that they go on."""
+
+from __future__ import annotations
+
+from compat_tests.torture.journal import Transaction
+from tests.node.load import Load, progress_of
+
+
+class Nowhere:
+    bootstrap = "localhost:1"
+
+
+def test_aborted_transactions_are_no_progress_because_nothing_is_read_of_them() -> None:
+    load = Load(Nowhere(), [])
+    writer = load.transact("id", "topic")
+    writer.done += [Transaction(0, outcome=False), Transaction(3, outcome=None)]
+    assert progress_of(writer) == 0
+    writer.done.append(Transaction(5, outcome=True))
+    assert progress_of(writer) == 1
