@@ -21,6 +21,7 @@ from compat_tests.exactly_once.conftest import QUICK
 from compat_tests.exactly_once.copiers.confluent_kafka_copier import make_producer
 from compat_tests.exactly_once.copiers.task import Task
 from compat_tests.exactly_once.kills import Kills
+from compat_tests.exactly_once.producer_logs import NEVER, disagreements
 from compat_tests.exactly_once.test_copy_loops import Loop, franz_go_copier, java_copier, python_copier
 from compat_tests.exactly_once.test_message_copier import Copy
 from compat_tests.exactly_once.test_streams import WordCount
@@ -33,8 +34,6 @@ from tests.node.wire import Wire
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-#: What says that two nodes do not agree about a transaction, as the names of codes and of Java's classes have it.
-NEVER = ("INVALID_TXN_STATE", "InvalidTxnState", "OUT_OF_ORDER_SEQUENCE", "OutOfOrderSequence")
 #: With the share of kills that are a node's: 20 of them, and as many moves.
 ROUNDS, NODES_SHARE = 25, 0.8
 COPIERS = {
@@ -71,7 +70,7 @@ def survives(nodes: ThreeNodes, work: Work, slots: list[Slot]) -> None:
     print(f"errors that were met: {met}")
     assert not [error for error in met if any(word in error for word in NEVER)]
     for slot in slots:
-        assert not [word for word in NEVER if word in slot.worker.tail(1 << 20)]
+        assert not disagreements(slot.worker.tail(1 << 20))
 
 
 @pytest.fixture(params=COPIERS)
