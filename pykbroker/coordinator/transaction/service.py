@@ -33,6 +33,7 @@ from pykbroker.coordinator.transaction.shard import (
 from pykbroker.coordinator.transaction.states import TransactionState
 from pykbroker.metadata.features import transaction_version
 from pykbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
+from pykbroker.runtime.line_limit import LineLimit
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import NO_SEQUENCE
 
@@ -77,6 +78,8 @@ class TransactionService:
         self._closed = False
         #: aborts that wait for a producer id, or for their commit
         self._aborting: set[Producer] = set()
+        #: A log that takes nothing, as on a full disk, is tried again and again.
+        self._lines = LineLimit(runtime.loop.time)
         self.coordinator: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE_TOPIC,
             runtime,
@@ -297,7 +300,8 @@ class TransactionService:
             return
         # NOT_COORDINATOR too: that is what a log says that has no room left, and whose leader this still is. If it is
         # not, `_completed` knows.
-        logger.info("%r are written, but not yet that they are: %s", job, code.name)
+        if (left_out := self._lines.take(f"completion {code.name}")) is not None:
+            logger.info("%r are written, but not yet that they are: %s%s", job, code.name, left_out)
         self._runtime.loop.call_later(RETRY_SECONDS, self._completed, job)
 
     def _abort_overdue(self) -> None:
@@ -324,8 +328,8 @@ class TransactionService:
         self._aborting.discard(producer)
         if answer is True:
             logger.info("Transaction of %s is open for longer than its timeout: aborted", producer)
-        elif isinstance(answer, ErrorCode):
-            logger.warning("Transaction of %s is open for too long, but: %s", producer, answer.name)
+        elif isinstance(answer, ErrorCode) and (left_out := self._lines.take(f"abort {answer.name}")) is not None:
+            logger.warning("Transaction of %s is open for too long, but: %s%s", producer, answer.name, left_out)
 
     def _expire(self) -> None:
         for index in self.coordinator.led():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from pykbroker.coordinator.transaction.shard import Identity, Producer
@@ -11,6 +13,7 @@ from tests.coordinator.transaction.transaction_bench import TransactionBench
 
 PLACE = ("t", 0)
 ELSEWHERE = 2
+MINUTES = 3
 
 
 def state(bench: TransactionBench) -> TransactionState:
@@ -40,6 +43,22 @@ def test_a_completion_that_a_full_disk_refused_is_written_later() -> None:
     bench.partition.refuse = None
     bench.advance(5_000)
     assert state(bench) is COMPLETE_COMMIT
+
+
+def test_a_log_that_takes_nothing_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """It is tried again, the completion ten times a second, and the abort whenever transactions are looked at."""
+    bench = prepared()
+    given = bench.init("b")
+    bench.add(Producer("b", given.producer_id, given.producer_epoch), PLACE)
+    bench.partition.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+    with caplog.at_level(logging.INFO):
+        bench.answer(ELSEWHERE)
+        bench.advance(1_000 * MINUTES * 60)
+    told = [record.getMessage() for record in caplog.records]
+    for about in ("are written, but not yet", "is open for too long"):
+        lines = [line for line in told if about in line]
+        assert 1 < len(lines) <= MINUTES + 1
+        assert lines[-1].endswith("more lines like it were left out)")
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
