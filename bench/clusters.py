@@ -120,9 +120,12 @@ class Cluster(Nodes):
 
     # -- nodes that come and go
 
-    def start(self) -> None:
+    def format(self) -> None:
         with ThreadPoolExecutor(len(NUMBERS)) as pool:
             list(pool.map(lambda node: node.format(self._voters), self.nodes.values()))
+
+    def start(self) -> None:
+        self.format()
         for number in NUMBERS:
             self.launch(number)
         for node in self.nodes.values():

@@ -22,8 +22,8 @@ README = ROOT / "README.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 ONE_NODE, THREE_NODES, OVER_CORES, CONTAINERS = "one node", "three nodes", "over cores", "containers"
-SECURED, SEGMENTS, BALANCE = "secured", "segments", "balance"
-PARTS = (ONE_NODE, THREE_NODES, OVER_CORES, CONTAINERS, SECURED, SEGMENTS, BALANCE)
+SECURED, SEGMENTS, BALANCE, COLD_START = "secured", "segments", "balance", "cold start"
+PARTS = (ONE_NODE, THREE_NODES, COLD_START, OVER_CORES, CONTAINERS, SECURED, SEGMENTS, BALANCE)
 
 #: What stands in the README whatever it says; the worst row of the part is added.
 CHOSEN = {
@@ -52,6 +52,11 @@ REMARKS = {
         "\n\nReplication factor 3, min.insync.replicas 2, three combined nodes of each side. All processes share the "
         "cores of one machine: in the rows of acks=all six nodes and a client, in all others the three nodes of one "
         "side and their clients. The pauses of a kill are the median of all kills, and the worst where that is said."
+    ),
+    COLD_START: (
+        "\n\nReplication factor 3, min.insync.replicas 2, three combined nodes of one side, which all start at once. "
+        "The time is from the start of the processes to the first record acknowledged with acks=all. The client "
+        "asks every 10 ms. Stopped: SIGTERM to all at once, and SIGKILL after ten seconds. Killed: SIGKILL to all."
     ),
     OVER_CORES: (
         "\n\nOne Apache Kafka node, which runs on all cores, beside the processes of `pykbroker start --brokers`, each "

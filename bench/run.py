@@ -34,6 +34,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "wire", "log", "raft")]
 
 from bench.balancing import BALANCING  # noqa: E402
+from bench.cold_starts import COLD_STARTS  # noqa: E402
 from bench.compaction import COMPACTION  # noqa: E402
 from bench.containers import CONTAINERS  # noqa: E402
 from bench.durability import DURABILITY  # noqa: E402
@@ -57,7 +58,7 @@ from bench.transactions import TRANSACTIONS  # noqa: E402
 
 KNOWN = [
     *(*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION, *SPARK),
-    *(*REPLICATION, *FOOTPRINT, *PAUSES),
+    *(*REPLICATION, *FOOTPRINT, *PAUSES, *COLD_STARTS),
     *(*SPREADING, *CONTAINERS, *SECURED),
     *(*SEGMENTS, *BALANCING),
 ]
