@@ -21,7 +21,7 @@ def both(against: str) -> Iterator[Both]:
     kind: Kind = "kafka" if against == "apache-kafka" else "pykbroker"
     with started(kind) as both:
         yield both
-        assert not both.ours.complaints()
+        assert not both.ours.complaints(), both.ours.tails(100)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -530,6 +530,7 @@ class QuorumDriver:
 
     def _snapshot_written(self, snapshot: OffsetAndEpoch, size: int) -> None:
         def clean() -> None:
+            self.storage.note_snapshot(snapshot, size)
             self.node.snapshot_created(snapshot, size)
             start = self.storage.clean(self._runtime.now_ms())
             if start is not None:

@@ -337,7 +337,8 @@ class MetadataStorage:
         kraft_version: int,
         voters: VoterSet | None,
     ) -> int:
-        """Write a snapshot of what is committed below `snapshot.offset`; its size."""
+        """Write a snapshot of what is committed below `snapshot.offset`; its size, for `note_snapshot`. May run on a
+        thread."""
         # An observer does not fsync what it fetches; what a snapshot covers must be on the disk before it is.
         self.log.flush(snapshot.offset)
         data = checkpoint.encode(
@@ -350,9 +351,11 @@ class MetadataStorage:
         )
         name = checkpoint.file_name(snapshot)
         # `data` can be read once: with a full disk the next snapshot is tried, not this one again.
-        size = self._guard(lambda: write_checkpoint(self.disk, self.path, name, data), again=False)
+        return self._guard(lambda: write_checkpoint(self.disk, self.path, name, data), again=False)
+
+    def note_snapshot(self, snapshot: OffsetAndEpoch, size: int) -> None:
+        """It is written. Apart from the writing, because the loop looks at `snapshots` while a thread writes."""
         self.snapshots[snapshot] = size
-        return size
 
     def load_snapshot(self, snapshot: OffsetAndEpoch, *, with_values: bool = True) -> checkpoint.Snapshot:
         path = f"{self.path}/{checkpoint.file_name(snapshot)}"

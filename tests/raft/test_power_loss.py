@@ -136,7 +136,7 @@ class Replica:
             return
         batch_end = max(o for o in (offset, *self.values) if o <= offset)
         made = OffsetAndEpoch(batch_end, storage.log.epochs.of_offset(batch_end - 1))
-        storage.write_snapshot(made, self.content(made), **HEAD)  # type: ignore[arg-type]
+        storage.note_snapshot(made, storage.write_snapshot(made, self.content(made), **HEAD))  # type: ignore[arg-type]
         self.snapshot = made
         storage.clean(NOW)
 
