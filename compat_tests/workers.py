@@ -1,6 +1,6 @@
-"""Deal the compat tests out to the workers of a parallel run (`pytest -n 5`), in units whose tests share something.
+"""Deal the compat tests out to the workers of a parallel run (`pytest -n 4`), in units whose tests share something.
 
-Most of the time of these tests is waiting, for JVMs and for time-outs of clients. So five workers get on well on two
+Most of the time of these tests is waiting, for JVMs and for time-outs of clients. So four workers get on well on two
 cores. A unit is a folder: its nodes, its Spark session and its programs are started by one worker. A folder that takes
 longer than `MOST_SECONDS` is divided into its files, and each worker that takes one of them starts what it needs once.
 The table of the last stored run (tests/whole_run/timings.json) says how long files take. The longest unit goes first.

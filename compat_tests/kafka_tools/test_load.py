@@ -20,11 +20,11 @@ def events(printed: str) -> list[dict[str, Any]]:
 
 
 def fields(told: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Kind of event -> its fields, those of places in it too."""
+    """Kind of event -> its fields, those of places in it too. Sorted: Java prints them in another order each time."""
     found = {}
     for event in told:
         nested = [place for value in event.values() if isinstance(value, list) for place in value]
-        found[event["name"]] = [*event, *(key for place in nested[:1] for key in place)]
+        found[event["name"]] = sorted([*event, *(key for place in nested[:1] for key in place)])
     return found
 
 

@@ -21,11 +21,11 @@ from tests.whole_run import known, leaks, recorder, timings
 from tests.whole_run.forgiving import closing_line, first_verdict, flaky_lines, told_causes
 from tests.whole_run.outcome import Outcome
 
-#: Four workers keep two cores busy with the unit tests, which share nothing. The compat tests wait more, for nodes,
-#: JVMs and time-outs; compat_tests/workers.py deals them out.
+#: Half of the time of both sessions is waiting, for nodes, JVMs and time-outs: four workers keep two cores busy.
+#: Unit tests share nothing; compat_tests/workers.py deals the compat tests out.
 SESSIONS: Final[Mapping[str, Sequence[str]]] = {
     "tests": ["-m", "not long", "-n", "4", "--dist", "worksteal"],
-    "compat_tests": ["-m", "not long", "-n", "5"],
+    "compat_tests": ["-m", "not long", "-n", "4"],
 }
 #: From here on `.ci/run` prints once more what the tests printed, after the lint.
 CAUSES: Final = " what failed ".center(110, "=")
