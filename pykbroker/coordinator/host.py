@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
+from pykbroker.coordinator.held_requests import HeldRequests
 from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey, Token
 from pykbroker.coordinator.timers import Timers
 from pykbroker.replica.partition import Partition
@@ -79,6 +80,7 @@ class Host(Generic[S]):
         "epoch",
         "failing_timers",
         "first_epoch",
+        "held",
         "load",
         "loaded_records",
         "partition",
@@ -103,6 +105,8 @@ class Host(Generic[S]):
         self.load: Iterator[asyncio.Future[ReadResult] | None] | None = None
         #: what the load waits for, because it is not in memory
         self.reading: asyncio.Future[ReadResult] | None = None
+        #: requests that wait for the end of the load
+        self.held: HeldRequests
         self.timers: Timers
         #: those whose last input was refused: they are tried again, and told once
         self.failing_timers: set[TimerKey] = set()

@@ -38,6 +38,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from pykbroker.coordinator.held_requests import HeldRequests
 from pykbroker.coordinator.host import Encoded, Host, Request, S, WaitingReplies
 from pykbroker.coordinator.result import Result, Timer, TimerKey, Token
 from pykbroker.coordinator.shard_loading import FIRST_REQUEST_STEPS, LOAD_BYTES, Bulk, Loading, RecordFormat
@@ -144,14 +145,21 @@ class CoordinatorRuntime(Generic[S]):
         *,
         barrier: bool = True,
         verification: object | None = None,
+        waits_for_load: bool = False,
     ) -> Answer | asyncio.Future[Answer]:
         """Run an operation on a partition's shard. The answer, if it is there already, or a future of it.
 
         barrier=False: collected records need not be written before it, and its own may be collected.
         verification: the log's proof that the transaction of a transactional Result is known to its coordinator.
+        waits_for_load: a shard that is being loaded runs it when it is ready (held_requests.py), if that is soon.
         """
         host = self._ready_host(index)
         if isinstance(host, ErrorCode):
+            if waits_for_load and host is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                again = partial(self.submit, index, operation, refusal, barrier=barrier, verification=verification)
+                held = self._hosts[index].held.add(again)
+                if held is not None:
+                    return held
             return refusal(host)
         if barrier and host.collected and not self._write_collected(host):
             return refusal(ErrorCode.NOT_COORDINATOR)
@@ -483,6 +491,7 @@ class CoordinatorRuntime(Generic[S]):
             self._unload(host)
         if is_leader:
             host = Host(partition, epoch, self._shard_factory(partition.index))
+            host.held = HeldRequests(self._loop)
             host.timers = Timers(self._loop, partial(self._timer_fired, host))
             self._hosts[partition.index] = host
             self._loading.begin(host)
@@ -493,6 +502,7 @@ class CoordinatorRuntime(Generic[S]):
         host.ready = True
         partition.when_committed(host.written, partial(self._committed, host, host.written))
         self._deliver_effects(host)
+        host.held.release()
 
     def _unload(self, host: Host[S]) -> None:
         """The end of a host: everything that waits is answered, nothing of it fires again."""
@@ -506,6 +516,7 @@ class CoordinatorRuntime(Generic[S]):
         host.collected = []
         for request in requests:
             request.refuse(ErrorCode.NOT_COORDINATOR)
+        host.held.release()
 
     def close(self) -> None:
         """The node stops."""

@@ -4,7 +4,9 @@ Clients send several requests on one connection without waiting for answers. Apa
 one before is answered. This broker dispatches them one after the other, and most requests append while they are
 dispatched. A request that must wait before it appends (for the coordinator of a transaction, for logs that are not
 open, for a producer id) mutes its connection: no later request of it is dispatched before the waiting request has
-appended or failed. Waiting for acknowledgements, flushes and answers comes after the append and mutes nothing.
+appended or failed. Waiting for acknowledgements, flushes and answers comes after the append and mutes nothing. An
+offset commit that waits for a shard's load mutes nothing either, because the shard runs what waits in its order and
+before any later request (coordinator/held_requests.py).
 
 Responsible for pairing each `mute` of a waiting request with one `unmute`. Not responsible for how a muted connection
 stops (net/connection.py), nor for what a request waits for.

@@ -107,8 +107,10 @@ class Machine:
         self.loop.settle()
         return partition
 
-    def submit(self, operation: CoordinatorOperation[Counter], *, barrier: bool = True) -> Any:
-        return self.runtime.submit(0, operation, lambda code: code, barrier=barrier)
+    def submit(
+        self, operation: CoordinatorOperation[Counter], *, barrier: bool = True, waits_for_load: bool = False
+    ) -> Any:
+        return self.runtime.submit(0, operation, lambda code: code, barrier=barrier, waits_for_load=waits_for_load)
 
 
 def done(value: Any) -> Any:

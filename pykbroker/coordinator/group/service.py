@@ -307,6 +307,7 @@ class GroupService:
                 ]
             ),
             barrier=False,
+            waits_for_load=True,
         )
 
     def commit_in_transaction(
