@@ -86,7 +86,7 @@ class TurnWatch:
         late, found = time.monotonic() - asked, self._found
         if late > SLOW_SECONDS and not self._closed.is_set():
             cpu = self._cpu_seconds() - cpu_before
-            if found is not None or cpu > late / 2:
+            if found is not None or cpu > _computed(late):
                 self._report(SlowTurn(late, cpu, *(found or (UNKNOWN, ()))))
         self._found = None
         self._asked = None
@@ -103,7 +103,7 @@ class TurnWatch:
             used, late = cpu - cpu_before, looked - before - period
             period = _BUSY_LOOKS_SECONDS if used > _BUSY_PART * (looked - before) else _CALM_LOOKS_SECONDS
             if self._asked is None:
-                if late > SLOW_SECONDS and used > late / 2:
+                if late > SLOW_SECONDS and used > _computed(late):
                     # A call kept the lock of the interpreter from this thread, and the loop's thread computed.
                     self._tell(self._report, SlowTurn(late, used, UNKNOWN, ()))
                 if period == _BUSY_LOOKS_SECONDS or looked - asked > _ASK_SECONDS:
@@ -121,6 +121,12 @@ class TurnWatch:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
             self._closed.set()  # the loop was closed
+
+
+def _computed(late: float) -> float:
+    """More CPU than this shows that the loop's thread computed, although it has to share the processor. A process that
+    stood still has used less: what it did before, between two looks."""
+    return min(late / 2, max(SLOW_SECONDS, late / 10))
 
 
 def _cpu_clock(thread: int) -> Callable[[], float]:
