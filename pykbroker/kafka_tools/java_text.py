@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_HALF_UP, Decimal
+from math import copysign, inf, isfinite, nan
+
 
 def java_double(value: float) -> str:
     """A number as Java's Double.toString writes it."""
@@ -16,3 +19,17 @@ def java_double(value: float) -> str:
     shortest = next(text for size in range(1, 18) if float(text := f"{value:.{size}e}") == value or size == 17)
     digits, _, exponent = shortest.partition("e")
     return f"{digits}E{int(exponent)}"
+
+
+def java_fixed(value: float, digits: int) -> str:
+    """A number as Java's `%.4f` writes it, with so many digits after the point. A half is rounded away from zero."""
+    if not isfinite(value):
+        return java_double(value)
+    return f"{Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}"
+
+
+def java_ratio(amount: float, by: float) -> float:
+    """A quotient of Java's doubles: a division by zero gives NaN or Infinity."""
+    if by:
+        return amount / by
+    return nan if amount == 0 else copysign(inf, amount)

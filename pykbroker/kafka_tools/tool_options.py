@@ -3,12 +3,14 @@
 Responsible for the grammar (`--name value`, `--name=value`, repeated options, `--` ends them, no abbreviations), its
 error lines, and the usage. Not responsible for what an option means.
 
-As in joptsimple: an option with a required argument takes the next word whatever it looks like (`--time -1`); one with
-an optional argument takes it unless it looks like an option; words that belong to no option are left alone.
+As in joptsimple: an option with a required argument takes the next word whatever it looks like (`--time -1`). One with
+an optional argument takes it unless it looks like an option; a number is taken if it is one. Words that belong to no
+option are left alone.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -183,6 +185,14 @@ class Options:
             if not given.has(name):
                 self.end_with_usage(f'Missing required argument "[{name}]"')
 
+    def exactly_one(self, given: Given, *names: str) -> str:
+        """Return the one of these options that was given."""
+        found = [name for name in names if given.has(name)]
+        if len(found) != 1:
+            listed = ", ".join(f"[{name}]" for name in names)
+            self.end_with_usage(f"Exactly one of the following arguments is required: {listed}")
+        return found[0]
+
     def exclude(self, given: Given, used: str, *others: str) -> None:
         """`used` cannot stand beside the others."""
         if given.has(used):
@@ -205,7 +215,7 @@ def _argument(option: Accepted, rest: list[str], written: str | None) -> str | N
         return None
     if written is None:
         if option.is_optional:
-            return rest.pop(0) if rest and not _looks_like_option(rest[0]) else None
+            return rest.pop(0) if rest and _is_for(option, rest[0]) else None
         if not rest:
             raise OptionError(f"Option {option.name} requires an argument")
         written = rest.pop(0)
@@ -214,8 +224,11 @@ def _argument(option: Accepted, rest: list[str], written: str | None) -> str | N
     return written
 
 
-def _looks_like_option(word: str) -> bool:
-    return word.startswith("-") and word != "-"
+def _is_for(option: Accepted, word: str) -> bool:
+    """Return True if the word can be the optional argument of the option."""
+    if option.kind is int:
+        return re.fullmatch(r"[+-]?\d+", word) is not None
+    return not word.startswith("-") or word == "-"
 
 
 def key_values(written: Iterable[str], *, needs_value: bool = False) -> dict[str, str]:

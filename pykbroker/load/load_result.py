@@ -63,6 +63,13 @@ def summed(told: Sequence[LoadTold], work: str, wanted: int, rate: float = 0) ->
     )
 
 
+def busy_note(busy: float) -> str:
+    """Return what to say of clients that used the processor for this share of the time, or nothing."""
+    if busy < _BUSY:
+        return ""
+    return f"the clients (kafka-python) were busy for {busy:.0%} of the time: they, not the cluster, may set the rate"
+
+
 _MEASURED: Final = {
     "produce": "latency: from send() to the acknowledgement, the wait in the client's own batches included",
     "paced": "latency: from the moment a record was due to its acknowledgement, so a late client counts",
@@ -75,10 +82,8 @@ def _notes(
     work: str, busy: float, records: int, wanted: int, per_second: float, rate: float, timed: int
 ) -> tuple[str, ...]:
     notes = [_MEASURED["paced" if work == "produce" and rate else work]]
-    if busy >= _BUSY:
-        notes.append(
-            f"the clients (kafka-python) were busy for {busy:.0%} of the time: they, not the cluster, may set the rate"
-        )
+    if said := busy_note(busy):
+        notes.append(said)
     if rate and per_second < 0.95 * rate:
         notes.append(f"the rate of {rate:g} records/s was not reached")
     if records < wanted:
