@@ -26,6 +26,8 @@ CLASSES = {
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "groups": "org.apache.kafka.tools.GroupsCommand",
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
@@ -143,6 +145,20 @@ class BothTools:
         mine = compared(ours(tool, filled(1)), 1)
         assert mine == theirs, f"{tool} {' '.join(words)}\n--- Apache Kafka\n{theirs}\n--- ours\n{mine}"
         return mine
+
+    def each(
+        self, tool: str, *words: str, where: bool = True, names: dict[str, tuple[str, str]] | None = None
+    ) -> tuple[Ended, Ended]:
+        """How both ended, Apache Kafka's tool first, for a test that compares them itself."""
+        at = ["--bootstrap-server", self.bootstrap] if where else []
+
+        def filled(place: int) -> list[str]:
+            found = [*at, *words]
+            for word, pair in (names or {}).items():
+                found = [text.replace(word, pair[place]) for text in found]
+            return found
+
+        return self._server.run(CLASSES[tool], filled(0)), ours(tool, filled(1))
 
     def wait_for_topics(self, names: dict[str, tuple[str, str]], partitions: int) -> None:
         """Until the node tells of so many partitions of both topics; 0: until they are gone."""
