@@ -83,6 +83,20 @@ def test_both_refuse_with_the_same_words(both: BothTools, tool: str, refused: li
         assert said[0] == 1
 
 
+@pytest.mark.parametrize("tool", ["producer-perf-test", "consumer-perf-test"])
+def test_both_have_the_same_options(both: BothTools, tool: str) -> None:
+    theirs, mine = both.each(tool, "--help", where=False)
+    assert (mine.status, bool(mine.out)) == (theirs.status, bool(theirs.out))
+    options, expected = (
+        set(re.findall(r"^ {0,2}(?:-h, )?(--[\w.-]+)(?=[ \n])", ended.out + ended.err, re.M))
+        for ended in (mine, theirs)
+    )
+    assert options == expected
+    assert len(options) > 14
+    theirs, mine = both.each(tool, where=False)
+    assert (mine.status, bool(mine.out)) == (theirs.status, bool(theirs.out))
+
+
 def test_both_want_to_know_where_the_cluster_is(both: BothTools) -> None:
     for tool, words in (
         ("producer-perf-test", SIZED), ("producer-perf-test", [*SIZED, "--command-property", "acks=1"]),
