@@ -9,7 +9,7 @@ import pytest
 
 from pykbroker_log.memory_disk import MemoryDisk
 from tests.simulation.network import Delay, both_ways
-from tests.simulation.world import SimRuntime, World
+from tests.simulation.world import LONGEST_HAND_OVER_SECONDS, SimRuntime, World
 
 PORT = 9092
 
@@ -253,3 +253,57 @@ def test_a_timer_runs_once_also_when_most_others_were_cancelled(two: Two) -> Non
 
     two.play(scenario)
     assert sorted(ran) == list(range(50))
+
+
+def hand_overs(seed: int, count: int) -> list[tuple[int, float]]:
+    """Hand over so many numbers to the second loop of a process, one each second; in the order in which they arrive."""
+    world = World(seed)
+    beside = world.runtime("a process", MemoryDisk()).beside()
+    arrived: list[tuple[int, float]] = []
+
+    def hand_over(number: int) -> None:
+        assert beside.call_there is not None
+        beside.call_there(lambda: arrived.append((number, world.loop.time() - number)))
+
+    async def run() -> None:
+        for number in range(count):
+            world.loop.call_at(number, hand_over, number)
+        await asyncio.sleep(count + LONGEST_HAND_OVER_SECONDS)
+
+    world.loop.run_until_complete(run())
+    world.end()
+    return arrived
+
+
+def test_a_hand_over_is_long_now_and_then() -> None:
+    arrived = hand_overs(1, 20_000)
+    assert [number for number, _ in arrived] == list(range(20_000))
+    seconds = [taken for _, taken in arrived]
+    assert max(seconds) <= LONGEST_HAND_OVER_SECONDS
+    assert sum(taken <= 0.001 for taken in seconds) > 0.99 * len(seconds)
+    assert sum(0.001 < taken <= 0.2 for taken in seconds) > 50
+    assert sum(taken > 0.2 for taken in seconds) > 2
+    assert arrived == hand_overs(1, 20_000)
+
+
+def test_a_hand_over_behind_a_long_one_waits_for_it() -> None:
+    world = World(1)
+    process = world.runtime("a process", MemoryDisk())
+    beside = process.beside()
+    call_there, call_back = beside.call_there, beside.call_back
+    assert call_there is not None
+    assert call_back is not None
+    assert process.second is not None
+    takes = iter((2.0, 0.0))
+    process.second.hand_over_seconds = lambda: next(takes)  # type: ignore[method-assign]
+    arrived: list[str] = []
+
+    async def run() -> None:
+        call_there(lambda: arrived.append("first"))
+        call_there(lambda: arrived.append("second"))
+        call_back(lambda: arrived.append("of the other direction"))
+        await asyncio.sleep(3)
+
+    world.loop.run_until_complete(run())
+    world.end()
+    assert arrived == ["of the other direction", "first", "second"]

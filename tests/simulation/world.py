@@ -32,6 +32,14 @@ T = TypeVar("T")
 #: Saturday, 21 November 2026
 EPOCH_MS = 1_795_219_200_000
 
+#: How long a hand-over between the two loops of a process takes, in seconds: most find the other loop idle.
+_USUAL_HAND_OVER = (0.0, 0.001)
+#: One in so many finds the other loop in a turn that is as long. A run has about 500 hand-overs: two or three are long,
+#: and one run in six has one that is very long. 0.2 s is the turn of a large request. 2 s is longer than a heartbeat's
+#: interval and a session's slack, and a question with its answer can take longer than a session.
+_LONG_HAND_OVERS = ((3_000, (0.2, 2.0)), (200, (0.001, 0.2)))
+LONGEST_HAND_OVER_SECONDS = max(longest for _, (_, longest) in _LONG_HAND_OVERS)
+
 
 class Trace:
     """The events of a run as one hash; two runs of one seed must agree on it."""
@@ -125,7 +133,8 @@ class NodeLoop:
 
 
 class SimBeside:
-    """The second loop of a simulated process. Each hand-over takes some time, by chance; their order holds."""
+    """The second loop of a simulated process. A hand-over takes some time, by chance, and now and then long. Only the
+    order within a direction holds."""
 
     def __init__(self, first: SimRuntime, second: SimRuntime) -> None:
         self._first = first
@@ -181,6 +190,8 @@ class SimRuntime:
         #: how long an fsync takes
         self.fsync_seconds = (0.0, 0.004)
         self._latency = random.Random(f"{world.seed} {name} threads")
+        # Of its own: a process without a long hand-over lives as it would if there were none.
+        self._long_hand_overs = random.Random(f"{world.seed} {name} long hand-overs")
         #: when what was handed over last from the other loop arrives
         self.called_at = 0.0
         self._held: list[asyncio.Handle] = []
@@ -204,7 +215,11 @@ class SimRuntime:
 
     def hand_over_seconds(self) -> float:
         """How long the next message to this loop takes."""
-        return self._latency.uniform(0, 0.001)
+        usual = self._latency.uniform(*_USUAL_HAND_OVER)
+        for one_in, seconds in _LONG_HAND_OVERS:
+            if self._long_hand_overs.random() * one_in < 1:
+                return self._long_hand_overs.uniform(*seconds)
+        return usual
 
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """A thread: the call happens some time later, and its end is seen some time after that."""
