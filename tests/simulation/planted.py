@@ -26,7 +26,9 @@ from pykbroker.coordinator.later import at_any_time
 from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.request_guards import Verification
 from pykbroker.coordinator.transaction.shard import TransactionShard
+from pykbroker.crossing.hand_over import HandOver
 from pykbroker.metadata.image import PartitionImage
+from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.quorum.metadata_listeners import MetadataListeners
 from pykbroker.replica.delayed_produce import DelayedProduce
@@ -277,6 +279,28 @@ def requests_overtake_one_that_waits_for_a_coordinator() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def appends_before_it_takes_what_was_handed_over() -> Iterator[None]:
+    """A broker loop that stood still appends and acknowledges for clients before it takes what its control loop has
+    handed over: under a leadership that is over (decision 30)."""
+    take_all = HandOver.take_all
+
+    def called(self: HandOver[Any]) -> None:
+        self._is_called = False
+        take_all(self)
+
+    with mock.patch.object(HandOver, "_called", called), mock.patch.object(HandOver, "take_all", return_value=None):
+        yield
+
+
+@contextmanager
+def heartbeats_of_a_broker_that_stands_still() -> Iterator[None]:
+    """A control loop sends heartbeats however long its broker loop stands still, so that the broker is never fenced, as
+    in Apache Kafka (decision 30)."""
+    with mock.patch.object(BrokerLifecycle, "stand_still", return_value=None):
+        yield
+
+
 BUGS = (
     Bug(high_watermark_without_min_isr, frozenset({"P10"}), 1),
     Bug(no_truncation_on_a_diverging_epoch, frozenset({"P2", "P4", "P6", "P12"}), 0),
@@ -293,4 +317,6 @@ BUGS = (
     Bug(markers_are_lost_at_failover, frozenset({"nothing_hangs", "transactions_are_atomic"}), 1),
     Bug(offset_commit_before_its_commit, frozenset({"A1", "commits_are_kept"}), 1),
     Bug(followers_forget_producers, frozenset({"T9", "written_once", "reads_are_exact"}), 0),
+    Bug(appends_before_it_takes_what_was_handed_over, frozenset({"P14"}), 84),
+    Bug(heartbeats_of_a_broker_that_stands_still, frozenset({"C4"}), 112),
 )

@@ -183,6 +183,8 @@ class SimRuntime:
         self.alive = True
         #: alive, and not paused
         self.runs = True
+        #: since when this loop stands still alone
+        self._stands_since: float | None = None
         #: how far its wall clock is wrong
         self.skew_ms = 0
         #: the name of its machine; None if it has none, as most have: a configuration writes its hosts out
@@ -305,9 +307,16 @@ class SimRuntime:
     def stand_still(self) -> None:
         """This loop alone does nothing more, until `resume` of the process."""
         self.runs = False
+        self._stands_since = self.loop.time()
+
+    @property
+    def standing_seconds(self) -> float:
+        """For how long this loop has stood still, and the other one of its process has not."""
+        return 0.0 if self._stands_since is None else self.loop.time() - self._stands_since
 
     def resume(self) -> None:
         """Do what has come, and what has become due meanwhile."""
+        self._stands_since = None
         if self.alive and not self.runs:
             self.runs = True
             self.release()

@@ -2,7 +2,7 @@
 
 Responsible for noticing changes (cheaply: a run has tens of thousands of events, and most change nothing here), for
 lives and deaths of nodes, and for what nodes say to each other and to clients. Not responsible for what must hold: that
-stands in quorum.py, metadata.py, partitions.py and acknowledgements.py.
+stands in quorum.py, metadata.py, partitions.py, acknowledgements.py and two_loops.py.
 
 It reads the objects of the real nodes and changes nothing: the same seed is the same run with it and without it.
 """
@@ -17,11 +17,14 @@ from unittest import mock
 from pykbroker.controller.active import ActiveController
 from pykbroker.controller.heartbeats import BrokerSession
 from pykbroker.metadata.image import EMPTY_IMAGE
+from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.replica.delayed_produce import ACKS_ALL, DelayedProduce
 from pykbroker.replica.partition import ENOUGH, Partition
+from pykbroker_log.log_config import AppendOrigin
 from pykbroker_raft.ready import Outgoing, Reply
 from pykbroker_wire.errors import ErrorCode
+from tests.simulation.invariants import two_loops
 from tests.simulation.invariants.acknowledgements import Acknowledgements
 from tests.simulation.invariants.metadata import Key, MetadataInvariants
 from tests.simulation.invariants.partitions import PartitionInvariants, Replica
@@ -30,6 +33,8 @@ from tests.simulation.invariants.quorum import QuorumInvariants
 if TYPE_CHECKING:
     from pykbroker.metadata.image import MetadataImage
     from pykbroker.node.node import Node
+    from pykbroker_log.results import AppendInfo
+    from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
     from tests.simulation.brokers import Cluster
     from tests.simulation.history.events import History
     from tests.simulation.sim_broker import SimBroker
@@ -228,6 +233,26 @@ class Watcher:
         except AssertionError as error:
             self.note(error)
 
+    def appends(self, partition: Partition) -> None:
+        """For a client, as the leader."""
+        number = partition._shared.node_id
+        node = self._cluster.nodes[number]
+        if not node.is_alive:
+            return
+        try:
+            two_loops.appends(number, partition, node.node.loader.image)
+        except AssertionError as error:
+            self.note(error)
+
+    def sends_heartbeat(self, lifecycle: BrokerLifecycle) -> None:
+        beside: SimRuntime | None = lifecycle._runtime.second  # type: ignore[attr-defined]
+        try:
+            two_loops.sends_heartbeat(
+                lifecycle.node_id, 0.0 if beside is None else beside.standing_seconds, lifecycle._session_ms / 1000
+            )
+        except AssertionError as error:
+            self.note(error)
+
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def at_rest(self) -> None:
@@ -242,6 +267,7 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
     watcher = Watcher(cluster, history)
     send, reply, finish = QuorumDriver._send, QuorumDriver._reply, DelayedProduce._finish
     advance, fence_early = Partition.advance, ActiveController.fence_early
+    append, heartbeat = Partition.append, BrokerLifecycle._heartbeat
 
     def sends(driver: QuorumDriver, outgoing: Outgoing) -> None:
         watcher.says(driver, type(outgoing.request).__name__)
@@ -278,8 +304,20 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
         watcher.fences_early(controller._node_id, broker_id, refused, silent_ms)
         fence_early(controller, broker_id, broker_epoch, refused)
 
+    def appends(partition: Partition, records: Any, **named: Any) -> AppendInfo:
+        info = append(partition, records, **named)
+        if named.get("origin", AppendOrigin.CLIENT) is AppendOrigin.CLIENT:
+            watcher.appends(partition)
+        return info
+
+    def sends_heartbeat(lifecycle: BrokerLifecycle) -> BrokerHeartbeatRequest:
+        watcher.sends_heartbeat(lifecycle)
+        return heartbeat(lifecycle)
+
     with (
         mock.patch.object(ActiveController, "fence_early", fences_early),
+        mock.patch.object(BrokerLifecycle, "_heartbeat", sends_heartbeat),
+        mock.patch.object(Partition, "append", appends),
         mock.patch.object(Partition, "advance", advances),
         mock.patch.object(QuorumDriver, "_send", sends),
         mock.patch.object(QuorumDriver, "_reply", replies),
