@@ -1,7 +1,8 @@
 """For tests: an object of one loop raises when the other loop's thread calls it.
 
 `install` wraps the methods of the parts that belong to one loop. Each object belongs to the thread that calls it first.
-A node that is not tested has no trace of it.
+An object with `__slots__` has no room for that: its owner is kept by its address, and forgotten when the next object is
+made there. A node that is not tested has no trace of it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, Final
 
 _OWNER: Final = "_owner_of_tests"
 _installed: set[type] = set()
+#: the owners of objects with `__slots__`, by address
+_owners: dict[int, int] = {}
 #: What was called by the wrong thread, for tests to look at: what is raised may end in a line of a log.
 found: list[str] = []
 
@@ -28,15 +31,37 @@ def install(kinds: Iterable[type]) -> None:
         if kind in _installed:
             continue
         _installed.add(kind)
+        has_slots = "__slots__" in vars(kind)
+        if has_slots:
+            setattr(kind, "__init__", _forgetting(vars(kind)["__init__"]))  # noqa: B010  # mypy lets nothing else
         for name, method in list(vars(kind).items()):
             if inspect.isfunction(method) and not name.startswith("__"):
-                setattr(kind, name, _checked(kind, method))
+                setattr(kind, name, _checked(kind, method, _owner_by_address if has_slots else _owner))
 
 
-def _checked(kind: type, method: Callable[..., Any]) -> Callable[..., Any]:
+def _owner(part: Any, here: int) -> int:
+    owner: int = part.__dict__.setdefault(_OWNER, here)
+    return owner
+
+
+def _owner_by_address(part: object, here: int) -> int:
+    return _owners.setdefault(id(part), here)
+
+
+def _forgetting(init: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(init)
+    def forgetting(self: object, *args: Any, **named: Any) -> None:
+        _owners.pop(id(self), None)
+        init(self, *args, **named)
+
+    return forgetting
+
+
+def _checked(kind: type, method: Callable[..., Any], owner_of: Callable[[Any, int], int]) -> Callable[..., Any]:
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **named: Any) -> Any:
-        owner, here = self.__dict__.setdefault(_OWNER, threading.get_ident()), threading.get_ident()
+        here = threading.get_ident()
+        owner = owner_of(self, here)
         if owner != here:
             found.append(f"{kind.__name__}.{method.__name__} was called by {threading.current_thread().name}")
             raise WrongLoop(found[-1])
@@ -58,13 +83,18 @@ def parts_of_loops() -> tuple[type, ...]:
     from pykbroker.crossing.lease import Lease
     from pykbroker.metadata.loader import MetadataLoader
     from pykbroker.metadata.view import MetadataView
+    from pykbroker.node.tls_stores import TlsStores
     from pykbroker.node_to_controller.controller_channel import ControllerChannel
     from pykbroker.node_to_controller.controller_sender import ControllerSender
     from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
     from pykbroker.plugins.plugin_authorizer import PluginAuthorizer
     from pykbroker.quorum.driver import QuorumDriver
+    from pykbroker.replica.commit import Commit
     from pykbroker.replica.fetching.manager import FetcherManager
+    from pykbroker.replica.follower import PartitionFollower
     from pykbroker.replica.isr_updates import IsrUpdates
+    from pykbroker.replica.leader import PartitionLeader
+    from pykbroker.replica.partition import Partition
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime.cold_reads import ColdReads
     from pykbroker.security.standard_authorizer import StandardAuthorizer
@@ -77,6 +107,7 @@ def parts_of_loops() -> tuple[type, ...]:
         Calls,
         CallsAnswered,
         ColdReads,
+        Commit,
         ControlEnd,
         ControllerChannel,
         ControllerSender,
@@ -89,9 +120,13 @@ def parts_of_loops() -> tuple[type, ...]:
         MetadataFeed,
         MetadataLoader,
         MetadataView,
+        Partition,
+        PartitionFollower,
+        PartitionLeader,
         PluginAuthorizer,
         QuorumDriver,
         ReplicaTable,
         StandardAuthorizer,
+        TlsStores,
         TransactionService,
     )
