@@ -6,16 +6,26 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".cache"
+#: The interpreter that runs nodes of pykbroker. `PYKBROKER_COMPAT_PYTHON` names one of another build: then these tests
+#: judge the processes of that build, but not nodes inside a test and not the image.
+NODE_PYTHON = os.environ.get("PYKBROKER_COMPAT_PYTHON", sys.executable)
 HOW = "compat_tests/setup/system.sh installs it where it runs as root"
+
+
+def node_command(python: str = NODE_PYTHON) -> list[str]:
+    """The beginning of a command of a node's `pykbroker`. Another build is not looked for in the working directory."""
+    return [python, *([] if python == sys.executable else ["-P"]), "-m", "pykbroker"]
 
 
 def program(name: str) -> str:

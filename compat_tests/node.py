@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -75,9 +74,7 @@ class Pykbroker:
     def launch(self) -> None:
         """Begin to start; `is_ready` says how it goes."""
         command = [
-            sys.executable,
-            "-m",
-            "pykbroker",
+            *needs.node_command(),
             "start",
             "--port",
             str(self._port),

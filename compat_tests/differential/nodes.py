@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from compat_tests import needs
 from compat_tests.node import ADDRESS
 from compat_tests.oracle.kafka import SINGLE_NODE, ApacheKafka
 from compat_tests.ports import steady_port
@@ -87,7 +87,7 @@ class Side:
 
 
 @contextmanager
-def both(kind: Kind = LATEST, python: str = sys.executable) -> Iterator[tuple[Side, Side]]:
+def both(kind: Kind = LATEST, python: str = needs.NODE_PYTHON) -> Iterator[tuple[Side, Side]]:
     with apache_kafka(kind) as theirs, pykbroker(kind, python) as ours:
         yield theirs, ours
 
@@ -104,7 +104,7 @@ def apache_kafka(kind: Kind = LATEST) -> Iterator[Side]:
 
 
 @contextmanager
-def pykbroker(kind: Kind = LATEST, python: str = sys.executable) -> Iterator[Side]:
+def pykbroker(kind: Kind = LATEST, python: str = needs.NODE_PYTHON) -> Iterator[Side]:
     with tempfile.TemporaryDirectory(prefix="pykbroker-differential-") as folder:
         home = Path(folder)
         port = steady_port()
@@ -122,13 +122,13 @@ def pykbroker(kind: Kind = LATEST, python: str = sys.executable) -> Iterator[Sid
         properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         log_file, said = home / "server.log", home / "address"
         subprocess.run(
-            [python, "-m", "pykbroker", "format", str(properties), *_features(kind)],
+            [*needs.node_command(python), "format", str(properties), *_features(kind)],
             check=True,
             capture_output=True,
             cwd=home,
         )
         with log_file.open("wb") as log, said.open("wb") as out:
-            command = [python, "-m", "pykbroker", "start", str(properties)]
+            command = [*needs.node_command(python), "start", str(properties)]
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=log, cwd=home)
         try:
             deadline = time.monotonic() + 30

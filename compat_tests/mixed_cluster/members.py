@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from compat_tests import needs
 from compat_tests.oracle.kafka import broker_command, run_tool
 from compat_tests.ports import steady_port
 from pykbroker_wire.messages.alter_partition_reassignments import (
@@ -252,7 +252,7 @@ class Cluster(Nodes):
         if number in self.pythons:
             # It would name the code of this environment.
             environment.pop("PYTHONPATH", None)
-        return [str(self.pythons.get(number, sys.executable)), "-m", "pykbroker"], environment
+        return needs.node_command(str(self.pythons.get(number, needs.NODE_PYTHON))), environment
 
     def ready(self, *numbers: int) -> None:
         for number in numbers:

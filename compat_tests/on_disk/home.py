@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -19,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from compat_tests import needs
 from compat_tests.oracle.kafka import BROKER_JVM, SINGLE_NODE, broker_command, run_tool
 from compat_tests.ports import steady_port
 
@@ -79,9 +79,7 @@ class Home:
             run_tool("kafka.tools.StorageTool", words)
         else:
             words = ["format", str(self.properties), f"--cluster-id={cluster_id}", *args]
-            subprocess.run(
-                [sys.executable, "-m", "pykbroker", *words], check=True, capture_output=True, env=self._python
-            )
+            subprocess.run([*needs.node_command(), *words], check=True, capture_output=True, env=self._python)
 
     def start(self, owner: Owner) -> None:
         """Returns when clients can connect."""
@@ -90,7 +88,7 @@ class Home:
             info = [f"-Dorg.slf4j.simpleLogger.log.{name}=info" for name in ("kafka", "org.apache.kafka")]
             command = broker_command([*BROKER_JVM, *info])
         else:
-            command = [sys.executable, "-m", "pykbroker", "start"]
+            command = [*needs.node_command(), "start"]
         log_file = self.log_file(owner)
         before = log_file.stat().st_size if log_file.exists() else 0
         with log_file.open("ab") as log:

@@ -10,7 +10,6 @@ import os
 import pty
 import re
 import subprocess
-import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from bench.raw import Client as RawClient
+from compat_tests import needs
 from compat_tests.clients import PATIENCE_S, wait_until
 from compat_tests.conftest import FreshBroker
 from compat_tests.exactly_once.workers import Worker
@@ -186,7 +186,7 @@ def test_a_terminal_shows_a_bar_and_a_file_does_not(fresh_broker: FreshBroker, a
     node = fresh_broker(CONFIG)
     fill(node, Topics(node.bootstrap).create(partitions=PARTITIONS), 30)
     node.kill()
-    command = [sys.executable, "-m", "pykbroker", "start", "--port", "0", "--data-dir", str(node.data_dir)]
+    command = [*needs.node_command(), "start", "--port", "0", "--data-dir", str(node.data_dir)]
     ours, theirs = pty.openpty()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs)
     os.close(theirs)
