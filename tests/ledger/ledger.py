@@ -1,0 +1,99 @@
+"""Which tests stood before the house was rebuilt, and where each of them stands now: no claim is lost on a move.
+
+`before.txt` has the tests of the commit that its first line names, as `python -m tests.ledger.ledger` wrote it.
+`moves.toml` says what became of those that have another name since. A test is `folder/test_file.py::name`, without its
+parameters. A name of a class stands for all tests of that class.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.parsed import parsed
+
+ROOT: Final = Path(__file__).parents[2]
+HERE: Final = Path(__file__).parent
+BEFORE: Final = HERE / "before.txt"
+MOVES: Final = HERE / "moves.toml"
+_FOLDERS: Final = ("tests", "compat_tests")
+
+
+class Moves(NamedTuple):
+    """`moved`: the beginning of a test, as the beginning that it has now: a folder with its slash, a file, or a whole
+    test. `gone`: a test, and the reason why it is no more."""
+
+    moved: Mapping[str, str]
+    gone: Mapping[str, str]
+
+    def now(self, test: str) -> str:
+        """Where a test of before stands: the longest beginning decides."""
+        fitting = [old for old in self.moved if test == old or test.startswith(old if old[-1] == "/" else f"{old}::")]
+        if not fitting:
+            return test
+        longest = max(fitting, key=len)
+        return self.moved[longest] + test.removeprefix(longest)
+
+
+def read_moves() -> Moves:
+    found = tomllib.loads(MOVES.read_text(encoding="utf-8"))
+    return Moves(found["moved"], found["gone"])
+
+
+def read_before() -> set[str]:
+    """The tests of before."""
+    found: set[str] = set()
+    file = ""
+    for line in BEFORE.read_text(encoding="utf-8").splitlines()[1:]:
+        if line.startswith(" "):
+            found.add(f"{file}::{line.strip()}")
+        else:
+            file = line
+    return found
+
+
+def standing() -> set[str]:
+    """The tests of this tree, read from the sources."""
+    return {
+        f"{path.relative_to(ROOT).as_posix()}::{name}"
+        for folder in _FOLDERS
+        for path in sorted((ROOT / folder).rglob("test_*.py"))
+        for name in names(parsed(path))
+    }
+
+
+def names(module: ast.Module) -> Iterator[str]:
+    """Its tests."""
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if node.name.startswith("test"):
+                yield node.name
+        elif isinstance(node, ast.ClassDef):
+            if node.name.startswith("Test"):
+                yield node.name
+        elif isinstance(node, ast.Assign):
+            # A state machine of hypothesis: TestModel = Model.TestCase.
+            targets = (target.id for target in node.targets if isinstance(target, ast.Name))
+            yield from (name for name in targets if name.startswith("Test"))
+
+
+def record() -> None:
+    """Write `before.txt` anew, from this tree and its commit."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    lines = [f"# The tests of {commit.strip()}."]
+    file = ""
+    for test in sorted(standing()):
+        at, _, name = test.partition("::")
+        if at != file:
+            lines.append(at)
+            file = at
+        lines.append(f" {name}")
+    BEFORE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    record()
