@@ -201,7 +201,7 @@ lint: $(VENV)/.lint
 	check $(BIN)/python wire/generate --check; \
 	check $(BIN)/python -m pykbroker.config.reference --check; \
 	check $(BIN)/python -m pykbroker.api.reference --check; \
-	check $(BIN)/python -m pykbroker.cli.reference --check; \
+	check $(BIN)/python -m pykbroker.tools.commands.reference --check; \
 	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.differential.docs --check; \
 	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.secured_clients.docs --check; \
 	check $(BIN)/python -m bench.report --check; \
@@ -216,7 +216,7 @@ generate: $(VENV)/.install
 	$(BIN)/python wire/generate
 	$(BIN)/python -m pykbroker.config.reference
 	$(BIN)/python -m pykbroker.api.reference
-	$(BIN)/python -m pykbroker.cli.reference
+	$(BIN)/python -m pykbroker.tools.commands.reference
 	PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.differential.docs
 	PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.secured_clients.docs
 	$(BIN)/python -m bench.report

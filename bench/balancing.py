@@ -2,10 +2,10 @@
 
 Both compare the cluster as it was with the cluster balanced: the coefficients of variation of what its brokers have.
 
-* The large plan is made of a load that was computed (tests/balance/clusters.py): how long it takes, which hard goals it
-  breaks, and what it copies beside the sum of what brokers have above the means.
+* The large plan is made of a load that was computed (tests/tools/balance/clusters.py): how long it takes, which hard
+  goals it breaks, and what it copies beside the sum of what brokers have above the means.
 * The four brokers are processes with 40 partitions of two replicas. Their rates are measured before and after `balance
-  plan` and `balance run`, while producers and a consumer run (tests/cli/balanced_cluster.py).
+  plan` and `balance run`, while producers and a consumer run (tests/tools/commands/balanced_cluster.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from bench.measurements import Figure, Found, Kind, Measurement
 from bench.servers import Server
 from bench.sides import Sides
-from pykbroker.balance.seen import LoadResource
+from pykbroker.tools.balance.seen import LoadResource
 
 BROKERS, PARTITIONS, RACKS = 200, 200_000, 10
 RATE = 20e6
@@ -56,10 +56,10 @@ def _named(resource: LoadResource) -> str:
 def large_plan(clusters: _Clusters, seconds: float) -> dict[str, float]:
     import numpy as np
 
-    from pykbroker.balance.goals import violations
-    from pykbroker.balance.load_model import broker_loads, variation
-    from pykbroker.balance.optimiser import optimise
-    from tests.balance.clusters import cluster
+    from pykbroker.tools.balance.goals import violations
+    from pykbroker.tools.balance.load_model import broker_loads, variation
+    from pykbroker.tools.balance.optimiser import optimise
+    from tests.tools.balance.clusters import cluster
 
     load = cluster(BROKERS, PARTITIONS, racks=RACKS)
     begin, cpu = time.monotonic(), time.process_time()
@@ -80,7 +80,7 @@ def large_plan(clusters: _Clusters, seconds: float) -> dict[str, float]:
 
 
 def four_brokers(clusters: _Clusters, seconds: float) -> dict[str, float]:
-    from tests.cli.balanced_cluster import prove, variation_of
+    from tests.tools.commands.balanced_cluster import prove, variation_of
 
     with tempfile.TemporaryDirectory(prefix="pykbroker-bench-") as folder:
         proof = prove(Path(folder), RATE, WINDOW_SECONDS)

@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / part) for part in ("", "wire", "log", "raft")]
 
 from bench.libraries import least, show  # noqa: E402
-from pykbroker.dump.verify import DirectoryVerifier  # noqa: E402
 from pykbroker.runtime.workers import finish  # noqa: E402
+from pykbroker.tools.dump.verify import DirectoryVerifier  # noqa: E402
 from pykbroker_log.compaction import CleanerMemory, Cleaning, Source, clean  # noqa: E402
 from pykbroker_log.log_config import LogConfig  # noqa: E402
 from pykbroker_log.os_disk.disk import OsDisk  # noqa: E402

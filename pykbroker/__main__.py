@@ -2,6 +2,6 @@
 
 import sys
 
-from pykbroker.cli.main import main
+from pykbroker.tools.commands.main import main
 
 sys.exit(main())

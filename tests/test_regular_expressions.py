@@ -28,13 +28,7 @@ from tests.parsed import parsed
 from tests.test_house import MODULES, is_generated
 
 #: Rooms that serve no client: programs that people run, and what only tests have.
-TOOLS: Final = tuple(
-    f"pykbroker.{room}"
-    for room in (
-        *("admin", "balance", "cli", "container", "dump", "generate", "kafka_tools", "load", "local_cluster"),
-        *("piping", "testing"),
-    )
-)
+TOOLS: Final = ("pykbroker.tools", "pykbroker.testing")
 
 FILE: Final = "the operator's properties file, environment or command line"
 NAME: Final = "names of files in a directory of the node"

@@ -7,7 +7,7 @@ from click.shell_completion import ShellComplete
 from compat_tests.clients import wait_until
 from compat_tests.command_line.asked import CommandLine
 from compat_tests.topics import Topics
-from pykbroker.cli.main import COMPLETE_VARIABLE, program
+from pykbroker.tools.commands.main import COMPLETE_VARIABLE, program
 
 
 def completed(words: list[str], begun: str) -> list[str]:

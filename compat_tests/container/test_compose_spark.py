@@ -21,7 +21,7 @@ from example import results, topics
 from example.expected import compute
 from example.generator import CLOSING_USER, Workload, generate
 from example.records import Times
-from pykbroker.balance.load_file import read_loads
+from pykbroker.tools.balance.load_file import read_loads
 
 #: The engine may have to make images first; a driver and two executors compile five queries.
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.long(amount="a day of a shop on a Spark of two workers")]

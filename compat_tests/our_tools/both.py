@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from compat_tests.clients import wait_until
 from compat_tests.oracle.tool_server import Ended, ToolServer
-from pykbroker.kafka_tools.__main__ import main
+from pykbroker.tools.kafka.__main__ import main
 
 #: Apache Kafka's main class behind each name.
 CLASSES = {

@@ -102,7 +102,7 @@ def test_a_signal_ends_the_consumer_in_order(both: BothTools, topics: Topics) ->
     topic = topics.create()
     at = ["--bootstrap-server", both.bootstrap, "--topic", topic]
     assert ours("console-producer", at, stdin="a\n").status == 0
-    command = [sys.executable, "-m", "pykbroker.kafka_tools", "console-consumer", *at, "--from-beginning"]
+    command = [sys.executable, "-m", "pykbroker.tools.kafka", "console-consumer", *at, "--from-beginning"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"a\n"

@@ -14,8 +14,8 @@ from pipeline.config import Config
 from pipeline.errors import PipelineError
 from pipeline.loads_job import TOPIC, load, write
 from pipeline.partition_rates import Window, broker_rates, newest_window, of_window, partition_rates, reports
-from pykbroker.balance.load_file import read_loads
 from pykbroker.testing import Broker
+from pykbroker.tools.balance.load_file import read_loads
 from tests.node.nodes import eventually
 from tests.node.told_loads import REPORTING
 from tests.node.told_loads import reports as told

@@ -17,7 +17,7 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.container.environment import variable_of
+from pykbroker.config.variables import variable_of
 from pykbroker.testing.embedded import as_text
 
 IMAGE: Final = "pykbroker:latest"

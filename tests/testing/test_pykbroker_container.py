@@ -10,10 +10,10 @@ import pytest
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import load
-from pykbroker.container.server_properties import server_properties
 from pykbroker.testing.pykbroker_container import variables
-from tests.container.image_environments import DEFAULTS
+from pykbroker.tools.container.server_properties import server_properties
 from tests.node.processes import environment
+from tests.tools.container.image_environments import DEFAULTS
 
 
 def test_a_node_can_start_with_its_environment() -> None:

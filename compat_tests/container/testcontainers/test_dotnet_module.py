@@ -10,7 +10,7 @@ from compat_tests.container.conftest import NewContainer
 from compat_tests.container.containers import docker
 from compat_tests.container.host_clients import consume, produce
 from compat_tests.ports import steady_port
-from tests.container.image_environments import ENVIRONMENTS
+from tests.tools.container.image_environments import ENVIRONMENTS
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -20,7 +20,7 @@ from example.generator import Workload, generate
 from example.sending import Sender
 from pipeline import config, lake, permissions
 from pipeline.session import PACKAGES
-from pykbroker.balance.load_file import read_loads
+from pykbroker.tools.balance.load_file import read_loads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

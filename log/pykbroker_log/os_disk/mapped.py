@@ -2,7 +2,8 @@
 
 Responsible for the map of one file and for files that grow. Not responsible for a map that fails: when the file was cut
 off beneath it, or the device cannot read, touching it is a SIGBUS, which ends the process. So only processes map whose
-end costs nothing but their work: workers (pykbroker/runtime/workers.py) and `pykbroker dump-log` (cli/apart.py).
+end costs nothing but their work: workers (pykbroker/runtime/workers.py) and `pykbroker dump-log`
+(tools/commands/apart.py).
 
 Invariants:
 * Nothing is ever stored through a map.

@@ -1,7 +1,7 @@
 """A certificate authority for development and tests: its own certificate, and those of nodes and clients.
 
-Responsible for certificates that OpenSSL and Java both take. Not for files (cli/), and not for production: the key of
-the authority is kept beside what it has issued.
+Responsible for certificates that OpenSSL and Java both take. Not for files (tools/commands/), and not for production:
+the key of the authority is kept beside what it has issued.
 """
 
 from __future__ import annotations

@@ -1,0 +1,206 @@
+"""Where the replicas are while a plan is made: the loads of brokers, what a change would be worth, the change itself.
+
+What a placement is worth is one number, `cost`: for each broker and resource the distance from the mean, in means,
+squared and weighted. A change of one partition touches two brokers, so its worth is a product of small vectors.
+Responsible for the hard goals of one change (goals.py judges a whole placement). Not responsible for which change comes
+next (optimiser.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pykbroker.tools.balance.goals import fewest_rack_pairs, over_capacity, rack_pairs
+from pykbroker.tools.balance.load_model import NO_BROKER, ClusterLoad, Flags, Floats, Ints, broker_loads
+
+
+class Placement:
+    """`weights`: (R,) of the soft goals."""
+
+    def __init__(self, load: ClusterLoad, weights: Floats) -> None:
+        self.load = load
+        self.replicas: Ints = load.replicas.copy()
+        self.leading = load.leading()
+        self.following = load.following()
+        self.totals = broker_loads(load, self.replicas)
+        self.counts = np.bincount(self.replicas[self.replicas != NO_BROKER], minlength=len(load.racks))
+        self._pairs = rack_pairs(self.replicas, load.racks)
+        self._fewest_pairs = fewest_rack_pairs(load)
+        shared = self.totals[load.may_take | load.leaving].sum(axis=0)
+        means = shared / max(1, np.count_nonzero(load.may_take))
+        counts = (means > 0) & (weights > 0)
+        #: (R,) what a squared distance of each resource costs
+        self.scale: Floats = np.divide(weights, means * means, out=np.zeros_like(means), where=counts)
+        self._shares: Floats = np.divide(1.0, means, out=np.zeros_like(means), where=counts)
+        self._targets = np.where(load.may_take[:, None], means, 0.0)
+        #: A broker that takes nothing and does not leave is not to be balanced.
+        self._counted = (load.may_take | load.leaving)[:, None]
+        self._counts_once: list[int] = self._counted[:, 0].astype(int).tolist()
+        self.distances: Floats = np.where(self._counted, self.totals - self._targets, 0.0)
+        self._limited = bool(np.isfinite(load.capacity).any())
+        # Of a change of leadership, for each partition: the change times its cost, and what it costs by itself.
+        change = self.leading - self.following
+        self._scaled_change: Floats = change * self.scale
+        self._own_change: Floats = (change * self._scaled_change).sum(axis=1)
+        self._all = np.ones(len(load.racks), bool)
+        self._rack_of: list[int] = load.racks.tolist()
+        self._bounded = bool((load.most_replicas < np.iinfo(np.int32).max).any())
+
+    @property
+    def cost(self) -> float:
+        return float((self.distances * self.distances * self.scale).sum())
+
+    def above_mean(self) -> Floats:
+        """(B,) by how much of a mean each broker has too much of the resource of which it has most too much."""
+        above: Floats = self.in_means().max(axis=1)
+        return above
+
+    def in_means(self) -> Floats:
+        """(B, R) the distances, as shares of the mean."""
+        return self.distances * self._shares
+
+    # Leadership
+
+    def worth_of_leaders(self) -> tuple[Floats, Ints]:
+        """(P,) how the cost changes by the best other leader of each partition, and (P,) the place of that replica;
+        infinity where there is none."""
+        load = self.load
+        scaled = self._scaled_change
+        best = np.full(len(self.replicas), np.inf)
+        places = np.zeros(len(self.replicas), np.int32)
+        first = self.replicas[:, 0]
+        own = self._own_change * (1 + self._counted[first, 0])
+        for place in range(1, self.replicas.shape[1]):
+            other = self.replicas[:, place]
+            worth = 2 * ((self.distances[other] - self.distances[first]) * scaled).sum(axis=1) + own
+            worth[(other == NO_BROKER) | ~load.may_take[other] | ~load.may_reorder] = np.inf
+            better = worth < best
+            best[better], places[better] = worth[better], place
+        return best, places
+
+    def worth_of_leader(self, partition: int, place: int) -> float:
+        """As `worth_of_leaders`, now and of one; infinity when a capacity forbids it."""
+        first, other = self.replicas[partition, 0], self.replicas[partition, place]
+        if self._limited:
+            change = self.leading[partition] - self.following[partition]
+            # The leader of before follows from now on, which may cost it more of something.
+            if not (self._has_room(other, change) and self._has_room(first, -change)):
+                return np.inf
+        distance = (self.distances[other] - self.distances[first]).dot(self._scaled_change[partition])
+        sides = self._counts_once[first] + self._counts_once[other]
+        return float(2 * distance + sides * self._own_change[partition])
+
+    def lead(self, partition: int, place: int) -> None:
+        """The replica at `place` is preferred from now on."""
+        row = self.replicas[partition]
+        change = self.leading[partition] - self.following[partition]
+        self._add(row[0], -change)
+        self._add(row[place], change)
+        row[0], row[place] = row[place], row[0]
+
+    # Moves
+
+    def vectors(self, partitions: Ints, places: Ints) -> Floats:
+        """(N, R) what these replicas cost the broker they are on."""
+        first = (places == 0)[:, None]
+        return np.where(first, self.leading[partitions], self.following[partitions])
+
+    def vector(self, partition: int, place: int) -> Floats:
+        """As `vectors`, of one."""
+        found: Floats = (self.leading if place == 0 else self.following)[partition]
+        return found
+
+    def allowed(self, partitions: Ints, places: Ints, *, mends_racks: bool = False) -> Flags:
+        """(N, B) whether each of these replicas may go to each broker: it may take it, has no other of the partition,
+        and racks do not get worse, or get better. Capacities are `room`'s."""
+        load = self.load
+        count = len(partitions)
+        found: Flags = np.repeat(load.may_take[None, :], count, axis=0)
+        rows = self.replicas[partitions]
+        own_rack = load.racks[rows[np.arange(count), places]]
+        same_there = np.zeros(found.shape, np.int32)
+        same_here = np.zeros(count, np.int32)
+        for place in range(rows.shape[1]):
+            other = rows[:, place]
+            known = np.flatnonzero(other != NO_BROKER)
+            found[known, other[known]] = False
+            known = known[places[known] != place]
+            racks = load.racks[other[known]]
+            same_there[known] += load.racks[None, :] == racks[:, None]
+            same_here[known] += racks == own_rack[known]
+        pairs = self._pairs[partitions]
+        most = same_here - 1 if mends_racks else np.maximum(pairs, self._fewest_pairs[partitions]) - pairs + same_here
+        found &= same_there <= most[:, None]
+        return found
+
+    def worth_of_moves(self, vectors: Floats, source: int) -> Floats:
+        """(N, B) how the cost changes when a replica of `vectors` goes from `source` to each broker."""
+        scaled = vectors * self.scale
+        away = scaled @ self.distances[source]
+        own = (vectors * scaled).sum(axis=1)
+        sides = self._counted[:, 0] + self._counted[source].astype(float)
+        worth: Floats = 2 * (scaled @ self.distances.T) + own[:, None] * sides - 2 * away[:, None]
+        return worth
+
+    def worth_of_move(self, vector: Floats, source: int) -> Floats:
+        """(B,) as `worth_of_moves`, of one replica."""
+        scaled = vector * self.scale
+        own, away = vector.dot(scaled), self.distances[source].dot(scaled)
+        sides = self._counted[:, 0] + self._counts_once[source]
+        worth: Floats = 2 * self.distances.dot(scaled) + (own * sides - 2 * away)
+        return worth
+
+    def room(self, vector: Floats) -> Flags:
+        """(B,) whether each broker has room for one more replica, of this load."""
+        found: Flags = self._all
+        if self._bounded:
+            found = found & (self.counts < self.load.most_replicas)
+        if self._limited:
+            found = found & np.all((self.totals + vector <= self.load.capacity) | (vector <= 0), axis=1)
+        return found
+
+    def move(self, partition: int, place: int, broker: int) -> bool:
+        """False, and nothing has changed, when the broker has no room for it."""
+        vector = self.vector(partition, place)
+        if self.counts[broker] >= self.load.most_replicas[broker] or not self._has_room(broker, vector):
+            return False
+        self.put(partition, place, broker)
+        return True
+
+    def put(self, partition: int, place: int, broker: int) -> None:
+        """As `move`, without a look at whether there is room."""
+        row, vector = self.replicas[partition], self.vector(partition, place)
+        source = row[place]
+        self._add(source, -vector)
+        self._add(broker, vector)
+        self.counts[source] -= 1
+        self.counts[broker] += 1
+        row[place] = broker
+        racks = [self._rack_of[each] for each in row.tolist() if each != NO_BROKER]
+        self._pairs[partition] = sum(racks[:each].count(rack) for each, rack in enumerate(racks))
+
+    @property
+    def rack_pairs_too_many(self) -> Ints:
+        """(P,) above what the racks allow."""
+        return self._pairs - self._fewest_pairs
+
+    def over(self) -> Floats:
+        """(B, R) what is above capacities."""
+        return over_capacity(self.load, self.totals)
+
+    def over_count(self) -> Flags:
+        """(B,) whether a broker has too many replicas."""
+        over: Flags = (self.counts > self.load.most_replicas) & self.load.alive
+        return over
+
+    def _has_room(self, broker: int, vector: Floats) -> bool:
+        """What a change does not raise, it may leave above the capacity."""
+        if not self._limited:
+            return True
+        after = self.totals[broker] + vector
+        return bool(np.all((after <= self.load.capacity[broker]) | (vector <= 0)))
+
+    def _add(self, broker: int, vector: Floats) -> None:
+        self.totals[broker] += vector
+        if self._counted[broker]:
+            self.distances[broker] += vector

@@ -1,0 +1,77 @@
+"""The file of loads that `balance plan --loads` takes: what nodes have told of their partitions, over a window.
+
+JSON, one object a line, one line a partition:
+
+    {"topic": "orders", "partition": 3, "bytes_in": 120000.0, "bytes_out": 240000.0, "size": 7000000000}
+
+`topic`, `partition` and `bytes_in` must be there. `bytes_in` (what producers write) and `bytes_out` (what consumers
+read, followers not among them) are bytes per second, the means of the window; `size` bytes of one replica (left out: as
+DescribeLogDirs tells); `leader_cpu` and `follower_cpu` shares of one core. Other keys are passed over. A partition
+without a line has no known load.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pykbroker.tools.balance.plan_file import PlaceName
+from pykbroker.tools.balance.seen import LoadResource
+
+#: Keys of a line beside `bytes_in`, as PartitionRates has them.
+_MAY_LACK: Final = ("bytes_out", "size", "leader_cpu", "follower_cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRates:
+    """None: the line does not say it."""
+
+    bytes_in: float
+    bytes_out: float | None = None
+    size: float | None = None
+    leader_cpu: float | None = None
+    follower_cpu: float | None = None
+
+
+def told_by(loads: Mapping[PlaceName, PartitionRates]) -> frozenset[LoadResource]:
+    """What every line says of that which cannot be seen from outside."""
+    told = set()
+    if all(each.bytes_out is not None for each in loads.values()):
+        told.add(LoadResource.BYTES_OUT)
+    if all(each.leader_cpu is not None and each.follower_cpu is not None for each in loads.values()):
+        told.add(LoadResource.CPU)
+    return frozenset(told)
+
+
+def read_loads(text: str) -> dict[PlaceName, PartitionRates]:
+    """Raises ValueError, in one line, which names the line of the file."""
+    found: dict[PlaceName, PartitionRates] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            place = (str(row["topic"]), int(row["partition"]))
+            rates = PartitionRates(
+                _number(row, "bytes_in"),
+                *(_number(row, key) if row.get(key) is not None else None for key in _MAY_LACK),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            said = f"has no {error}" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"line {number} of the loads: {said}") from None
+        if place in found:
+            raise ValueError(f"line {number} of the loads: {place[0]}-{place[1]} stands there twice")
+        found[place] = rates
+    if not found:
+        raise ValueError("the loads have no partition")
+    return found
+
+
+def _number(row: dict[str, Any], key: str) -> float:
+    value = row[key]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{key} is no number from 0 on")
+    return float(value)

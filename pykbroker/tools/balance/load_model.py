@@ -1,0 +1,110 @@
+"""The load of a cluster as arrays: what its partitions cost, where their replicas are, what its brokers can take.
+
+Brokers are numbered 0 to B-1 and partitions 0 to P-1; ids and names belong to whoever made the model. Rates are bytes
+per second, sizes bytes, CPU a share of one core. Not responsible for what shall become of it (optimiser.py) nor for
+what is allowed (goals.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pykbroker.tools.balance.seen import LoadResource
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int32]
+Flags: TypeAlias = NDArray[np.bool_]
+
+#: In `ClusterLoad.replicas`: this partition has no further replica.
+NO_BROKER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLoad:
+    """Shapes: B brokers, P partitions, F the largest number of replicas, R `len(LoadResource)`."""
+
+    #: (B,) the number of its rack; brokers without a rack have one of their own each
+    racks: Ints
+    #: (B, R) the most that a broker may have; infinity where nothing is said
+    capacity: Floats
+    #: (B,) the most replicas that a broker may have
+    most_replicas: Ints
+    #: (B,) is in the cluster; a plan cannot name another
+    alive: Flags
+    #: (B,) may get replicas and leadership: it lives, and does not leave
+    may_take: Flags
+    #: (B,) leaves the cluster: everything on it has to go
+    leaving: Flags
+    #: (P, F) brokers in the order of preference, the first leads; NO_BROKER behind the last
+    replicas: Ints
+    #: (P,) its replicas may move
+    may_move: Flags
+    #: (P,) another of its replicas may be preferred
+    may_reorder: Flags
+    #: (P,) what producers write
+    bytes_in: Floats
+    #: (P,) what consumers read, without followers
+    bytes_out: Floats
+    #: (P,) of one replica, on its disk
+    size: Floats
+    #: (P,) at the leader, and at each follower
+    leader_cpu: Floats
+    follower_cpu: Floats
+
+    @property
+    def replica_counts(self) -> Ints:
+        """(P,)"""
+        counts: Ints = np.count_nonzero(self.replicas != NO_BROKER, axis=1).astype(np.int32)
+        return counts
+
+    def leading(self) -> Floats:
+        """(P, R) what the leader of each partition has of it."""
+        followers = self.replica_counts - 1
+        out = self.bytes_out + self.bytes_in * followers
+        nothing, one = np.zeros_like(self.size), np.ones_like(self.size)
+        return np.stack([self.bytes_in, nothing, out, one, self.size, self.leader_cpu], axis=1)
+
+    def following(self) -> Floats:
+        """(P, R) what each of its followers has of it."""
+        nothing = np.zeros_like(self.size)
+        return np.stack([nothing, self.bytes_in, nothing, nothing, self.size, self.follower_cpu], axis=1)
+
+
+def names_gone(load: ClusterLoad, replicas: Ints) -> Flags:
+    """(P,) whether a replica is on a broker that is gone."""
+    gone: Flags = np.any((replicas != NO_BROKER) & ~load.alive[replicas], axis=1)
+    return gone
+
+
+def new_replicas(before: Ints, after: Ints) -> Ints:
+    """(P,) how many replicas of a partition are on brokers that had none of it: those that have to be copied."""
+    copied = np.zeros(len(after), np.int32)
+    for place in range(after.shape[1]):
+        here = after[:, place]
+        copied += (here != NO_BROKER) & ~np.any(before == here[:, None], axis=1)
+    return copied
+
+
+def broker_loads(load: ClusterLoad, replicas: Ints) -> Floats:
+    """(B, R) what each broker has when the replicas are these."""
+    brokers = len(load.racks)
+    totals = np.zeros((brokers, len(LoadResource)))
+    for place in range(replicas.shape[1]):
+        here = replicas[:, place]
+        there = here != NO_BROKER
+        vectors = (load.leading() if place == 0 else load.following())[there]
+        for resource in LoadResource:
+            totals[:, resource] += np.bincount(here[there], weights=vectors[:, resource], minlength=brokers)
+    return totals
+
+
+def variation(totals: Floats, load: ClusterLoad) -> Floats:
+    """(R,) the coefficient of variation (standard deviation over mean) among the brokers that may take load."""
+    taking = totals[load.may_take]
+    means = taking.mean(axis=0)
+    spread: Floats = np.divide(taking.std(axis=0), means, out=np.zeros(len(LoadResource)), where=means > 0)
+    return spread

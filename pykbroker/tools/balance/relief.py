@@ -1,0 +1,55 @@
+"""In which order a broker above its capacities gives leadership and replicas away.
+
+Not responsible for where they go, nor for when it is enough (optimiser.py).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pykbroker.tools.balance.costed_placement import Placement
+from pykbroker.tools.balance.load_model import Flags, Floats, Ints
+
+
+def leaders_that_relieve(place: Placement, broker: int) -> list[tuple[int, int]]:
+    """Partitions whose leadership the broker should lose or get, and the place of its replica in their lists; those
+    first that relieve most."""
+    over = place.over()[broker]
+    if not over.any():
+        return []
+    partitions, spots = np.nonzero((place.replicas == broker) & place.load.may_reorder[:, None])
+    change = place.leading[partitions] - place.following[partitions]
+    relief = _relief(place, broker, np.where((spots == 0)[:, None], change, -change))
+    return _ordered(partitions.astype(np.int32), spots.astype(np.int32), relief, relief > 0)
+
+
+def replicas_that_relieve(
+    place: Placement, broker: int, replicas: tuple[Ints, Ints], price: Floats
+) -> list[tuple[int, int]]:
+    """Of these replicas on the broker, as partitions and places in their lists: those first that relieve most for what
+    they cost (`price`, (P,))."""
+    partitions, spots = replicas
+    relief = _relief(place, broker, place.vectors(partitions, spots))
+    return _ordered(partitions, spots, relief / price[partitions], relief > 0)
+
+
+def smallest_replicas(place: Placement, replicas: tuple[Ints, Ints]) -> list[tuple[int, int]]:
+    """The same where there are only too many of them."""
+    partitions, spots = replicas
+    return _ordered(partitions, spots, -place.load.size[partitions], np.ones(len(partitions), bool))
+
+
+def _relief(place: Placement, broker: int, vectors: Floats) -> Floats:
+    """(N,) how much of what is over these loads take away, as shares of the capacities. A capacity of 0 counts as what
+    the broker has."""
+    over = place.over()[broker]
+    limit = place.load.capacity[broker]
+    scale = np.where(limit > 0, limit, np.maximum(place.totals[broker], 1e-300))
+    relief: Floats = (np.where(over > 0, np.minimum(vectors, over), 0.0) / scale).sum(axis=1)
+    return relief
+
+
+def _ordered(partitions: Ints, spots: Ints, worth: Floats, wanted: Flags) -> list[tuple[int, int]]:
+    chosen = np.flatnonzero(wanted)
+    order = chosen[np.argsort(-worth[chosen], kind="stable")]
+    return list(zip(partitions[order].tolist(), spots[order].tolist(), strict=True))

@@ -1,0 +1,98 @@
+"""The ACLs of a cluster: which there are, new ones, and the end of some (KIP-140, KIP-290)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pykbroker.security.acl import Acl, AclFilter, PatternType, Permission
+from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.tools.cluster.asked_cluster import AskedCluster
+from pykbroker.tools.cluster.failure import check
+
+ANY_ACL: Final = AclFilter(Resource.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
+
+
+def described(cluster: AskedCluster, wanted: AclFilter = ANY_ACL) -> list[Acl]:
+    """The ACLs that a filter finds, in the order of the answer. Raises AskFailed."""
+    from pykbroker_wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+    request = DescribeAclsRequest(
+        resource_type_filter=wanted.resource_type,
+        resource_name_filter=wanted.resource_name,
+        pattern_type_filter=wanted.pattern_type,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission_type,
+    )
+    answer = cluster.ask(request, DescribeAclsResponse)
+    check(answer.error_code, answer.error_message)
+    return [
+        Acl(
+            resource.resource_type,
+            resource.resource_name,
+            resource.pattern_type,
+            one.principal,
+            one.host,
+            one.operation,
+            one.permission_type,
+        )
+        for resource in answer.resources
+        for one in resource.acls
+    ]
+
+
+def create(cluster: AskedCluster, wanted: Sequence[Acl]) -> None:
+    """Add ACLs. One that is there already stays as it is. Raises AskFailed for the first that is refused."""
+    from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+
+    creations = [
+        AclCreation(
+            resource_type=acl.resource_type,
+            resource_name=acl.resource_name,
+            resource_pattern_type=acl.pattern_type,
+            principal=acl.principal,
+            host=acl.host,
+            operation=acl.operation,
+            permission_type=acl.permission_type,
+        )
+        for acl in wanted
+    ]
+    for row in cluster.ask_controller(CreateAclsRequest(creations=creations), CreateAclsResponse).results:
+        check(row.error_code, row.error_message)
+
+
+def delete(cluster: AskedCluster, unwanted: Sequence[AclFilter]) -> list[Acl]:
+    """End every ACL that one of the filters finds; returns them. Raises AskFailed."""
+    from pykbroker_wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+
+    filters = [
+        DeleteAclsFilter(
+            resource_type_filter=one.resource_type,
+            resource_name_filter=one.resource_name,
+            pattern_type_filter=one.pattern_type,
+            principal_filter=one.principal,
+            host_filter=one.host,
+            operation=one.operation,
+            permission_type=one.permission_type,
+        )
+        for one in unwanted
+    ]
+    found = []
+    for row in cluster.ask_controller(DeleteAclsRequest(filters=filters), DeleteAclsResponse).filter_results:
+        check(row.error_code, row.error_message)
+        for one in row.matching_acls:
+            check(one.error_code, one.error_message)
+            found.append(
+                Acl(
+                    one.resource_type,
+                    one.resource_name,
+                    one.pattern_type,
+                    one.principal,
+                    one.host,
+                    one.operation,
+                    one.permission_type,
+                )
+            )
+    return found

@@ -1,0 +1,273 @@
+"""A cluster as its clients see it: which nodes there are, and which of them a question goes to.
+
+Responsible for the first contact, for the node, the coordinator and the leader of a question, for time limits and for
+asking again. Not responsible for what is asked (one module per noun beside this one).
+
+Invariant: a question is repeated only when its answer says that nothing was done, or when it changes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from pykbroker.tools.cluster.asked_node import Asked, AskedNode, ClientLoop, R
+from pykbroker.tools.cluster.failure import AskFailed, Unreachable, check, failed, timed_out
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.primitives import TopLevel
+
+T = TypeVar("T")
+#: a topic's name and a partition's number
+PartitionName: TypeAlias = tuple[str, int]
+
+_PAUSE_SECONDS = 0.1
+_GROUP = 0
+_TRANSACTION = 1
+
+
+@dataclass(slots=True, frozen=True)
+class ClusterNode:
+    """One node of the cluster, as the cluster tells of it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+    fenced: bool = False
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(slots=True, frozen=True)
+class ClusterSettings:
+    """Where the cluster is, and how long it is asked."""
+
+    bootstrap: str
+    #: kafka-python's own settings: security_protocol, ssl_…, sasl_…, client_id
+    client: Mapping[str, Any] = field(default_factory=dict)
+    #: `bootstrap` names controllers
+    of_controllers: bool = False
+    #: default.api.timeout.ms and request.timeout.ms
+    timeout_ms: int = 60_000
+    request_timeout_ms: int = 30_000
+    #: while no address takes a connection: go on until `timeout_ms` is over, with a WARN per address on standard error
+    #: as Apache Kafka's tools do; otherwise each address is tried once
+    patient: bool = True
+
+
+class AskedCluster:
+    """`with AskedCluster(settings) as cluster: topics.listed(cluster)`."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self._settings = settings
+        self._network = ClientLoop()
+        #: by address
+        self._connections: dict[str, AskedNode] = {}
+        self._first: AskedNode | None = None
+        self._nodes: dict[int, ClusterNode] = {}
+        self._cluster_id = ""
+        self._controller_id = -1
+        self._warned: set[str] = set()
+
+    def __enter__(self) -> AskedCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._network.close()
+
+    @property
+    def of_controllers(self) -> bool:
+        return self._settings.of_controllers
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> list[ClusterNode]:
+        """The nodes that serve: brokers, or controllers where the cluster was reached through them. By id."""
+        if not self._nodes:
+            self.refresh()
+        return [self._nodes[number] for number in sorted(self._nodes)]
+
+    @property
+    def id(self) -> str:
+        if not self._nodes:
+            self.refresh()
+        return self._cluster_id
+
+    def refresh(self) -> None:
+        """Ask anew which nodes there are."""
+        if self._settings.of_controllers:
+            self._refresh_controllers()
+            return
+        from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
+
+        answer = self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False), MetadataResponse, least=1)
+        self._cluster_id = answer.cluster_id or ""
+        self._controller_id = answer.controller_id
+        self._nodes = {
+            node.node_id: ClusterNode(node.node_id, node.host, node.port, node.rack) for node in answer.brokers
+        }
+
+    def _refresh_controllers(self) -> None:
+        from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+
+        answer = self.ask(DescribeClusterRequest(endpoint_type=2), DescribeClusterResponse, least=1)
+        check(answer.error_code, answer.error_message)
+        self._cluster_id = answer.cluster_id
+        self._controller_id = answer.controller_id
+        self._nodes = {
+            node.broker_id: ClusterNode(node.broker_id, node.host, node.port, node.rack) for node in answer.brokers
+        }
+
+    def endpoints(self, *, with_fenced: bool = False) -> list[ClusterNode]:
+        """The nodes with what DescribeCluster says of them: brokers that are fenced where they are asked for."""
+        from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+
+        request = DescribeClusterRequest(
+            endpoint_type=2 if self.of_controllers else 1, include_fenced_brokers=with_fenced
+        )
+        least = 2 if with_fenced else 1 if self.of_controllers else 0
+        answer = self.ask(request, DescribeClusterResponse, least=least)
+        check(answer.error_code, answer.error_message)
+        found = [ClusterNode(row.broker_id, row.host, row.port, row.rack, row.is_fenced) for row in answer.brokers]
+        return sorted(found, key=lambda node: node.id)
+
+    def unregister(self, broker: int) -> None:
+        """Make the cluster forget a broker. Raises AskFailed."""
+        from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+        answer = self.ask_controller(UnregisterBrokerRequest(broker_id=broker), UnregisterBrokerResponse)
+        check(answer.error_code, answer.error_message)
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def ask(
+        self,
+        message: TopLevel,
+        answer: type[R],
+        *,
+        node: int | None = None,
+        least: int = 0,
+        most: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> R:
+        """Ask a node, or any. Raises AskFailed; an error code in the answer is the caller's business."""
+        connection = self._any() if node is None else self._of(node)
+        return connection.ask(Asked(message, answer, least, most), timeout_ms or self._settings.request_timeout_ms)
+
+    def ask_controller(self, message: TopLevel, answer: type[R], *, least: int = 0) -> R:
+        """Ask the node that the cluster names as its controller, or any where that one cannot be reached. With KRaft
+        each broker is as good, and the one that is named may have died a moment ago."""
+        self.nodes()
+        known = self._nodes.get(self._controller_id)
+        is_there = known is not None and _unreachable(self._connection(known.address)) is None
+        return self.ask(message, answer, node=self._controller_id if is_there else None, least=least)
+
+    def versions(self, node: int | None = None) -> Mapping[int, tuple[int, int]]:
+        """API key -> the least and the greatest version that a node serves."""
+        return (self._any() if node is None else self._of(node)).versions()
+
+    def coordinators(self, keys: Iterable[str], *, of_transactions: bool = False) -> dict[str, int]:
+        """The node that coordinates each group, or each transactional id."""
+        from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+        kind = _TRANSACTION if of_transactions else _GROUP
+        wanted = list(dict.fromkeys(keys))
+        if not wanted:
+            return {}
+
+        def attempt() -> dict[str, int]:
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=wanted)
+            answer = self.ask(request, FindCoordinatorResponse, least=4)
+            for row in answer.coordinators:
+                check(row.error_code, row.error_message)
+            self.refresh()
+            return {row.key: row.node_id for row in answer.coordinators}
+
+        return self.settled(attempt)
+
+    def settled(self, attempt: Callable[[], T]) -> T:
+        """What `attempt` returns when its failure is no longer one that goes away by itself."""
+        deadline = time.monotonic() + self._settings.timeout_ms / 1000
+        while True:
+            try:
+                return attempt()
+            except AskFailed as error:
+                if not error.retriable or time.monotonic() >= deadline:
+                    raise
+                if error.code == ErrorCode.NETWORK_EXCEPTION:
+                    self._forget_connections()
+            time.sleep(_PAUSE_SECONDS)
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    def _connection(self, address: str) -> AskedNode:
+        known = self._connections.get(address)
+        if known is None:
+            known = AskedNode(self._network, address, self._settings.client, self._settings.request_timeout_ms)
+            self._connections[address] = known
+        return known
+
+    def _of(self, node: int) -> AskedNode:
+        if node not in self._nodes:
+            self.refresh()
+        if node not in self._nodes:
+            raise failed(ErrorCode.BROKER_NOT_AVAILABLE, f"There is no node {node} in the cluster.")
+        return self._connection(self._nodes[node].address)
+
+    def _any(self) -> AskedNode:
+        """The first address of the bootstrap list that can be reached. Raises AskFailed, Unreachable."""
+        if self._first is not None and _unreachable(self._first) is None:
+            return self._first
+        addresses = [address.strip() for address in self._settings.bootstrap.split(",") if address.strip()]
+        deadline = time.monotonic() + self._settings.timeout_ms / 1000
+        while True:
+            reasons = []
+            for address in addresses:
+                connection = self._connection(address)
+                reason = _unreachable(connection)
+                if reason is None:
+                    self._first = connection
+                    return connection
+                reasons.append(reason)
+                if self._settings.patient:
+                    self._warn(address)
+            if not self._settings.patient:
+                raise Unreachable(reasons)
+            if time.monotonic() >= deadline:
+                raise timed_out("Timed out waiting for a node assignment.")
+            time.sleep(_PAUSE_SECONDS)
+
+    def _warn(self, address: str) -> None:
+        if address not in self._warned:
+            self._warned.add(address)
+            said = f"Connection to {address} could not be established. Node may not be available."
+            print(f"WARN {said}", file=sys.stderr)
+
+    def _forget_connections(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._first = None
+
+
+def _unreachable(connection: AskedNode) -> str | None:
+    """Return why there is no connection and none can be made now, or None if there is one. The node is asked for its
+    versions at most, so that a question which has not been sent may go elsewhere. Raises AskFailed for what no other
+    node would answer better."""
+    try:
+        connection.versions()
+    except AskFailed as error:
+        if error.code != ErrorCode.NETWORK_EXCEPTION:
+            raise
+        return str(error)
+    return None

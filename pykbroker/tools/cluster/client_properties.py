@@ -1,0 +1,107 @@
+"""A Java client's configuration file as kafka-python's settings.
+
+Responsible for the keys that decide how a client reaches a cluster: time limits, client.id, and by client_security.py
+what proves and protects. Keys without effect on a command line are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.properties import parse_bytes
+from pykbroker.tools.cluster.asked_cluster import ClusterSettings
+from pykbroker.tools.cluster.client_security import security_of
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The pairs of a properties file. Raises OSError, and ConfigError for a line that cannot be read."""
+    return parse_bytes(Path(path).read_bytes())
+
+
+def settings_of(
+    properties: Mapping[str, str], bootstrap: str, *, of_controllers: bool = False, patient: bool = True
+) -> ClusterSettings:
+    """How a cluster is reached. Raises NotServed and ConfigError."""
+    client = security_of(properties)
+    client["client_id"] = properties.get("client.id", "pykbroker-admin")
+    return ClusterSettings(
+        bootstrap=bootstrap,
+        client=client,
+        of_controllers=of_controllers,
+        timeout_ms=_number(properties, "default.api.timeout.ms", 60_000),
+        request_timeout_ms=_number(properties, "request.timeout.ms", 30_000),
+        patient=patient,
+    )
+
+
+#: Java's keys that say nothing to a Python client, or that its own settings say.
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "bootstrap.servers",
+        "key.serializer",
+        "value.serializer",
+        "key.deserializer",
+        "value.deserializer",
+        "interceptor.classes",
+        "metrics.recording.level",
+        "metrics.num.samples",
+        "metrics.sample.window.ms",
+        "metric.reporters",
+        "auto.include.jmx.reporter",
+        "enable.metrics.push",
+        "default.api.timeout.ms",
+        "group.protocol",
+        "client.rack",
+    }
+)
+
+
+def python_settings(
+    properties: Mapping[str, str], known: Mapping[str, Any], also: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """A Java producer's or consumer's properties as kafka-python's settings, and the keys that it has none for.
+
+    `known`: kafka-python's settings and their defaults, whose types decide how a text is read.
+    """
+    settings = security_of(properties)
+    unknown = []
+    for key, text in properties.items():
+        if key.startswith(("ssl.", "sasl.", "security.")) or key in _WITHOUT_EFFECT:
+            continue
+        name = key.replace(".", "_")
+        if name == "compression_type":
+            settings[name] = None if text == "none" else text
+        elif name not in known:
+            unknown.append(key)
+        else:
+            settings[name] = _read(key, text, known[name])
+    return settings | dict(also or {}), unknown
+
+
+def _read(key: str, text: str, default: Any) -> Any:
+    if key == "acks":
+        acks = {"all": -1, "-1": -1, "0": 0, "1": 1}
+        if text not in acks:
+            raise ConfigError(f"Invalid value {text} for configuration acks: String must be one of: {', '.join(acks)}")
+        return acks[text]
+    if isinstance(default, bool):
+        return text.strip().lower() == "true"
+    if isinstance(default, int | float) or key.endswith((".bytes", ".ms")):
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigError(f"Invalid value {text} for configuration {key}: Not a number of type INT") from None
+    return text
+
+
+def _number(properties: Mapping[str, str], key: str, default: int) -> int:
+    text = properties.get(key, "").strip()
+    if not text:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"Invalid value {text} for configuration {key}: Not a number of type INT") from None

@@ -1,0 +1,48 @@
+"""How far a group is in the partitions that it reads or has read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pykbroker.tools.cluster import groups, log_offsets
+from pykbroker.tools.cluster.asked_cluster import AskedCluster
+from pykbroker.tools.cluster.groups import GroupDescription, GroupMember, KnownOffset
+
+
+@dataclass(slots=True, frozen=True)
+class GroupPosition:
+    """One partition of a group."""
+
+    topic: str
+    partition: int
+    #: None: nothing is committed
+    committed: KnownOffset | None
+    #: the end of the partition; None: it cannot be told
+    end: int | None
+    #: the member that reads it; None: none does
+    owner: GroupMember | None
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets are behind what is committed; None where one of both is unknown."""
+        return None if self.committed is None or self.end is None else self.end - self.committed.offset
+
+
+def positions(cluster: AskedCluster, group: GroupDescription) -> list[GroupPosition]:
+    """Every partition with a committed offset or a member; those with a member first."""
+    known = groups.committed(cluster, group.id)
+    owners = {partition: member for member in group.members for partition in member.assignment}
+    partitions = sorted({*known, *owners})
+    ends = log_offsets.found(cluster, dict.fromkeys(partitions, log_offsets.LATEST))
+    found = []
+    for place in sorted(partitions, key=lambda place: (place not in owners, place)):
+        end = ends.get(place)
+        found.append(
+            GroupPosition(
+                *place,
+                known.get(place),
+                end.offset if isinstance(end, log_offsets.TimedOffset) else None,
+                owners.get(place),
+            )
+        )
+    return found

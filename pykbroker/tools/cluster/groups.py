@@ -1,0 +1,316 @@
+"""Consumer groups of both protocols: which there are, their members, and what they have committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from struct import unpack_from
+
+from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
+from pykbroker.tools.cluster.failure import AskFailed, check, failed
+from pykbroker.tools.cluster.reassignments import by_topic
+from pykbroker_wire.apis import ApiKey
+from pykbroker_wire.errors import ErrorCode
+
+#: With the next version topics are named by their ids.
+_NEWEST_OFFSETS = 9
+
+
+@dataclass(slots=True, frozen=True)
+class GroupListing:
+    id: str
+    #: "Classic" or "Consumer"
+    type: str
+    state: str
+
+
+@dataclass(slots=True, frozen=True)
+class GroupOfAnyType:
+    """A group of consumers, of Connect's workers, of a share or of streams."""
+
+    id: str
+    #: "Classic", "Consumer", "Share" or "Streams"
+    type: str
+    #: what its members speak; empty where it has only offsets
+    protocol: str
+    state: str
+
+
+@dataclass(slots=True, frozen=True)
+class GroupMember:
+    id: str
+    client_id: str
+    host: str
+    #: None: no static member
+    instance_id: str | None = None
+    assignment: tuple[PartitionName, ...] = ()
+    #: only of the consumer protocol
+    target: tuple[PartitionName, ...] | None = None
+    epoch: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class GroupDescription:
+    id: str
+    type: str
+    state: str
+    assignor: str
+    coordinator: int
+    members: tuple[GroupMember, ...] = ()
+    epoch: int | None = None
+    target_epoch: int | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class KnownOffset:
+    offset: int
+    leader_epoch: int | None = None
+    metadata: str = field(default="")
+
+
+def listed(cluster: AskedCluster, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
+    """The groups of consumers, of every broker. `states` and `types`: only these, in the protocol's words."""
+    return [
+        GroupListing(group.id, group.type, group.state)
+        for group in of_all_types(cluster, states=states, types=types)
+        # Groups of other protocols (Connect's workers) are none of consumers.
+        if group.protocol in ("", "consumer") and group.type in ("Classic", "Consumer")
+    ]
+
+
+def of_all_types(
+    cluster: AskedCluster, *, states: Sequence[str] = (), types: Sequence[str] = ()
+) -> list[GroupOfAnyType]:
+    """The groups of every broker. `states` and `types`: only these, in the protocol's words."""
+    from pykbroker_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+    found = []
+    for node in cluster.nodes():
+
+        def attempt(node: int = node.id) -> ListGroupsResponse:
+            newest = cluster.versions(node).get(ApiKey.LIST_GROUPS, (0, 0))[1]
+            request = ListGroupsRequest(
+                states_filter=list(states) if newest >= 4 else [], types_filter=list(types) if newest >= 5 else []
+            )
+            answer = cluster.ask(request, ListGroupsResponse, node=node)
+            check(answer.error_code)
+            return answer
+
+        found += [
+            GroupOfAnyType(row.group_id, row.group_type.capitalize() or "Classic", row.protocol_type, row.group_state)
+            for row in cluster.settled(attempt).groups
+        ]
+    return found
+
+
+def described(cluster: AskedCluster, ids: Iterable[str]) -> dict[str, GroupDescription | AskFailed]:
+    """Each group, or why it cannot be told of."""
+    wanted = list(dict.fromkeys(ids))
+    coordinators = cluster.coordinators(wanted)
+    return {group: _described(cluster, group, coordinators[group]) for group in wanted}
+
+
+def _described(cluster: AskedCluster, group: str, node: int) -> GroupDescription | AskFailed:
+    def attempt() -> GroupDescription:
+        if ApiKey.CONSUMER_GROUP_DESCRIBE in cluster.versions(node):
+            try:
+                return _described_consumer(cluster, group, node)
+            except AskFailed as error:
+                if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+                    raise
+        return _described_classic(cluster, group, node)
+
+    try:
+        return cluster.settled(attempt)
+    except AskFailed as error:
+        return error
+
+
+def _described_consumer(cluster: AskedCluster, group: str, node: int) -> GroupDescription:
+    from pykbroker_wire.messages.consumer_group_describe import (
+        Assignment,
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponse,
+    )
+
+    def partitions(assignment: Assignment) -> tuple[PartitionName, ...]:
+        return tuple((one.topic_name, number) for one in assignment.topic_partitions for number in one.partitions)
+
+    request = ConsumerGroupDescribeRequest(group_ids=[group])
+    (row,) = cluster.ask(request, ConsumerGroupDescribeResponse, node=node).groups
+    check(row.error_code, row.error_message)
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            member.instance_id,
+            partitions(member.assignment),
+            partitions(member.target_assignment),
+            member.member_epoch,
+        )
+        for member in row.members
+    )
+    return GroupDescription(
+        group, "Consumer", row.group_state, row.assignor_name, node, members, row.group_epoch, row.assignment_epoch
+    )
+
+
+def _described_classic(cluster: AskedCluster, group: str, node: int) -> GroupDescription:
+    from pykbroker_wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+
+    request = DescribeGroupsRequest(groups=[group])
+    (row,) = cluster.ask(request, DescribeGroupsResponse, node=node).groups
+    if row.error_code:
+        raise failed(row.error_code, row.error_message)
+    if row.group_state == "Dead":
+        raise failed(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group} not found.")
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            member.group_instance_id,
+            assigned(member.member_assignment) if row.protocol_type == "consumer" else (),
+        )
+        for member in row.members
+    )
+    return GroupDescription(group, "Classic", row.group_state, row.protocol_data, node, members)
+
+
+def assigned(data: bytes) -> tuple[PartitionName, ...]:
+    """The partitions of a classic member, from the bytes that its leader gave it."""
+    from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment
+
+    if len(data) < 2:
+        return ()
+    (version,) = unpack_from(">h", data)
+    read, _ = ConsumerProtocolAssignment.decode(memoryview(data), 2, max(0, min(version, 3)))
+    return tuple((one.topic, number) for one in read.assigned_partitions for number in one.partitions)
+
+
+# -- offsets ----------------------------------------------------------------------------------------------------------
+
+
+def committed(cluster: AskedCluster, group: str) -> dict[PartitionName, KnownOffset]:
+    """Everything that a group has committed."""
+    from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+
+    node = cluster.coordinators([group])[group]
+
+    def attempt() -> dict[PartitionName, KnownOffset]:
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+        answer = cluster.ask(request, OffsetFetchResponse, node=node, least=8, most=_NEWEST_OFFSETS)
+        (row,) = answer.groups
+        check(row.error_code)
+        found = {}
+        for topic in row.topics:
+            for one in topic.partitions:
+                check(one.error_code)
+                if one.committed_offset >= 0:
+                    epoch = one.committed_leader_epoch
+                    found[topic.name, one.partition_index] = KnownOffset(
+                        one.committed_offset, epoch if epoch >= 0 else None, one.metadata or ""
+                    )
+        return found
+
+    return cluster.settled(attempt)
+
+
+def commit(cluster: AskedCluster, group: str, offsets: Mapping[PartitionName, KnownOffset]) -> None:
+    """Commit for a group that has no members. Raises AskFailed for the first partition that is refused."""
+    from pykbroker_wire.messages.offset_commit import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+        OffsetCommitResponse,
+    )
+
+    if not offsets:
+        return
+    node = cluster.coordinators([group])[group]
+    topics = [
+        OffsetCommitRequestTopic(
+            name=name,
+            partitions=[
+                OffsetCommitRequestPartition(
+                    partition_index=number,
+                    committed_offset=offsets[name, number].offset,
+                    committed_leader_epoch=_epoch(offsets[name, number]),
+                    committed_metadata=offsets[name, number].metadata,
+                )
+                for number in numbers
+            ],
+        )
+        for name, numbers in by_topic(offsets).items()
+    ]
+
+    def attempt() -> None:
+        request = OffsetCommitRequest(group_id=group, topics=topics)
+        answer = cluster.ask(request, OffsetCommitResponse, node=node, most=_NEWEST_OFFSETS)
+        for topic in answer.topics:
+            for row in topic.partitions:
+                check(row.error_code)
+
+    cluster.settled(attempt)
+
+
+def _epoch(offset: KnownOffset) -> int:
+    return -1 if offset.leader_epoch is None else offset.leader_epoch
+
+
+def delete_offsets(
+    cluster: AskedCluster, group: str, partitions: Iterable[PartitionName]
+) -> tuple[AskFailed | None, dict[PartitionName, AskFailed | None]]:
+    """Forget committed offsets; returns what is wrong with the group, and with each partition."""
+    from pykbroker_wire.messages.offset_delete import (
+        OffsetDeleteRequest,
+        OffsetDeleteRequestPartition,
+        OffsetDeleteRequestTopic,
+        OffsetDeleteResponse,
+    )
+
+    wanted = list(partitions)
+    node = cluster.coordinators([group])[group]
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
+        )
+        for name, numbers in by_topic(wanted).items()
+    ]
+
+    def attempt() -> OffsetDeleteResponse:
+        answer = cluster.ask(OffsetDeleteRequest(group_id=group, topics=topics), OffsetDeleteResponse, node=node)
+        if answer.error_code and failed(answer.error_code).retriable:
+            raise failed(answer.error_code)
+        return answer
+
+    answer = cluster.settled(attempt)
+    if answer.error_code:
+        whole = failed(answer.error_code)
+        return whole, dict.fromkeys(wanted, whole)
+    return None, {
+        (topic.name, row.partition_index): failed(row.error_code) if row.error_code else None
+        for topic in answer.topics
+        for row in topic.partitions
+    }
+
+
+def delete(cluster: AskedCluster, ids: Iterable[str]) -> dict[str, AskFailed | None]:
+    """Delete groups; returns what is wrong with each, None where it is gone."""
+    from pykbroker_wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+
+    found: dict[str, AskFailed | None] = {}
+    for group, node in cluster.coordinators(ids).items():
+
+        def attempt(group: str = group, node: int = node) -> None:
+            answer = cluster.ask(DeleteGroupsRequest(groups_names=[group]), DeleteGroupsResponse, node=node)
+            for row in answer.results:
+                check(row.error_code)
+
+        try:
+            cluster.settled(attempt)
+            found[group] = None
+        except AskFailed as error:
+            found[group] = error
+    return found

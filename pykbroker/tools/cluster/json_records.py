@@ -1,0 +1,170 @@
+"""Records as JSON, one a line: what `kcat -J` writes, and what `produce -J` reads. Pure.
+
+{"topic": ..., "partition": ..., "offset": ..., "tstype": "create" | "logappend" | "unknown", "ts": milliseconds,
+ "headers": [name, value, name, value ...], "key": ..., "payload": ...}
+
+Bytes that are not UTF-8 stand there in base64, and `key_encoding`, `payload_encoding` or `headers_encoding` says so;
+kcat writes them as they are, which is no JSON.
+
+Invariant: what `from_json` reads of `as_json` has the key, the value, the headers, the timestamp and the partition of
+the record, byte by byte.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pykbroker.tools.cluster.encodings import ENCODINGS, Encoding, decoded, encoded
+from pykbroker.tools.cluster.record_format import ReadRecord, Shown
+
+_MAX_PARTITION: Final = 2**31 - 1
+_MAX_TIME_MS: Final = 2**63 - 1
+
+
+class BadInput(Exception):
+    """Input that stands for no record; the message is one line, without its place."""
+
+
+@dataclass(slots=True, frozen=True)
+class NewRecord:
+    """A record to be sent."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+    #: None: the producer chooses
+    partition: int | None = None
+    #: milliseconds since the epoch; None: now
+    timestamp_ms: int | None = None
+
+
+class JsonFormat:
+    """`JsonFormat(Shown()).written(record)`: the envelope and a line feed."""
+
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
+
+    def written(self, record: ReadRecord) -> bytes:
+        return as_json(record, self._shown).encode() + b"\n"
+
+
+def as_json(record: ReadRecord, shown: Shown) -> str:
+    """The envelope of a record, without a line feed."""
+    told: dict[str, Any] = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "tstype": _time_type(record),
+        "ts": record.timestamp,
+    }
+    if record.headers:
+        told |= _headers(record)
+    for name, data, wanted in (("key", record.key, shown.key), ("payload", record.value, shown.value)):
+        encoding = _encoding_of([data], wanted)
+        told[name] = _text(data, encoding)
+        if encoding != "text":
+            told[f"{name}_encoding"] = encoding
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+
+
+def _time_type(record: ReadRecord) -> str:
+    if record.timestamp < 0 or record.timestamp_type is None:
+        return "unknown"
+    return "logappend" if record.timestamp_type else "create"
+
+
+def _headers(record: ReadRecord) -> dict[str, Any]:
+    encoding = _encoding_of([value for _, value in record.headers], "text")
+    flat = [text for name, value in record.headers for text in (name, _text(value, encoding))]
+    return {"headers": flat} if encoding == "text" else {"headers": flat, "headers_encoding": encoding}
+
+
+def _encoding_of(values: list[bytes | None], wanted: Encoding) -> Encoding:
+    """The encoding that is asked for, or base64 where a value is not UTF-8. A null needs none."""
+    present = [value for value in values if value is not None]
+    if wanted != "text":
+        return wanted if present else "text"
+    try:
+        for value in present:
+            value.decode()
+    except UnicodeDecodeError:
+        return "base64"
+    return "text"
+
+
+def _text(data: bytes | None, encoding: Encoding) -> str | None:
+    return None if data is None else encoded(data, encoding).decode()
+
+
+def from_json(line: bytes) -> NewRecord:
+    """The record of an envelope; its topic and its offset are not looked at. Raises BadInput."""
+    try:
+        told = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"not JSON: {error}") from None
+    if not isinstance(told, dict):
+        raise BadInput("not a JSON object")
+    if "payload" not in told:
+        raise BadInput('no "payload" in the JSON object')
+    return NewRecord(
+        key=_data(told, "key"),
+        value=_data(told, "payload"),
+        headers=_pairs(told),
+        partition=_number(told, "partition", 0, _MAX_PARTITION),
+        timestamp_ms=_timestamp(told),
+    )
+
+
+def _timestamp(told: dict[str, Any]) -> int | None:
+    return None if told.get("tstype") == "unknown" else _number(told, "ts", 0, _MAX_TIME_MS)
+
+
+def _number(told: dict[str, Any], name: str, least: int, most: int) -> int | None:
+    value = told.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise BadInput(f'"{name}" is not a whole number from {least} to {most}')
+    return value
+
+
+def _data(told: dict[str, Any], name: str) -> bytes | None:
+    return _bytes(told.get(name), _encoding(told, name), name)
+
+
+def _encoding(told: dict[str, Any], name: str) -> Encoding:
+    named = told.get(f"{name}_encoding", "text")
+    if named not in ENCODINGS:
+        raise BadInput(f'"{name}_encoding" is none of {", ".join(ENCODINGS)}')
+    found: Encoding = named
+    return found
+
+
+def _bytes(text: object, encoding: Encoding, name: str) -> bytes | None:
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise BadInput(f'"{name}" is neither a string nor null')
+    try:
+        return decoded(text.encode(), encoding)
+    except ValueError as error:
+        raise BadInput(f'"{name}": {error}') from None
+
+
+def _pairs(told: dict[str, Any]) -> list[tuple[str, bytes | None]]:
+    flat = told.get("headers")
+    if flat is None:
+        return []
+    if not isinstance(flat, list) or len(flat) % 2:
+        raise BadInput('"headers" is not a list of names and values in turn')
+    encoding = _encoding(told, "headers")
+    pairs = []
+    for name, value in zip(flat[::2], flat[1::2], strict=True):
+        if not isinstance(name, str):
+            raise BadInput('"headers": a name is no string')
+        # A name is UTF-8 on its way: a lone surrogate is none.
+        _bytes(name, "text", "headers")
+        pairs.append((name, _bytes(value, encoding, "headers")))
+    return pairs

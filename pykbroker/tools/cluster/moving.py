@@ -1,0 +1,133 @@
+"""What a move of partitions takes beside its own request: the assignment of now, and throttles.
+
+Responsible for what `kafka-reassign-partitions` and `pykbroker reassign` both do. Not responsible for their words.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from pykbroker.tools.cluster import configs, replicas_on_disk, topics
+from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
+from pykbroker.tools.cluster.configs import ConfigChange, ResourceKind
+from pykbroker.tools.cluster.reassign_plan import as_json
+from pykbroker.tools.cluster.reassign_throttles import Throttled
+from pykbroker.tools.cluster.replicas_on_disk import ReplicaName
+from pykbroker_wire.errors import ErrorCode
+
+_ASK_AGAIN_SECONDS: Final = 0.1
+RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+_TOPIC_THROTTLES: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
+def check_brokers(wanted: Iterable[int], known: Container[int]) -> None:
+    """Raise ValueError for a broker that is not there."""
+    unknown = next((broker for broker in wanted if broker not in known), None)
+    if unknown is not None:
+        raise ValueError(f"Unknown broker id {unknown}")
+
+
+def racks_of(cluster: AskedCluster, brokers: Sequence[int], *, disregarded: bool) -> dict[int, str | None]:
+    """broker -> its rack, for a proposal; None where racks are of no concern. Raises ValueError: some have none, or a
+    broker is not there."""
+    nodes = {node.id: node.rack for node in cluster.nodes()}
+    check_brokers(brokers, nodes)
+    racks = {broker: None if disregarded else nodes[broker] for broker in brokers}
+    known = [rack is not None for rack in racks.values()]
+    if any(known) and not all(known):
+        raise ValueError(
+            "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
+            "assignment without rack information."
+        )
+    return racks
+
+
+def assignment_of(cluster: AskedCluster, names: Iterable[str]) -> dict[PartitionName, tuple[int, ...]]:
+    """The replicas of each partition of these topics. Raises AskFailed for a topic that is not there."""
+    return {
+        (topic.name, row.number): row.replicas for topic in topics.described(cluster, names) for row in topic.partitions
+    }
+
+
+def current(
+    cluster: AskedCluster, places: Mapping[PartitionName, object], *, missing_is_error: bool = True
+) -> dict[PartitionName, tuple[int, ...]]:
+    """The replicas of these partitions. Raises ValueError for those that are not there."""
+    existing = {topic.name for topic in topics.listed(cluster)}
+    found = assignment_of(cluster, {name for name, _ in places if missing_is_error or name in existing})
+    missing = [f"{topic}-{number}" for topic, number in sorted(places) if (topic, number) not in found]
+    if missing and missing_is_error:
+        raise ValueError(f"Unable to find partition: {', '.join(missing)}")
+    return {place: found[place] for place in places if place in found}
+
+
+def current_json(cluster: AskedCluster, assignment: Mapping[PartitionName, Sequence[int]]) -> str:
+    """The assignment of now as a plan, with the directories of brokers that are there."""
+    alive = {node.id for node in cluster.nodes()}
+    held = [ReplicaName(*place, broker) for place, replicas in assignment.items() for broker in replicas]
+    places = replicas_on_disk.places(cluster, [replica for replica in held if replica.broker in alive])
+    return as_json(assignment, {replica: place.current for replica, place in places.items()})
+
+
+def throttle(cluster: AskedCluster, limits: Throttled, rate: int) -> None:
+    """Limit moves between brokers to a rate in bytes a second."""
+    for name in sorted(limits.leaders):
+        replicas = (limits.leaders[name], limits.followers[name])
+        _set(cluster, ResourceKind.TOPIC, name, dict(zip(_TOPIC_THROTTLES, replicas, strict=True)))
+    for broker in limits.brokers:
+        _set(cluster, ResourceKind.BROKER, str(broker), dict.fromkeys(RATES, str(rate)))
+
+
+def throttle_directories(cluster: AskedCluster, brokers: Iterable[int], rate: int) -> None:
+    """Limit moves between the directories of brokers."""
+    for broker in sorted(set(brokers)):
+        _set(cluster, ResourceKind.BROKER, str(broker), {DIRECTORY_RATE: str(rate)})
+
+
+def throttled_brokers(cluster: AskedCluster, wanted: Mapping[PartitionName, Sequence[int]]) -> list[int]:
+    """The brokers that a throttle of these moves may be on: those of the cluster and of the plan."""
+    alive = {node.id for node in cluster.nodes()}
+    return sorted(alive | {broker for replicas in wanted.values() for broker in replicas})
+
+
+def clear_broker_throttles(cluster: AskedCluster, brokers: Iterable[int]) -> None:
+    for broker in brokers:
+        _set(cluster, ResourceKind.BROKER, str(broker), dict.fromkeys((*RATES, DIRECTORY_RATE)))
+
+
+def clear_topic_throttles(cluster: AskedCluster, names: Iterable[str]) -> None:
+    for name in names:
+        _set(cluster, ResourceKind.TOPIC, name, dict.fromkeys(_TOPIC_THROTTLES))
+
+
+def directory_moves(
+    cluster: AskedCluster, wanted: Mapping[ReplicaName, str], timeout_ms: int
+) -> Iterator[tuple[ReplicaName, str]]:
+    """Begin these moves, and tell of each that has begun. A replica that is still on its way to its broker is asked for
+    again until the timeout. Raises ValueError."""
+    until = time.monotonic() + timeout_ms / 1000
+    left = dict(wanted)
+    while left:
+        failures = replicas_on_disk.move(cluster, left)
+        for replica in sorted(failures):
+            if failures[replica].code != ErrorCode.REPLICA_NOT_AVAILABLE:
+                raise ValueError(f"Failed to alter dir for {replica}")
+        for replica in sorted(left.keys() - failures.keys()):
+            yield replica, left.pop(replica)
+        if left and time.monotonic() >= until:
+            named = ",".join(map(str, sorted(left)))
+            s = "" if len(left) == 1 else "s"
+            raise ValueError(f"Timed out before log directory move{s} could be started for: {named}")
+        if left:
+            time.sleep(_ASK_AGAIN_SECONDS)
+
+
+def _set(cluster: AskedCluster, kind: ResourceKind, name: str, values: Mapping[str, str | None]) -> None:
+    """Set the configurations of a resource; None takes a value away."""
+    changes = {
+        key: (ConfigChange.DELETE if value is None else ConfigChange.SET, value) for key, value in values.items()
+    }
+    configs.alter(cluster, (kind, name), changes)

@@ -1,0 +1,46 @@
+"""Throttles of moves: which replicas and brokers they are for. Pure.
+
+As Apache Kafka's tool has it: the replicas that a partition has now are throttled as leaders, those that it is to have
+in addition as followers (KIP-73).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.asked_cluster import PartitionName
+    from pykbroker.tools.cluster.reassignments import OngoingMove
+
+
+class Throttled(NamedTuple):
+    """Values of the topic configurations `leader.` and `follower.replication.throttled.replicas`, and the brokers whose
+    rates are to be limited."""
+
+    leaders: dict[str, str]
+    followers: dict[str, str]
+    brokers: list[int]
+
+
+def throttled(
+    under_way: Mapping[PartitionName, OngoingMove],
+    wanted: Mapping[PartitionName, Sequence[int]],
+    current: Mapping[PartitionName, Sequence[int]],
+) -> Throttled:
+    """`under_way`: they keep their throttle. Their sources are what they had before, not what was added since."""
+    sources = {place: set(move.replicas) - set(move.adding) for place, move in under_way.items()}
+    destinations = {place: set(move.adding) for place, move in under_way.items()}
+    for place, replicas in wanted.items():
+        sources.setdefault(place, set(current[place]))
+        destinations[place] = set(replicas) - sources[place]
+    brokers = set().union(*sources.values(), *destinations.values())
+    return Throttled(_by_topic(sources), _by_topic(destinations), sorted(brokers))
+
+
+def _by_topic(replicas: Mapping[PartitionName, set[int]]) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    for (topic, number), brokers in replicas.items():
+        found.setdefault(topic, []).extend(f"{number}:{broker}" for broker in brokers)
+    # Apache Kafka's tool orders them as text.
+    return {topic: ",".join(sorted(each)) for topic, each in found.items()}

@@ -1,0 +1,124 @@
+"""Standard input and files as records to be sent, as `kcat -P` reads them. Pure: blocks of bytes in, records out.
+
+A record is what stands between two delimiters; behind the last delimiter nothing is no record. With a key delimiter,
+what stands before the first one is the key. Two things are not kcat's: an empty record is sent, and so is an empty
+file; kcat leaves both out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from pykbroker.tools.cluster.encodings import Encoding, decoded
+from pykbroker.tools.cluster.json_records import BadInput, NewRecord, from_json
+
+
+@dataclass(slots=True, frozen=True)
+class Template:
+    """What every record gets that does not say it itself."""
+
+    key: bytes | None = None
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    #: the partitions that JSON records name do not count
+    any_partition: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Written:
+    """How the input is written."""
+
+    delimiter: bytes = b"\n"
+    key_delimiter: bytes | None = None
+    #: an empty key or value is null
+    empty_is_null: bool = False
+    key: Encoding = "text"
+    value: Encoding = "text"
+
+
+def pieces(blocks: Iterable[bytes], delimiter: bytes) -> Iterator[bytes]:
+    """What stands between delimiters; memory holds one piece and one block."""
+    assert delimiter, "a delimiter has at least one byte"
+    kept = bytearray()
+    for block in blocks:
+        # A delimiter may lie across two blocks.
+        searched = max(0, len(kept) - len(delimiter) + 1)
+        kept += block
+        start = 0
+        while (end := kept.find(delimiter, max(start, searched))) >= 0:
+            yield bytes(kept[start:end])
+            start = end + len(delimiter)
+        del kept[:start]
+    if kept:
+        yield bytes(kept)
+
+
+class LineRecords:
+    """`LineRecords(Written(), Template()).record(b"k:v")`. Raises BadInput."""
+
+    def __init__(self, written: Written, template: Template) -> None:
+        self._written, self._template = written, template
+
+    def record(self, piece: bytes) -> NewRecord:
+        written = self._written
+        key: bytes | None = None
+        value = piece
+        if written.key_delimiter is not None:
+            before, found, behind = piece.partition(written.key_delimiter)
+            if found:
+                key, value = before, behind
+        return self._made(self._data(key, written.key, "key"), value)
+
+    def whole(self, content: bytes) -> NewRecord:
+        """A record of which the content of a file is the value."""
+        return self._made(None, content)
+
+    def _made(self, key: bytes | None, value: bytes) -> NewRecord:
+        template = self._template
+        return NewRecord(
+            template.key if key is None else self._null(key),
+            self._null(self._data(value, self._written.value, "value")),
+            list(template.headers),
+            template.partition,
+            template.timestamp_ms,
+        )
+
+    def _null(self, data: bytes | None) -> bytes | None:
+        return None if not data and self._written.empty_is_null else data
+
+    @staticmethod
+    def _data(text: bytes | None, encoding: Encoding, what: str) -> bytes | None:
+        try:
+            return None if text is None else decoded(text, encoding)
+        except ValueError as error:
+            raise BadInput(f"the {what} is {error}") from None
+
+
+class JsonRecords:
+    """`JsonRecords(Template()).record(line)`: what the line does not say is the template's. Raises BadInput."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+
+    def record(self, piece: bytes) -> NewRecord:
+        found, template = from_json(piece), self._template
+        partition = template.partition
+        if partition is None and not template.any_partition:
+            partition = found.partition
+        return replace(
+            found,
+            key=template.key if found.key is None else found.key,
+            headers=[*found.headers, *template.headers],
+            partition=partition,
+            timestamp_ms=found.timestamp_ms if template.timestamp_ms is None else template.timestamp_ms,
+        )
+
+
+def header_of(text: str) -> tuple[str, bytes | None]:
+    """A header as -H names it: name=value. Raises ValueError."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError(f"header {text!r} is not NAME=VALUE")
+    return name, value.encode("utf-8", "surrogateescape")

@@ -1,0 +1,79 @@
+"""The offsets that a group gets when it is reset, from what its topics hold.
+
+Responsible for the offset of each partition; nothing is committed here (groups.py does it), nothing is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeAlias
+
+from pykbroker.tools.cluster import log_offsets
+from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
+from pykbroker.tools.cluster.failure import AskFailed
+from pykbroker.tools.cluster.groups import KnownOffset
+from pykbroker.tools.cluster.reset_plan import BadReset, within
+
+OffsetOf: TypeAlias = dict[PartitionName, int]
+#: told of a partition, the offset that was wanted, and the one that it gets
+OnBound: TypeAlias = Callable[[PartitionName, int, int], None]
+
+
+def ends(cluster: AskedCluster, places: Collection[PartitionName], which: int) -> OffsetOf:
+    """The offset of each partition at a time in milliseconds, or at a constant of log_offsets. Raises AskFailed."""
+    found = {}
+    for place, at in log_offsets.found(cluster, dict.fromkeys(places, which)).items():
+        if isinstance(at, AskFailed):
+            raise at
+        found[place] = at.offset
+    return found
+
+
+def at_time(
+    cluster: AskedCluster,
+    places: Collection[PartitionName],
+    timestamp_ms: int,
+    on_later: Callable[[PartitionName], None],
+) -> OffsetOf:
+    """The first record at a time or after it. A partition without one gets its end, and `on_later` is told."""
+    found = ends(cluster, places, timestamp_ms)
+    late = ends(cluster, [place for place, at in found.items() if at < 0], log_offsets.LATEST)
+    for place in late:
+        on_later(place)
+    return found | late
+
+
+def within_ends(cluster: AskedCluster, wanted: Mapping[PartitionName, int], on_bound: OnBound) -> OffsetOf:
+    """The wanted offsets, none outside of its partition; `on_bound` is told of each that is another one."""
+    first = ends(cluster, wanted, log_offsets.EARLIEST)
+    last = ends(cluster, wanted, log_offsets.LATEST)
+    found = {}
+    for place, at in wanted.items():
+        found[place] = within(at, first[place], last[place])
+        if found[place] != at:
+            on_bound(place, at, found[place])
+    return found
+
+
+def shifted(
+    cluster: AskedCluster,
+    places: Sequence[PartitionName],
+    known: Mapping[PartitionName, KnownOffset],
+    by: int,
+    on_bound: OnBound,
+) -> OffsetOf:
+    """What is committed, moved forwards or backwards. Raises BadReset for a partition without a committed offset."""
+    for place in places:
+        if place not in known:
+            raise BadReset(
+                f"Cannot shift offset for partition {place[0]}-{place[1]} since there is no current committed offset"
+            )
+    return within_ends(cluster, {place: known[place].offset + by for place in places}, on_bound)
+
+
+def current(
+    cluster: AskedCluster, places: Sequence[PartitionName], known: Mapping[PartitionName, KnownOffset]
+) -> OffsetOf:
+    """What is committed; the end of a partition without it."""
+    rest = ends(cluster, [place for place in places if place not in known], log_offsets.LATEST)
+    return {place: known[place].offset if place in known else rest[place] for place in places}

@@ -1,0 +1,173 @@
+"""Records to a topic over kafka-python's producer.
+
+Responsible for how much is on its way at once, for what became of each record, and for records that kafka-python's
+`send` refuses though a topic may hold them. Not responsible for where records come from.
+
+Invariant: each record that was given is counted once, as sent or as failed, when `close` has returned.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pykbroker.tools.cluster.client_failure import failure_of, told_failures
+from pykbroker.tools.cluster.failure import AskFailed, exception_name
+from pykbroker.tools.cluster.json_records import NewRecord
+from pykbroker_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from kafka import KafkaProducer
+
+#: So many bytes, and records, may be on their way: kafka-python's own buffer has no end.
+_MOST_BYTES: Final = 32 << 20
+_MOST_RECORDS: Final = 20_000
+#: What a record takes beside its key and value, roughly.
+_RECORD_BYTES: Final = 200
+
+
+class _Null:
+    """What stands for a null value on the way through `send`, which refuses a record without key and value. The
+    serializer, which comes behind that check, makes it None."""
+
+
+_NULL: Final = _Null()
+_NULL_HEADER: Final = "a header without a value cannot be sent with kafka-python"
+
+
+class _NullSerializer:
+    """A serializer in kafka-python's sense."""
+
+    def serialize(self, topic: str, headers: object, data: object) -> object:
+        return None if data is _NULL else data
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """What has become of the records so far."""
+
+    records: int = 0
+    bytes: int = 0
+    failed: int = 0
+
+
+class TopicSender:
+    """`sender.send(record)`, and `close()` at the end; `lost(number, record, failure)` is told of each that failed,
+    on kafka-python's thread. Raises AskFailed."""
+
+    def __init__(
+        self, topic: str, settings: Mapping[str, Any], lost: Callable[[int, NewRecord, AskFailed], None]
+    ) -> None:
+        """`settings`: kafka-python's, bootstrap_servers among them."""
+        from kafka import KafkaProducer
+        from kafka.serializer import Serializer
+
+        # Known to kafka-python as one of its own, or it would be wrapped.
+        serializer = type("NullSerializer", (_NullSerializer, Serializer), {})()
+        self._topic, self._lost = topic, lost
+        self.sent = Sent()
+        self._given = 0
+        self._waiting_records = self._waiting_bytes = 0
+        self._changed = threading.Condition()
+        defaults = {
+            "client_id": "pykbroker-produce",
+            "linger_ms": 5,
+            "max_block_ms": 15_000,
+            "value_serializer": serializer,
+        }
+        with told_failures():
+            self._producer: KafkaProducer = KafkaProducer(**{**defaults, **settings})
+        try:
+            self._find_topic()
+        except BaseException:
+            self._producer.close(timeout=0)
+            raise
+
+    def _find_topic(self) -> None:
+        """Before the first record is read from anywhere; the broker may create the topic."""
+        from kafka.errors import KafkaTimeoutError
+
+        try:
+            with told_failures(but=KafkaTimeoutError):
+                self._producer.partitions_for(self._topic)
+        except KafkaTimeoutError:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise AskFailed(
+                f"topic {self._topic} does not exist, and the cluster did not create it", exception_name(code), code
+            ) from None
+
+    def send(self, record: NewRecord) -> None:
+        """Hand over a record; waits while too much is on its way."""
+        self._given += 1
+        number, size = self._given, _size(record)
+        with self._changed:
+            self._changed.wait_for(self._has_room)
+            self._waiting_records += 1
+            self._waiting_bytes += size
+        from kafka.errors import KafkaError as PythonClientError
+
+        try:
+            if any(value is None for _, value in record.headers):
+                raise ValueError(_NULL_HEADER)
+            future = self._producer.send(
+                self._topic,
+                key=record.key,
+                value=_NULL if record.value is None else record.value,
+                headers=record.headers,
+                partition=record.partition,
+                timestamp_ms=record.timestamp_ms,
+            )
+        except (PythonClientError, AssertionError, ValueError) as error:
+            self._ended(number, record, size, failure_of(error))
+            return
+        except BaseException:
+            # `close` does not wait for it.
+            with self._changed:
+                self._waiting_records -= 1
+            raise
+        future.add_both(self._answered, number, record, size)
+
+    def close(self) -> None:
+        """Wait for every record."""
+        from kafka.errors import UnknownError
+
+        try:
+            with told_failures(but=UnknownError):
+                self._producer.flush()
+        except UnknownError:
+            # kafka-python's flush gives up when a batch was too large and was split; its parts are still on their way.
+            pass
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting_records == 0)
+        with told_failures():
+            self._producer.close()
+
+    def _has_room(self) -> bool:
+        return not self._waiting_records or (
+            self._waiting_records < _MOST_RECORDS and self._waiting_bytes < _MOST_BYTES
+        )
+
+    def _answered(self, number: int, record: NewRecord, size: int, answer: object) -> None:
+        self._ended(number, record, size, failure_of(answer) if isinstance(answer, Exception) else None)
+
+    def _ended(self, number: int, record: NewRecord, size: int, failure: AskFailed | None) -> None:
+        if failure is not None:
+            self._lost(number, record, failure)
+        with self._changed:
+            self._waiting_records -= 1
+            self._waiting_bytes -= size
+            if failure is None:
+                self.sent.records += 1
+                self.sent.bytes += size - _RECORD_BYTES
+            else:
+                self.sent.failed += 1
+            self._changed.notify_all()
+
+
+def _size(record: NewRecord) -> int:
+    return _RECORD_BYTES + len(record.key or b"") + len(record.value or b"")

@@ -1,0 +1,269 @@
+"""Topics: which there are, what they look like, and their creation, growth and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
+from pykbroker.tools.cluster.failure import check
+from pykbroker_wire.apis import ApiKey
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.primitives import uuid_to_str
+
+_TIMEOUT_MS = 60_000
+
+
+@dataclass(slots=True, frozen=True)
+class ListedTopic:
+    name: str
+    #: as Apache Kafka writes it: 22 characters
+    id: str
+    is_internal: bool
+    partitions: tuple[int, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class DescribedPartition:
+    number: int
+    #: -1: none
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    #: None: the cluster does not tell (KIP-966)
+    elr: tuple[int, ...] | None
+    last_known_elr: tuple[int, ...] | None
+    offline: tuple[int, ...] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class DescribedTopic:
+    name: str
+    id: str
+    is_internal: bool
+    partitions: tuple[DescribedPartition, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class TopicSummary:
+    """How a topic is, in numbers."""
+
+    name: str
+    id: str
+    is_internal: bool
+    partitions: int
+    #: the greatest of its partitions, which differ only while they are reassigned
+    replication_factor: int
+    #: partitions whose ISR lacks a replica
+    under_replicated: int
+    #: partitions that nothing can be written to
+    leaderless: int
+
+
+@dataclass(slots=True, frozen=True)
+class WantedTopic:
+    """A topic to create. None: the cluster's default; `assignment`: the brokers of each partition."""
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    assignment: Sequence[Sequence[int]] = ()
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+def listed(cluster: AskedCluster) -> list[ListedTopic]:
+    """Every topic, by name; internal ones too."""
+    from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
+
+    answer = cluster.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse, least=1)
+    return sorted(
+        (
+            ListedTopic(
+                topic.name,
+                uuid_to_str(topic.topic_id),
+                topic.is_internal,
+                tuple(sorted(partition.partition_index for partition in topic.partitions)),
+            )
+            for topic in answer.topics
+            if topic.name is not None
+        ),
+        key=lambda topic: topic.name,
+    )
+
+
+def summaries(cluster: AskedCluster) -> list[TopicSummary]:
+    """Every topic, by name; internal ones too."""
+    from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
+
+    answer = cluster.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse, least=1)
+    found = [
+        TopicSummary(
+            topic.name,
+            uuid_to_str(topic.topic_id),
+            topic.is_internal,
+            len(topic.partitions),
+            max((len(row.replica_nodes) for row in topic.partitions), default=0),
+            sum(len(row.isr_nodes) < len(row.replica_nodes) for row in topic.partitions),
+            sum(row.leader_id < 0 for row in topic.partitions),
+        )
+        for topic in answer.topics
+        if topic.name is not None
+    ]
+    return sorted(found, key=lambda topic: topic.name)
+
+
+def described(
+    cluster: AskedCluster, names: Iterable[str], *, partitions_per_answer: int = 2000
+) -> list[DescribedTopic]:
+    """The topics of these names, by name. Raises AskFailed at once when one is missing."""
+    wanted = sorted(set(names))
+    if not wanted:
+        return []
+    if ApiKey.DESCRIBE_TOPIC_PARTITIONS in cluster.versions():
+        return _described_in_pages(cluster, wanted, partitions_per_answer)
+    return _described_by_metadata(cluster, wanted)
+
+
+def _described_in_pages(cluster: AskedCluster, names: list[str], limit: int) -> list[DescribedTopic]:
+    from pykbroker_wire.messages.describe_topic_partitions import (
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsResponse,
+        RequestCursor,
+        TopicRequest,
+    )
+
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name) for name in names], response_partition_limit=limit
+    )
+    found: dict[str, DescribedTopic] = {}
+    while True:
+        answer = cluster.ask(request, DescribeTopicPartitionsResponse)
+        for topic in answer.topics:
+            check(topic.error_code)
+            assert topic.name is not None
+            partitions = tuple(
+                DescribedPartition(
+                    row.partition_index,
+                    row.leader_id,
+                    tuple(row.replica_nodes),
+                    tuple(row.isr_nodes),
+                    tuple(row.eligible_leader_replicas or ()),
+                    tuple(row.last_known_elr or ()),
+                    tuple(row.offline_replicas),
+                )
+                for row in topic.partitions
+            )
+            before = found[topic.name].partitions if topic.name in found else ()
+            found[topic.name] = DescribedTopic(
+                topic.name, uuid_to_str(topic.topic_id), topic.is_internal, (*before, *partitions)
+            )
+        if answer.next_cursor is None:
+            return list(found.values())
+        cursor = answer.next_cursor
+        request.cursor = RequestCursor(topic_name=cursor.topic_name, partition_index=cursor.partition_index)
+        # The topics before the cursor are told.
+        request.topics = [TopicRequest(name=name) for name in names if name >= cursor.topic_name]
+
+
+def _described_by_metadata(cluster: AskedCluster, names: list[str]) -> list[DescribedTopic]:
+    from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+    )
+    found = []
+    for topic in cluster.ask(request, MetadataResponse, least=4).topics:
+        check(topic.error_code)
+        assert topic.name is not None
+        partitions = tuple(
+            DescribedPartition(
+                row.partition_index, row.leader_id, tuple(row.replica_nodes), tuple(row.isr_nodes), None, None
+            )
+            for row in sorted(topic.partitions, key=lambda row: row.partition_index)
+        )
+        found.append(DescribedTopic(topic.name, uuid_to_str(topic.topic_id), topic.is_internal, partitions))
+    return sorted(found, key=lambda topic: topic.name)
+
+
+def leaders(cluster: AskedCluster, names: Iterable[str]) -> dict[PartitionName, int]:
+    """The leader of each partition of these topics; -1 where there is none. A missing topic is left out."""
+    from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+    wanted = sorted(set(names))
+    if not wanted:
+        return {}
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in wanted], allow_auto_topic_creation=False
+    )
+
+    def attempt() -> dict[PartitionName, int]:
+        found = {}
+        for topic in cluster.ask(request, MetadataResponse, least=4).topics:
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            check(topic.error_code)
+            found.update({(topic.name or "", row.partition_index): row.leader_id for row in topic.partitions})
+        return found
+
+    return cluster.settled(attempt)
+
+
+def create(cluster: AskedCluster, topic: WantedTopic) -> None:
+    from pykbroker_wire.messages.create_topics import (
+        CreatableReplicaAssignment,
+        CreatableTopic,
+        CreatableTopicConfig,
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+    )
+
+    wanted = CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if topic.partitions is None else topic.partitions,
+        replication_factor=-1 if topic.replication_factor is None else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+            for number, brokers in enumerate(topic.assignment)
+        ],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+    answer = cluster.ask_controller(
+        CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), CreateTopicsResponse, least=4
+    )
+    for row in answer.topics:
+        check(row.error_code, row.error_message)
+
+
+def add_partitions(cluster: AskedCluster, wanted: Mapping[str, tuple[int, Sequence[Sequence[int]]]]) -> None:
+    """`wanted`: topic -> the number of partitions that it is to have, and the brokers of each new one (or none)."""
+    from pykbroker_wire.messages.create_partitions import (
+        CreatePartitionsAssignment,
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreatePartitionsTopic,
+    )
+
+    rows = [
+        CreatePartitionsTopic(
+            name=name,
+            count=count,
+            assignments=[CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in assignment] or None,
+        )
+        for name, (count, assignment) in wanted.items()
+    ]
+    answer = cluster.ask_controller(
+        CreatePartitionsRequest(topics=rows, timeout_ms=_TIMEOUT_MS), CreatePartitionsResponse
+    )
+    for row in answer.results:
+        check(row.error_code, row.error_message)
+
+
+def delete(cluster: AskedCluster, names: Iterable[str]) -> None:
+    from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+
+    wanted = list(names)
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name) for name in wanted], topic_names=wanted, timeout_ms=_TIMEOUT_MS
+    )
+    for row in cluster.ask_controller(request, DeleteTopicsResponse).responses:
+        check(row.error_code, row.error_message)

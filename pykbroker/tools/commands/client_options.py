@@ -1,0 +1,138 @@
+"""How a command reaches a cluster: `-b`, `--command-config` and `-X`, the same for every command that asks one.
+
+Responsible for the options and for the client's properties that they make together. Not responsible for what is asked
+(admin/), nor for connections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.nearest import did_you_mean
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.asked_cluster import AskedCluster
+
+BOOTSTRAP_VARIABLE: Final = "PYKBROKER_BOOTSTRAP_SERVER"
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """The words of the command line, with the properties of the file in them."""
+
+    #: `host:port`, separated by commas
+    bootstrap: str
+    #: a Java client's keys; those of -X count before those of the file
+    properties: Mapping[str, str]
+    #: `bootstrap` names controllers
+    of_controllers: bool = False
+
+    def cluster(self) -> AskedCluster:
+        """To be used in a `with`; connects when it is first asked. Raises ConfigError, NotServed, OSError."""
+        from pykbroker.tools.cluster.asked_cluster import AskedCluster
+        from pykbroker.tools.cluster.client_properties import settings_of
+
+        settings = settings_of(self.properties, self.bootstrap, of_controllers=self.of_controllers, patient=False)
+        return AskedCluster(settings)
+
+
+def _addresses(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    for address in () if value is None else value.split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not host or not port.isdigit():
+            raise click.BadParameter(f"'{address.strip()}' is not HOST:PORT.", ctx, parameter)
+    return value
+
+
+_OPTIONS: Final = (
+    click.option(
+        "-b",
+        "--bootstrap-server",
+        default=DEFAULT_BOOTSTRAP,
+        envvar=BOOTSTRAP_VARIABLE,
+        callback=_addresses,
+        metavar="HOST:PORT,...",
+        help=f"The brokers to connect to first (default: ${BOOTSTRAP_VARIABLE}, or {DEFAULT_BOOTSTRAP}).",
+    ),
+    click.option("--command-config", metavar="FILE", help="A properties file for the client, as Java clients have it."),
+    click.option(
+        "-X",
+        "--property",
+        "client_properties",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A property of the client, for example security.protocol=SSL (may be repeated).",
+    ),
+)
+
+
+_CONTROLLERS: Final = click.option(
+    "--bootstrap-controller",
+    callback=_addresses,
+    metavar="HOST:PORT,...",
+    help="The controllers to connect to, and no broker.",
+)
+
+
+def client_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options to a command; its function gets them as `client`, a ClientOptions."""
+
+    @wraps(function)
+    def with_client(
+        bootstrap_server: str, command_config: str | None, client_properties: tuple[str, ...], **words: Any
+    ) -> Any:
+        controllers = words.pop("bootstrap_controller", None)
+        properties = _properties(command_config, client_properties)
+        client = ClientOptions(controllers or bootstrap_server, properties, of_controllers=controllers is not None)
+        return function(client=client, **words)
+
+    decorated: Callable[..., Any] = with_client
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+def controller_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for what controllers can be asked too."""
+    return _CONTROLLERS(client_options(function))
+
+
+def _properties(file: str | None, texts: tuple[str, ...]) -> dict[str, str]:
+    from pykbroker.config.properties import parse_bytes
+
+    found: dict[str, str] = {}
+    if file is not None:
+        with open(file, "rb") as opened:
+            found.update(parse_bytes(opened.read()))
+    assigned = key_values("-X", texts)
+    _check_keys(assigned)
+    found.update(assigned)
+    return found
+
+
+def _check_keys(keys: Iterable[str]) -> None:
+    """A key that Kafka's clients do not know would be without effect, and a connection without its protection. A file
+    may have keys for others."""
+    from pykbroker.tools.cluster.client_keys import CLIENT_KEYS
+
+    for key in keys:
+        if key not in CLIENT_KEYS:
+            raise ConfigError(f"-X {key}: Kafka's clients have no such property{did_you_mean(key, CLIENT_KEYS)}")
+
+
+def key_values(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    """`KEY=VALUE` of an option that may be repeated; the value may have further equals signs. Raises ConfigError."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{option} takes KEY=VALUE, not '{text}'")
+        found[key.strip()] = value.strip()
+    return found

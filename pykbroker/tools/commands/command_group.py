@@ -1,0 +1,130 @@
+"""Commands and groups of commands, on click: examples in the help, the nearest name of a mistake, late imports.
+
+Responsible for how a command is found, and for its help. Not responsible for what failures look like (main.py).
+
+Invariant: a command's module is imported when the command runs or its own help is asked for; the help of the program
+and the completion of its commands import none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pykbroker.config.nearest import nearest
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+class Command(click.Command):
+    """A command that shows an example of its use."""
+
+    def __init__(self, *arguments: Any, example: str = "", **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        #: one command line, or several in lines of their own
+        self.example = example
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_example(formatter, self.example)
+        super().format_epilog(ctx, formatter)
+
+
+class CommandGroup(click.Group):
+    """A noun with verbs. Alone it prints its help, and that is no mistake."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **{"no_args_is_help": False, **settings})
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing and not self.invoke_without_command:
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name.startswith("-") or self.get_command(ctx, name) is not None or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        meant = nearest(name, self.list_commands(ctx))
+        known = f"Did you mean '{meant}'?" if meant else f"There are {', '.join(self.list_commands(ctx))}."
+        raise click.UsageError(f"No such command '{name}'. {known}", ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary(self.commands[name])) for name in self.commands])
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """As they were written, the usual ones first."""
+        return list(self.commands)
+
+
+class Program(CommandGroup):
+    """The commands of a table, each in the module of its name."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        sections: Mapping[str, Mapping[str, str]],
+        hidden: Collection[str] = (),
+        **settings: Any,
+    ) -> None:
+        """`sections`: heading -> name of a command -> what it does, in one line; `hidden`: commands in no list."""
+        super().__init__(*arguments, **settings)
+        self.sections = sections
+        self.hidden_commands = hidden
+
+    def summaries(self) -> Iterator[tuple[str, str]]:
+        for commands in self.sections.values():
+            yield from commands.items()
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, _ in self.summaries()]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in (*self.list_commands(ctx), *self.hidden_commands):
+            return None
+        found: click.Command = import_module(f"pykbroker.tools.commands.{cmd_name.replace('-', '_')}").command
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, commands in self.sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(list(commands.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=text) for name, text in self.summaries() if name.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def summary(command: click.Command) -> str:
+    """What a command does, in one line: the first of its help."""
+    return (command.help or "").partition("\n")[0]
+
+
+def write_example(formatter: click.HelpFormatter, example: str) -> None:
+    if example:
+        with formatter.section("Example"):
+            # Not wrapped: a command line is copied.
+            for line in example.splitlines():
+                formatter.write(f"{'':>{formatter.current_indent}}$ {line}\n")
+
+
+def excluding(ctx: click.Context, *options: str) -> None:
+    """Refuse a command line that has more than one of these options. `options`: names of click's parameters."""
+    from click.core import ParameterSource
+
+    given = [name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if len(given) > 1:
+        first, second = (f"--{name.replace('_', '-')}" for name in given[:2])
+        raise click.UsageError(f"{first} does not go with {second}.", ctx)

@@ -1,0 +1,51 @@
+"""Names of a cluster's topics and groups, for the completion of a shell.
+
+Invariant: a completion never fails and never waits long: without a cluster there are no names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pykbroker.tools.commands.client_options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, ClientOptions
+from pykbroker.tools.commands.failures import said_of
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.asked_cluster import AskedCluster
+
+_PATIENCE_MS: Final = "1000"
+
+
+def topic_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    def names(cluster: AskedCluster) -> Iterable[str]:
+        from pykbroker.tools.cluster import topics
+
+        return (one.name for one in topics.listed(cluster))
+
+    return _matching(ctx, incomplete, names)
+
+
+def group_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    def names(cluster: AskedCluster) -> Iterable[str]:
+        from pykbroker.tools.cluster import groups
+
+        return (one.id for one in groups.listed(cluster))
+
+    return _matching(ctx, incomplete, names)
+
+
+def _matching(ctx: click.Context, incomplete: str, names: Callable[[AskedCluster], Iterable[str]]) -> list[str]:
+    bootstrap = ctx.params.get("bootstrap_server") or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
+    limits = {"default.api.timeout.ms": _PATIENCE_MS, "request.timeout.ms": _PATIENCE_MS}
+    given = dict(text.partition("=")[::2] for text in ctx.params.get("client_properties") or ())
+    try:
+        with ClientOptions(bootstrap, {**given, **limits}).cluster() as cluster:
+            return sorted(name for name in names(cluster) if name.startswith(incomplete))
+    except Exception as error:
+        if said_of(error) is None:
+            raise
+        return []

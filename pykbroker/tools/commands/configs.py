@@ -1,0 +1,180 @@
+"""`pykbroker configs`: configurations of topics, brokers, groups and client metrics of any Kafka cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pykbroker.tools.commands.client_options import ClientOptions, client_options, key_values
+from pykbroker.tools.commands.command_group import CommandGroup
+from pykbroker.tools.commands.output import Output, column, output_option
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.asked_cluster import AskedCluster
+    from pykbroker.tools.cluster.configs import ConfigChange, ResourceName
+
+_KINDS: Final = ("topic", "broker", "group", "client-metrics")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRow:
+    """One key of a resource."""
+
+    key: str
+    #: None: it is sensitive, or not set
+    value: str | None
+    #: where the value comes from, in the protocol's words: dynamic_topic_config, static_broker_config, default_config
+    source: str
+    read_only: bool = column("READ-ONLY")
+    sensitive: bool = column("SENSITIVE")
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredConfigs:
+    """What `configs alter` has done."""
+
+    kind: str
+    name: str
+    set: dict[str, str]
+    append: dict[str, str]
+    subtract: dict[str, str]
+    deleted: tuple[str, ...]
+
+
+_kind = click.argument("kind", type=click.Choice(_KINDS), metavar="KIND")
+_name = click.argument("name", required=False, metavar="[NAME]")
+
+
+@click.group("configs", cls=CommandGroup)
+def command() -> None:
+    """Describe and alter configurations of topics, brokers, groups and client metrics."""
+
+
+@command.command(
+    "describe", example="pykbroker configs describe topic orders\npykbroker configs describe broker 1 --all"
+)
+@_kind
+@_name
+@click.option("--all", "also_defaults", is_flag=True, help="Also keys that have their default value.")
+@output_option
+@client_options
+def describe(client: ClientOptions, out: Output, kind: str, name: str | None, also_defaults: bool) -> None:
+    """Describe the configuration of a topic, a broker, a group or client metrics.
+
+    KIND is topic, broker, group or client-metrics. The name of a broker is its id; without one the values are meant
+    that all brokers share.
+    """
+    from pykbroker.tools.cluster import configs
+    from pykbroker.tools.cluster.configs import ConfigSource
+
+    with client.cluster() as cluster:
+        resource = _resource(cluster, kind, name)
+        (found,) = configs.described(cluster, [resource]).values()
+    rows = [
+        ConfigRow(one.name, one.value, one.source.name.lower(), one.is_read_only, one.is_sensitive)
+        for one in sorted(found, key=lambda one: one.name)
+        if also_defaults or one.source is not ConfigSource.DEFAULT_CONFIG
+    ]
+    out.rows(ConfigRow, rows)
+
+
+@command.command(
+    "alter",
+    example="pykbroker configs alter topic orders --set retention.ms=60000 --delete max.message.bytes\n"
+    "pykbroker configs alter broker --set log.cleaner.threads=2",
+)
+@_kind
+@_name
+@click.option("--set", "assigned", multiple=True, metavar="KEY=VALUE", help="Set a key (may be repeated).")
+@click.option("--delete", "deleted", multiple=True, metavar="KEY", help="Take a value away (may be repeated).")
+@click.option("--append", multiple=True, metavar="KEY=VALUE", help="Add to a list (may be repeated).")
+@click.option("--subtract", multiple=True, metavar="KEY=VALUE", help="Take from a list (may be repeated).")
+@output_option
+@client_options
+def alter(
+    client: ClientOptions,
+    out: Output,
+    kind: str,
+    name: str | None,
+    assigned: tuple[str, ...],
+    deleted: tuple[str, ...],
+    append: tuple[str, ...],
+    subtract: tuple[str, ...],
+) -> None:
+    """Alter the configuration of a topic, a broker, a group or client metrics.
+
+    KIND is topic, broker, group or client-metrics. The name of a broker is its id; without one the values are meant
+    that all brokers share.
+    """
+    from pykbroker.tools.cluster import configs
+    from pykbroker.tools.cluster.configs import ConfigChange
+    from pykbroker.tools.cluster.failure import AskFailed
+    from pykbroker.tools.commands.unknown_names import of_keys
+
+    done = AlteredConfigs(
+        kind,
+        name or "",
+        key_values("--set", assigned),
+        key_values("--append", append),
+        key_values("--subtract", subtract),
+        deleted,
+    )
+    changes: dict[str, tuple[ConfigChange, str | None]] = {
+        **{key: (ConfigChange.SET, value) for key, value in done.set.items()},
+        **{key: (ConfigChange.APPEND, value) for key, value in done.append.items()},
+        **{key: (ConfigChange.SUBTRACT, value) for key, value in done.subtract.items()},
+        **dict.fromkeys(deleted, (ConfigChange.DELETE, None)),
+    }
+    if not changes:
+        raise click.UsageError(
+            "Say what to alter: --set, --delete, --append or --subtract.", click.get_current_context()
+        )
+    with client.cluster() as cluster:
+        resource = _resource(cluster, kind, name, must_exist=kind in ("topic", "broker"))
+        try:
+            configs.alter(cluster, resource, changes)
+        except AskFailed as error:
+            raise of_keys(error, changes, _known_keys(kind)) from error
+    out.done(f"Altered {len(changes)} configuration{'s' * (len(changes) != 1)} of {_called(kind, name)}.", done)
+
+
+def _resource(cluster: AskedCluster, kind: str, name: str | None, *, must_exist: bool = True) -> ResourceName:
+    """Checked here, because a cluster answers with empty configurations for what is not there."""
+    from pykbroker.tools.cluster import topics
+    from pykbroker.tools.cluster.configs import ResourceKind
+    from pykbroker.tools.commands.unknown_names import unknown, unknown_topic
+
+    if kind == "broker":
+        brokers = [str(node.id) for node in cluster.nodes()]
+        if name and name not in brokers:
+            raise unknown("broker", name, brokers)
+        return ResourceKind.BROKER, name or ""
+    if not name:
+        raise click.UsageError(f"A {kind} has a name: `configs … {kind} NAME`.", click.get_current_context())
+    if kind == "topic":
+        names = [one.name for one in topics.listed(cluster)]
+        if must_exist and name not in names:
+            raise unknown_topic(name, names)
+        return ResourceKind.TOPIC, name
+    if kind == "group":
+        return ResourceKind.GROUP, name
+    if must_exist:
+        from pykbroker.tools.cluster.configs import resource_names
+
+        subscriptions = resource_names(cluster, ResourceKind.CLIENT_METRICS)
+        if name not in subscriptions:
+            raise unknown("client metrics subscription", name, subscriptions)
+    return ResourceKind.CLIENT_METRICS, name
+
+
+def _known_keys(kind: str) -> Iterable[str]:
+    from pykbroker.config.key_table import BROKER_KEYS, DYNAMIC_ONLY_KEYS, GROUP_KEYS, TOPIC_KEYS
+
+    return {"topic": TOPIC_KEYS, "broker": {**BROKER_KEYS, **DYNAMIC_ONLY_KEYS}, "group": GROUP_KEYS}.get(kind, ())
+
+
+def _called(kind: str, name: str | None) -> str:
+    return "all brokers" if kind == "broker" and not name else f"{kind} {name}"

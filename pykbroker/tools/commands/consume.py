@@ -1,0 +1,198 @@
+"""`pykbroker consume`: the records of topics on standard output."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pykbroker.tools.cluster.bounds import BEGINNING, END, STORED, Bound, BoundKind, parsed_bound
+from pykbroker.tools.cluster.escapes import unescaped
+from pykbroker.tools.cluster.json_records import JsonFormat
+from pykbroker.tools.cluster.record_format import DelimitedFormat, FormatString, Shown
+from pykbroker.tools.commands.client_options import ClientOptions, client_options
+from pykbroker.tools.commands.command_group import Command, excluding
+from pykbroker.tools.commands.completion import group_names, topic_names
+from pykbroker.tools.commands.python_client import ENCODING, reach, settings_for
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.topic_reader import TopicReader
+
+_WHERE: Final = "beginning|end|stored|OFFSET|-N|TIME"
+
+
+def _bound(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Bound | None:
+    try:
+        return None if value is None else parsed_bound(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.", ctx, parameter) from None
+
+
+@click.command(
+    "consume",
+    cls=Command,
+    example=r"pykbroker consume orders -f '%T %p:%o %k %h %s\n' --from -10"
+    "\npykbroker consume orders --from 2026-01-31T12:00 --to 2026-01-31T13:00 -J | jq .payload"
+    "\npykbroker consume orders payments --group audit --follow",
+)
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=topic_names)
+@client_options
+@click.option(
+    "-f",
+    "--format",
+    "text",
+    metavar="FORMAT",
+    help="How a record is printed, as kcat has it: %s the value, %k the key, %h the headers, %t the topic, "
+    "%p the partition, %o the offset, %T the timestamp in ms, %S and %K the sizes of value and key, %R the size of "
+    "the value as four bytes; \\n \\r \\t \\xNN.",
+)
+@click.option("-J", "--json", "is_json", is_flag=True, help="Print a JSON object a line, as kcat -J does.")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: the same as -J (default: text)."
+)
+@click.option("-D", "--delimiter", default="\\n", metavar="TEXT", help="Print this after each value (default: \\n).")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Print the key and this before each value.")
+@click.option("-Z", "--show-null", is_flag=True, help="Print a null key or value as NULL.")
+@click.option("--key-as", type=ENCODING, default="text", help="Print keys as they are (default), or encoded.")
+@click.option("--value-as", type=ENCODING, default="text", help="Print values as they are (default), or encoded.")
+@click.option(
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Only this partition (may be repeated).",
+)
+@click.option(
+    "--from",
+    "first",
+    metavar=_WHERE,
+    callback=_bound,
+    help="Where to begin (default: beginning): an offset, -N records before the end, a time (2026-01-31T12:00Z; "
+    "local without a zone; @MS since 1970), stored: where the group of -X group.id stopped. With --group: beginning "
+    "or end, for partitions in which the group has no offset.",
+)
+@click.option(
+    "--to",
+    "last",
+    metavar=_WHERE,
+    callback=_bound,
+    help="Where to end: the record there is not printed (default: what is the end when the command begins).",
+)
+@click.option("-c", "--count", type=click.IntRange(0), metavar="N", help="End after this many records.")
+@click.option("--follow", is_flag=True, help="Go on at the end, and wait for new records.")
+@click.option(
+    "-g",
+    "--group",
+    metavar="ID",
+    shell_complete=group_names,
+    help="Read as a member of this group, and commit what was printed.",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(["read_committed", "read_uncommitted"]),
+    help="read_committed leaves out what open and aborted transactions wrote (default: read_uncommitted).",
+)  # fmt: skip
+@click.pass_context
+def command(ctx: click.Context, /, client: ClientOptions, **words: Any) -> int:
+    """Print the records of topics.
+
+    A read ends at what was the end of the topics when it began; with --follow it ends with Ctrl-C. Keys and values
+    are printed byte by byte. -J prints what `pykbroker produce -J` reads: keys, values and headers that are no text
+    stand there in base64.
+    """
+    from pykbroker.tools.cluster.topic_reader import Reading, TopicReader
+
+    excluding(ctx, "text", "is_json")
+    _check(ctx, words)
+    reading = Reading(
+        topics=list(dict.fromkeys(words["topics"])),
+        partitions=words["partitions"],
+        first=words["first"] or BEGINNING,
+        last=words["last"] or END,
+        count=words["count"],
+        follows=words["follow"],
+        group=words["group"],
+    )
+    written = _format(ctx, words)
+    settings = _settings(ctx, client, words)
+    reach(client)
+    reader = TopicReader(reading, settings)
+    return _print_all(reader, written)
+
+
+def _check(ctx: click.Context, words: dict[str, Any]) -> None:
+    first: Bound | None = words["first"]
+    if words["group"] is None:
+        if words["last"] == STORED:
+            raise click.UsageError("--to stored is no end.", ctx)
+        return
+    if words["partitions"]:
+        raise click.UsageError("--partition does not go with --group: the group deals partitions out.", ctx)
+    if words["last"] is not None:
+        raise click.UsageError("--to does not go with --group.", ctx)
+    if first is not None and first.kind not in (BoundKind.BEGINNING, BoundKind.END, BoundKind.STORED):
+        raise click.UsageError(
+            "--from is beginning or end with --group, which goes on where it stopped; `pykbroker groups reset` "
+            "changes that.",
+            ctx,
+        )
+
+
+def _format(ctx: click.Context, words: dict[str, Any]) -> Callable[[Any], bytes]:
+    shown = Shown(words["key_as"], words["value_as"], b"NULL" if words["show_null"] else b"")
+    if words["is_json"] or words["output"] == "json":
+        return JsonFormat(shown).written
+    try:
+        if words["text"] is not None:
+            return FormatString(words["text"], shown).written
+        between = words["key_delimiter"]
+        return DelimitedFormat(
+            unescaped(words["delimiter"]), None if between is None else unescaped(between), shown
+        ).written
+    except ValueError as error:
+        raise click.UsageError(f"{error}.", ctx) from None
+
+
+def _settings(ctx: click.Context, client: ClientOptions, words: dict[str, Any]) -> dict[str, Any]:
+    from kafka import KafkaConsumer
+
+    settings = settings_for(client, KafkaConsumer.DEFAULT_CONFIG)
+    if words["isolation"] is not None:
+        settings["isolation_level"] = words["isolation"]
+    if words["first"] == STORED and words["group"] is None and not settings.get("group_id"):
+        raise click.UsageError("--from stored needs the name of a group: -X group.id=ID, or --group ID.", ctx)
+    return settings
+
+
+def _print_all(reader: TopicReader, written: Callable[[Any], bytes]) -> int:
+    """Until the read ends, or a signal comes, or what reads the output ends. Returns the exit status."""
+    caught: list[int] = []
+
+    def end(number: int, _: object) -> None:
+        # A second one ends at once.
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        caught.append(number)
+        reader.stop()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    out = sys.stdout.buffer
+    printed_all = False
+    try:
+        for batch in reader.batches():
+            for record in batch:
+                out.write(written(record))
+            out.flush()
+        printed_all = True
+    except BrokenPipeError:
+        # What reads the output has had enough. The interpreter flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        reader.close(printed_all=printed_all)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 128 + caught[0] if caught else 0

@@ -1,0 +1,384 @@
+"""`pykbroker groups`: groups of consumers of any Kafka cluster, of both protocols."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pykbroker.tools.commands import failures
+from pykbroker.tools.commands.client_options import ClientOptions, client_options
+from pykbroker.tools.commands.command_group import CommandGroup
+from pykbroker.tools.commands.completion import group_names, topic_names
+from pykbroker.tools.commands.output import Output, Table, column, output_option
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
+    from pykbroker.tools.cluster.groups import GroupDescription, KnownOffset
+
+_STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
+_TARGETS: Final = ("to_earliest", "to_latest", "to_offset", "to_datetime", "by_duration", "shift_by")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """One group of a list."""
+
+    group: str
+    #: classic or consumer (KIP-848)
+    type: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRow:
+    """One partition of a group."""
+
+    topic: str
+    partition: int
+    #: None: nothing is committed
+    committed: int | None
+    #: None: the partition has no leader, or is gone
+    end: int | None
+    lag: int | None
+    #: the member that reads it
+    member: str | None
+    client_id: str | None = column("CLIENT")
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """One member of a group."""
+
+    member: str
+    client_id: str = column("CLIENT")
+    host: str = column("HOST")
+    #: None: it is no static member
+    instance_id: str | None = column("INSTANCE")
+    #: topic-partition
+    assignment: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTold:
+    """What `groups describe` tells of a group."""
+
+    group: str
+    type: str
+    state: str
+    assignor: str
+    #: the id of a broker
+    coordinator: int
+    #: of all partitions whose lag is known
+    total_lag: int
+    partitions: tuple[PositionRow, ...]
+    members: tuple[MemberRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRow:
+    """One partition of a group, before and after a reset."""
+
+    topic: str
+    partition: int
+    #: None: nothing was committed
+    committed: int | None
+    new_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReset:
+    """What `groups reset` has done, or would do."""
+
+    group: str
+    executed: bool
+    partitions: tuple[ResetRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedGroup:
+    group: str
+    outcome: str
+
+
+@click.group("groups", cls=CommandGroup)
+def command() -> None:
+    """List, describe, reset and delete groups of consumers."""
+
+
+@command.command("list", example="pykbroker groups list --state Stable")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    metavar="STATE",
+    help="Only groups in this state (may be repeated).",
+)
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    type=click.Choice(["classic", "consumer"], case_sensitive=False),
+    help="Only groups of this protocol (may be repeated).",
+)
+@output_option
+@client_options
+def list_(client: ClientOptions, out: Output, states: tuple[str, ...], types: tuple[str, ...]) -> None:
+    """List groups."""
+    from pykbroker.tools.cluster import groups
+
+    with client.cluster() as cluster:
+        found = groups.listed(cluster, states=states, types=[one.capitalize() for one in types])
+    rows = [GroupRow(one.id, one.type.lower(), one.state) for one in sorted(found, key=lambda one: one.id)]
+    out.rows(GroupRow, rows)
+
+
+@command.command("describe", example="pykbroker groups describe billing\npykbroker groups describe billing --members")
+@click.argument("names", nargs=-1, metavar="[GROUP]...", shell_complete=group_names)
+@click.option("--members", is_flag=True, help="A table of the members, and not of the partitions.")
+@output_option
+@client_options
+def describe(client: ClientOptions, out: Output, names: tuple[str, ...], members: bool) -> None:
+    """Describe groups: what they have committed, how far they lag behind, and their members.
+
+    Without a name every group is described. Lag is in offsets.
+    """
+    with client.cluster() as cluster:
+        told = [_told(cluster, one) for one in _described(cluster, names)]
+    out.tables(
+        told,
+        *(
+            Table(MemberRow, one.members, _heading(one))
+            if members
+            else Table(PositionRow, one.partitions, _heading(one))
+            for one in told
+        ),
+    )
+
+
+@command.command(
+    "reset",
+    example="pykbroker groups reset billing --topic orders --to-earliest\n"
+    "pykbroker groups reset billing --all-topics --to-datetime 2026-01-31T00:00:00.000 --execute",
+)
+@click.argument("name", metavar="GROUP", shell_complete=group_names)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:0,1]",
+    shell_complete=topic_names,
+    help="A topic, or some of its partitions (may be repeated).",
+)
+@click.option("--all-topics", is_flag=True, help="Every partition that the group has committed an offset of.")
+@click.option("--to-earliest", is_flag=True, help="To the first record.")
+@click.option("--to-latest", is_flag=True, help="To the end.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option(
+    "--to-datetime", metavar="TIME", help="To the first record from then on: 2026-01-31T12:00:00.000, in UTC."
+)
+@click.option("--by-duration", metavar="DURATION", help="To the first record since then: PT1H, P1DT12H.")
+@click.option("--shift-by", type=int, metavar="N", help="Forwards, or backwards with a negative number.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing (default).")
+@click.option("--execute", is_flag=True, help="Do it.")
+@output_option
+@client_options
+def reset(
+    client: ClientOptions,
+    out: Output,
+    name: str,
+    topics: tuple[str, ...],
+    all_topics: bool,
+    dry_run: bool,
+    execute: bool,
+    **targets: bool | int | str | None,
+) -> None:
+    """Move the committed offsets of a group that has no members.
+
+    Nothing is changed without --execute. A group that is not there is made by its first offset.
+    """
+    from pykbroker.tools.cluster import groups
+    from pykbroker.tools.cluster.groups import KnownOffset
+    from pykbroker.tools.cluster.reset_plan import BadReset
+
+    chosen = [target for target in _TARGETS if targets[target] is not None and targets[target] is not False]
+    context = click.get_current_context()
+    if len(chosen) != 1:
+        options = ", ".join(f"--{target.replace('_', '-')}" for target in _TARGETS)
+        raise click.UsageError(f"Say where to, with one of {options}.", context)
+    if bool(topics) == all_topics:
+        raise click.UsageError("Say which partitions: --topic or --all-topics.", context)
+    if dry_run and execute:
+        raise click.UsageError("--dry-run does not go with --execute.", context)
+    try:
+        with client.cluster() as cluster:
+            _check_inactive(cluster, name)
+            known = groups.committed(cluster, name)
+            places = sorted(known) if all_topics else _places(cluster, topics)
+            planned = _planned(cluster, chosen[0], targets[chosen[0]], places, known)
+            if execute:
+                groups.commit(cluster, name, {place: KnownOffset(at) for place, at in planned.items()})
+    except BadReset as error:
+        raise click.ClickException(str(error)) from error
+    rows = tuple(
+        ResetRow(*place, known[place].offset if place in known else None, at) for place, at in sorted(planned.items())
+    )
+    if execute:
+        heading = f"Group {name} was reset:"
+    else:
+        heading = f"Group {name} would be reset like this; --execute does it:"
+    out.tables(GroupReset(name, execute, rows), Table(ResetRow, rows, heading))
+
+
+@command.command("delete", example="pykbroker groups delete billing")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=group_names)
+@output_option
+@client_options
+def delete(client: ClientOptions, out: Output, names: tuple[str, ...]) -> None:
+    """Delete groups without members, and all that they have committed."""
+    from pykbroker.tools.cluster import groups
+    from pykbroker_wire.errors import ErrorCode
+
+    with client.cluster() as cluster:
+        outcomes = groups.delete(cluster, names)
+        gone = [name for name, outcome in outcomes.items() if outcome is None]
+        if gone:
+            out.done(
+                "\n".join(f"Deleted group {name}." for name in gone), [DeletedGroup(one, "deleted") for one in gone]
+            )
+        for name, outcome in outcomes.items():
+            if outcome is None:
+                continue
+            if outcome.code == ErrorCode.GROUP_ID_NOT_FOUND:
+                raise _unknown(cluster, name)
+            if outcome.code == ErrorCode.NON_EMPTY_GROUP:
+                raise click.ClickException(f"Group {name} has members: stop them first (NON_EMPTY_GROUP)")
+            raise outcome
+
+
+def _described(cluster: AskedCluster, names: Iterable[str]) -> list[GroupDescription]:
+    from pykbroker.tools.cluster import groups
+    from pykbroker.tools.cluster.failure import AskFailed
+    from pykbroker_wire.errors import ErrorCode
+
+    wanted = sorted(set(names) or {one.id for one in groups.listed(cluster)})
+    found = []
+    for name, one in groups.described(cluster, wanted).items():
+        if isinstance(one, AskFailed):
+            raise _unknown(cluster, name) if one.code == ErrorCode.GROUP_ID_NOT_FOUND else one
+        found.append(one)
+    return found
+
+
+def _unknown(cluster: AskedCluster, name: str) -> click.ClickException:
+    from pykbroker.tools.cluster import groups
+    from pykbroker.tools.commands.unknown_names import unknown
+
+    return unknown("group", name, [one.id for one in groups.listed(cluster)], "groups list")
+
+
+def _told(cluster: AskedCluster, group: GroupDescription) -> GroupTold:
+    from pykbroker.tools.cluster.group_lag import positions
+
+    rows = tuple(
+        PositionRow(
+            one.topic,
+            one.partition,
+            None if one.committed is None else one.committed.offset,
+            one.end,
+            one.lag,
+            None if one.owner is None else one.owner.id,
+            None if one.owner is None else one.owner.client_id,
+            None if one.owner is None else one.owner.host,
+        )
+        for one in positions(cluster, group)
+    )
+    members = tuple(
+        MemberRow(
+            one.id,
+            one.client_id,
+            one.host,
+            one.instance_id,
+            tuple(f"{topic}-{number}" for topic, number in sorted(one.assignment)),
+        )
+        for one in group.members
+    )
+    lag = sum(row.lag for row in rows if row.lag is not None)
+    return GroupTold(group.id, group.type.lower(), group.state, group.assignor, group.coordinator, lag, rows, members)
+
+
+def _heading(group: GroupTold) -> str:
+    count = len(group.members)
+    return (
+        f"{group.group} ({group.type}), {group.state}, {count} member{'s' * (count != 1)}, "
+        f"coordinator {group.coordinator}, lag {group.total_lag}"
+    )
+
+
+# -- reset ------------------------------------------------------------------------------------------------------------
+
+
+def _check_inactive(cluster: AskedCluster, name: str) -> None:
+    from pykbroker.tools.cluster import groups
+    from pykbroker.tools.cluster.failure import AskFailed
+    from pykbroker_wire.errors import ErrorCode
+
+    (found,) = groups.described(cluster, [name]).values()
+    if isinstance(found, AskFailed):
+        if found.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise found
+    elif found.state not in ("Empty", "Dead"):
+        raise click.ClickException(f"Group {name} has members ({found.state}): stop them first, then reset it")
+
+
+def _places(cluster: AskedCluster, written: tuple[str, ...]) -> list[PartitionName]:
+    """Raises ClickException for a topic that is not there, BadReset for a partition."""
+    from pykbroker.tools.cluster import topics
+    from pykbroker.tools.cluster.reset_plan import scope
+    from pykbroker.tools.commands.unknown_names import unknown_topic
+
+    existing = {one.name: one.partitions for one in topics.listed(cluster)}
+    for text in written:
+        topic = text.partition(":")[0]
+        if topic not in existing:
+            raise unknown_topic(topic, existing)
+    return scope(written, existing)
+
+
+def _planned(
+    cluster: AskedCluster,
+    target: str,
+    value: bool | int | str | None,
+    places: list[PartitionName],
+    known: dict[PartitionName, KnownOffset],
+) -> dict[PartitionName, int]:
+    from pykbroker.tools.cluster import log_offsets, reset_targets
+    from pykbroker.tools.cluster.reset_plan import milliseconds_of_datetime, milliseconds_of_duration
+
+    if target == "to_earliest":
+        return reset_targets.ends(cluster, places, log_offsets.EARLIEST)
+    if target == "to_latest":
+        return reset_targets.ends(cluster, places, log_offsets.LATEST)
+    if isinstance(value, int):
+        if target == "to_offset":
+            return reset_targets.within_ends(cluster, dict.fromkeys(places, value), _say_bound)
+        return reset_targets.shifted(cluster, places, known, value, _say_bound)
+    assert isinstance(value, str)
+    if target == "to_datetime":
+        time_ms = milliseconds_of_datetime(value)
+    else:
+        time_ms = int(time.time() * 1000) - milliseconds_of_duration(value)
+    return reset_targets.at_time(cluster, places, time_ms, _say_later)
+
+
+def _say_bound(place: PartitionName, wanted: int, given: int) -> None:
+    failures.say(f"{place[0]}-{place[1]} has no offset {wanted}: {given} is taken")
+
+
+def _say_later(place: PartitionName) -> None:
+    failures.say(f"{place[0]}-{place[1]} has no record from then on: its end is taken")

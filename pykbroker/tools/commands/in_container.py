@@ -1,0 +1,358 @@
+"""`pykbroker in-container`: what the scripts of the container image run (docker/scripts/).
+
+configure   write the properties file that the environment asks for
+format      format the data directories for CLUSTER_ID, and check those that are formatted
+launch      all of it, then run the node in this process
+
+Responsible for reading the environment and the disk; the rules are pure (pykbroker/tools/container/). One process does
+it all, because each interpreter that starts costs as much as a node needs to be ready.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import re
+import socket
+import stat
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.load import Config
+from pykbroker.config.properties import parse_bytes
+from pykbroker.config.start_up import start_config, start_texts
+from pykbroker.tools.commands.command_group import CommandGroup
+from pykbroker.tools.commands.health import USUAL_SOCKETS
+from pykbroker.tools.commands.node_log import log_to
+from pykbroker.tools.container.data_directories import (
+    DirectorySeen,
+    FirstVoters,
+    another_cluster,
+    complaint,
+    first_voters,
+)
+from pykbroker.tools.container.debezium import with_prefixes
+from pykbroker.tools.container.environment import read_environment
+from pykbroker.tools.container.mounts import data_directories, lost_data_line, read_mounts
+from pykbroker.tools.container.server_properties import ServerProperties, server_properties
+
+logger = logging.getLogger("pykbroker")
+
+_HEALTH = "pykbroker.health.socket"
+_LEVELS = {"TRACE": "DEBUG", "WARN": "WARNING", "FATAL": "CRITICAL", "OFF": "CRITICAL"}
+#: entries of a directory that are looked at: enough for its files and its first partitions
+_MOST_ENTRIES = 1000
+#: keys whose values are nothing for other users
+_SECRET = re.compile(r"password|jaas|keystore\.key")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerOptions:
+    """The words of the command line."""
+
+    defaults: str
+    mounted: tuple[str, ...]
+    file: str
+    keep: bool
+
+
+def _options(function: Callable[..., int]) -> Callable[..., int]:
+    for option in (
+        click.option(
+            "--keep", is_flag=True, help="Take FILE as it is when it is there; its directories may be formatted."
+        ),
+        click.option("--file", required=True, metavar="FILE", help="The properties file of the node."),
+        click.option(
+            "--mounted",
+            metavar="FILE",
+            multiple=True,
+            help="The user may have mounted this one; the first that is there counts.",
+        ),
+        click.option("--defaults", required=True, metavar="FILE", help="What holds when nothing is given."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.group("in-container", cls=CommandGroup)
+def command() -> None:
+    """Do what the scripts of the container image ask for."""
+
+
+_EXAMPLE = "pykbroker in-container {} --defaults defaults.properties --file server.properties"
+
+
+@command.command("configure", example=_EXAMPLE.format("configure"))
+@_options
+def configure(**words: Any) -> int:
+    """Write the properties file that the environment asks for."""
+    return _run(_configure, ContainerOptions(**words))
+
+
+@command.command("format", example=_EXAMPLE.format("format"))
+@_options
+def format_(**words: Any) -> int:
+    """Format the data directories for CLUSTER_ID, and check those that are formatted."""
+    return _run(_format, ContainerOptions(**words))
+
+
+@command.command("launch", example=_EXAMPLE.format("launch"))
+@_options
+def launch(**words: Any) -> int:
+    """Configure, format and run the node in this process."""
+    return _run(_launch, ContainerOptions(**words))
+
+
+def _variables() -> Mapping[str, str]:
+    """The environment, in the names of Apache Kafka's image."""
+    return with_prefixes(os.environ, socket.gethostname())[0]
+
+
+def _run(act: Callable[[ContainerOptions], int], options: ContainerOptions) -> int:
+    level = _variables().get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").strip().upper() or "INFO"
+    level = _LEVELS.get(level, level)
+    log_to(logging.StreamHandler(sys.stdout), level if level in logging.getLevelNamesMapping() else "INFO")
+    try:
+        return act(options)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _configure(options: ContainerOptions) -> int:
+    composed = _compose(options)
+    start_config(composed.properties)  # what cannot start is said now
+    return 0
+
+
+def _format(options: ContainerOptions) -> int:
+    config = _config(options)
+    if _variables().get("KAFKA_PROCESS_ROLES", "").strip():
+        _check_directories(config)
+        # Without an id it is launch that ends: a script may format the directories in between.
+        if _given_cluster_id() is not None:
+            _format_directories(config, _cluster_id())
+    return 0
+
+
+def _launch(options: ContainerOptions) -> int:
+    from pykbroker.tools.commands.start import run_node
+
+    config = _config(options)
+    if config.is_default(_HEALTH):
+        path = _health_socket()
+        if path is not None:
+            config = config.with_overrides({_HEALTH: path})
+    _check_directories(config)
+    # Formatted by a script that ran before, perhaps under another id, or by this node before it had one: `run_node`
+    # checks that the directories belong together.
+    if not _is_formatted(config) or (_given_cluster_id() is not None and not options.keep):
+        _format_directories(config, _cluster_id())
+    return run_node(config, may_format=False)
+
+
+# -- the properties file ----------------------------------------------------------------------------------------------
+
+
+def _config(options: ContainerOptions) -> Config:
+    """Raises ConfigError, OSError."""
+    if options.keep and os.path.exists(options.file):
+        with open(options.file, "rb") as file:
+            properties = parse_bytes(file.read())
+        return start_config(properties)
+    return start_config(_compose(options).properties)
+
+
+def _compose(options: ContainerOptions) -> ServerProperties:
+    mounted = next((_read(path) for path in options.mounted if os.path.exists(path)), None)
+    mounts = read_mounts(_mountinfo())
+    variables, translated = with_prefixes(os.environ, socket.gethostname())
+    if translated is not None:
+        logger.warning("%s", translated)
+    composed = server_properties(
+        variables,
+        mounted=mounted,
+        defaults=_read(options.defaults),
+        hostname=socket.gethostname(),
+        mounts=mounts,
+        read_credentials=_read,
+    )
+    for warning in composed.warnings:
+        logger.warning("%s", warning)
+    directories = [os.path.realpath(path) for path in data_directories(composed.properties)]
+    lost = lost_data_line(directories, mounts, {mount.point for mount in mounts if os.path.isdir(mount.point)})
+    if lost is not None:
+        logger.warning("%s", lost)
+    start_texts(composed.properties)
+    data = composed.text.encode(errors="surrogateescape")
+    try:
+        if any(_SECRET.search(key) for key in composed.properties):
+            _write_secrets(options.file, data)
+        else:
+            with open(options.file, "wb") as file:
+                file.write(data)
+    except OSError as error:
+        # A read-only root, or another user: the node has its properties all the same.
+        logger.info("%s is not written: %s", options.file, error.strerror)
+    return composed
+
+
+def _write_secrets(path: str, data: bytes) -> None:
+    """A file that its owner alone reads. Another user's file makes room for one of ours. Raises ConfigError where that
+    cannot be, and OSError where nothing can be written."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        try:
+            os.fchmod(file.fileno(), 0o600)
+        except PermissionError:
+            pass
+        else:
+            file.truncate()
+            file.write(data)
+            return
+    fresh = f"{path}.{os.getpid()}"
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(data)
+        os.replace(fresh, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh)
+        raise ConfigError(
+            f"{path} would have passwords, and it is another user's with mode {mode:04o}: let the user "
+            f"{os.geteuid()} own it, or write to its folder ({error.strerror})"
+        ) from None
+
+
+def _mountinfo() -> str:
+    try:
+        return _read("/proc/self/mountinfo")
+    except OSError:
+        return ""
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+
+
+# -- directories ------------------------------------------------------------------------------------------------------
+
+
+def _given_cluster_id() -> str | None:
+    return read_environment(_variables()).cluster_id
+
+
+def _cluster_id() -> str:
+    """CLUSTER_ID; a new one for a node that is a cluster by itself. Raises ConfigError."""
+    from pykbroker_wire.primitives import random_uuid, uuid_to_str
+
+    cluster_id = _given_cluster_id()
+    if cluster_id is not None:
+        return cluster_id
+    if _variables().get("KAFKA_PROCESS_ROLES", "").strip():
+        raise ConfigError("CLUSTER_ID is not set: `kafka-storage random-uuid` makes one, the same for all nodes")
+    return uuid_to_str(random_uuid(random.SystemRandom()))
+
+
+def _check_directories(config: Config) -> None:
+    """Raises ConfigError."""
+    from pykbroker.storage.format import directories_of
+
+    for path in directories_of(config):
+        problem = complaint(path, _seen(path), os.geteuid())
+        if problem is not None:
+            raise ConfigError(problem)
+
+
+def _seen(data: str) -> DirectorySeen:
+    path = os.path.abspath(data)
+    while not os.path.exists(path) and path != "/":
+        path = os.path.dirname(path)
+    writable = os.access(path, os.W_OK | os.X_OK)
+    foreign = _foreign_entry(path) if writable and path == os.path.abspath(data) else None
+    return DirectorySeen(
+        path=path,
+        owner=os.stat(path).st_uid,
+        writable=writable,
+        read_only=not writable and bool(os.statvfs(path).f_flag & os.ST_RDONLY),
+        foreign=foreign,
+    )
+
+
+def _foreign_entry(path: str) -> tuple[str, int] | None:
+    with os.scandir(path) as entries:
+        for _, entry in zip(range(_MOST_ENTRIES), entries, strict=False):
+            if entry.name != "lost+found" and not os.access(entry.path, os.W_OK):
+                return entry.path, entry.stat(follow_symlinks=False).st_uid
+    return None
+
+
+def _is_formatted(config: Config) -> bool:
+    from pykbroker.storage.format import directories_of
+    from pykbroker_log import names
+
+    return all(os.path.exists(os.path.join(path, names.META_PROPERTIES)) for path in directories_of(config))
+
+
+def _format_directories(config: Config, cluster_id: str) -> None:
+    """What is formatted already must be this node's. Raises StorageFormatError, OSError."""
+    from pykbroker.storage.format import StorageFormatError, format_directories
+    from pykbroker_log.os_disk.disk import OsDisk
+
+    voters = first_voters(config, {socket.gethostname()})
+    if voters is FirstVoters.JOINS:
+        logger.warning(
+            "controller.quorum.bootstrap.servers names other controllers, and controller.quorum.voters is not set: "
+            "this controller joins them and begins no quorum. A new cluster begins with KAFKA_CONTROLLER_QUORUM_VOTERS"
+        )
+    try:
+        formatted = format_directories(
+            OsDisk(),
+            config,
+            cluster_id,
+            random.SystemRandom(),
+            now_ms=time.time_ns() // 1_000_000,
+            ignore_formatted=True,
+            standalone=voters is FirstVoters.STANDALONE,
+        )
+    except StorageFormatError as error:
+        raise StorageFormatError(another_cluster(str(error), cluster_id)) from error
+    if formatted:
+        logger.info("Formatted %s for the cluster %s", ", ".join(formatted), cluster_id)
+
+
+# -- health -----------------------------------------------------------------------------------------------------------
+
+
+def _health_socket() -> str | None:
+    """The first of the usual places whose directory only this user, or its group in an image of our own, writes to.
+    From now on the image's health check knows that this container is a node's."""
+    for path in USUAL_SOCKETS:
+        directory = os.path.dirname(path)
+        try:
+            if directory.startswith("/dev/shm/") and not os.path.lexists(directory):  # noqa: S108  # it must not be there yet
+                os.mkdir(directory, 0o700)
+            there = os.lstat(directory)
+        except OSError:
+            continue
+        # In a directory that every user may write to (/dev/shm has one) another user could have put this one there.
+        safe = stat.S_ISDIR(there.st_mode) and not there.st_mode & stat.S_IWOTH
+        if safe and there.st_uid in (0, os.geteuid()) and os.access(directory, os.W_OK | os.X_OK):
+            _leave_mark(directory)
+            return path
+    logger.warning("There is no place for the health socket: `pykbroker health` finds no node here")
+    return None
+
+
+def _leave_mark(directory: str) -> None:
+    """docker/scripts/kafka/healthcheck looks for it."""
+    with contextlib.suppress(OSError), open(os.path.join(directory, "launched"), "wb"):
+        pass

@@ -1,0 +1,227 @@
+"""`pykbroker produce`: standard input, or files, as records of a topic."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import click
+
+from pykbroker.tools.cluster.bounds import parsed_time_ms
+from pykbroker.tools.cluster.escapes import as_bytes, unescaped
+from pykbroker.tools.cluster.json_records import BadInput, NewRecord
+from pykbroker.tools.cluster.record_input import JsonRecords, LineRecords, Template, Written, header_of, pieces
+from pykbroker.tools.commands import drawn_progress, failures
+from pykbroker.tools.commands.client_options import ClientOptions, client_options
+from pykbroker.tools.commands.command_group import Command, excluding
+from pykbroker.tools.commands.completion import topic_names
+from pykbroker.tools.commands.output import Output, output_option
+from pykbroker.tools.commands.python_client import ENCODING, reach, settings_for
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.failure import AskFailed
+    from pykbroker.tools.cluster.topic_sender import TopicSender
+
+_BLOCK_BYTES: Final = 1 << 16
+_ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
+#: The progress of a terminal is drawn once for so many records.
+_TELL_EVERY: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class SentRecords:
+    """What `-o json` prints."""
+
+    topic: str
+    records: int
+    failed: int
+    bytes: int
+
+
+@click.command(
+    "produce",
+    cls=Command,
+    example="pykbroker produce orders -K : -H source=shell < lines.txt"
+    "\npykbroker produce copy-of-orders -J -l orders.json"
+    "\npykbroker produce pictures -k cat cat.jpg",
+)
+@click.argument("topic", shell_complete=topic_names)
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@client_options
+@output_option
+@click.option("-l", "--lines", metavar="FILE", help="Read this, not standard input.")
+@click.option("-D", "--delimiter", metavar="TEXT", help="What ends a record (default: \\n); \\xNN is a byte.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="What ends the key of a record.")
+@click.option("-k", "--key", metavar="TEXT", help="The key of records that have none of their own.")
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every record (may be repeated)."
+)
+@click.option(
+    "-p",
+    "--partition",
+    type=click.IntRange(-1),
+    metavar="N",
+    help="The partition of every record; -1: the producer chooses, whatever JSON says.",
+)
+@click.option(
+    "--timestamp", metavar="TIME", help="The timestamp of every record: 2026-01-31T12:00Z, or @MS since 1970."
+)
+@click.option("-Z", "--null-empty", is_flag=True, help="Send empty keys and values as null.")
+@click.option(
+    "-J",
+    "--json",
+    "is_json",
+    is_flag=True,
+    help="Read a JSON object a line, as `pykbroker consume -J` and kcat -J print it.",
+)
+@click.option("--key-as", type=ENCODING, default="text", help="How keys are written (default: text, as they are).")
+@click.option("--value-as", type=ENCODING, default="text", help="How values are written (default: text, as they are).")
+@click.option("-c", "--count", type=click.IntRange(0), metavar="N", help="End after this many records.")
+@click.option(
+    "-z",
+    "--compression",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    help="The codec of batches (default: none).",
+)
+@click.option("--acks", type=click.Choice(list(_ACKS)), help="Which replicas acknowledge (default: all).")
+@click.option(
+    "--idempotence/--no-idempotence",
+    "idempotence",
+    default=None,
+    help="Whether retries may write a record twice (default: they may not, with acks=all).",
+)
+@click.pass_context
+def command(ctx: click.Context, /, client: ClientOptions, out: Output, topic: str, **words: Any) -> int:
+    """Send lines, files or JSON as records of a topic.
+
+    The lines are those of standard input. Each FILE is the value of one record. An empty line is a record with an empty
+    value. A record that fails is told in one line; the others are sent, and the exit status is 1.
+    """
+    from pykbroker.tools.cluster.topic_sender import TopicSender
+
+    _check(ctx, words)
+    records = _records(ctx, words)
+    settings = _settings(client, words)
+    reach(client)
+    sender = TopicSender(topic, settings, _say_lost)
+    status = _send_all(sender, islice(records, words["count"]))
+    if out.is_json:
+        sent = sender.sent
+        out.document(SentRecords(topic, sent.records, sent.failed, sent.bytes))
+    return status or int(sender.sent.failed > 0)
+
+
+def _check(ctx: click.Context, words: dict[str, Any]) -> None:
+    for name in ("delimiter", "key_delimiter", "null_empty"):
+        excluding(ctx, "is_json", name)
+    if words["is_json"] and (words["files"] or "text" not in (words["key_as"], words["value_as"])):
+        raise click.UsageError("--json goes with neither files nor encodings: each line says its own.", ctx)
+    if words["files"] and (words["lines"] or words["key_delimiter"] or words["delimiter"]):
+        raise click.UsageError("A FILE is one record: it goes with neither --lines nor delimiters.", ctx)
+    if words["idempotence"] and words["acks"] not in (None, "all", "-1"):
+        raise click.UsageError(f"--idempotence needs --acks all, not {words['acks']}.", ctx)
+
+
+def _settings(client: ClientOptions, words: dict[str, Any]) -> dict[str, Any]:
+    from kafka import KafkaProducer
+
+    settings = settings_for(client, KafkaProducer.DEFAULT_CONFIG)
+    if words["compression"] is not None:
+        settings["compression_type"] = None if words["compression"] == "none" else words["compression"]
+    if words["acks"] is not None:
+        settings["acks"] = _ACKS[words["acks"]]
+    if words["idempotence"] is not None:
+        settings["enable_idempotence"] = words["idempotence"]
+    elif settings.get("acks", -1) != -1:
+        # As a Java producer: asked for or not, it needs acks=all.
+        settings.setdefault("enable_idempotence", False)
+    return settings
+
+
+# -- the input --------------------------------------------------------------------------------------------------------
+
+
+def _records(ctx: click.Context, words: dict[str, Any]) -> Iterator[NewRecord]:
+    """The records; what is wrong with options is raised before the first."""
+    try:
+        template = _template(words)
+        between = words["key_delimiter"]
+        written = Written(
+            delimiter=unescaped(words["delimiter"] or "\\n"),
+            key_delimiter=None if between is None else unescaped(between),
+            empty_is_null=words["null_empty"],
+            key=words["key_as"],
+            value=words["value_as"],
+        )
+    except ValueError as error:
+        raise click.UsageError(f"{error}.", ctx) from None
+    if b"" in (written.delimiter, written.key_delimiter):
+        raise click.UsageError("A delimiter has at least one character.", ctx)
+    if words["files"]:
+        return _of_files(words["files"], LineRecords(written, template))
+    read = JsonRecords(template).record if words["is_json"] else LineRecords(written, template).record
+    return _of_lines(words["lines"], written.delimiter, read)
+
+
+def _template(words: dict[str, Any]) -> Template:
+    """Raises ValueError."""
+    partition = words["partition"]
+    return Template(
+        key=None if words["key"] is None else as_bytes(words["key"]),
+        headers=[header_of(text) for text in words["headers"]],
+        partition=None if partition == -1 else partition,
+        timestamp_ms=None if words["timestamp"] is None else parsed_time_ms(words["timestamp"]),
+        any_partition=partition == -1,
+    )
+
+
+def _of_files(paths: tuple[str, ...], lines: LineRecords) -> Iterator[NewRecord]:
+    for path in paths:
+        with open(path, "rb") as file:
+            content = file.read()
+        try:
+            yield lines.whole(content)
+        except BadInput as error:
+            raise click.ClickException(f"{path}: {error}") from None
+
+
+def _of_lines(path: str | None, delimiter: bytes, read: Callable[[bytes], NewRecord]) -> Iterator[NewRecord]:
+    with nullcontext(sys.stdin.buffer) if path is None else open(path, "rb") as source:
+        for number, piece in enumerate(pieces(_blocks(source), delimiter), start=1):
+            try:
+                yield read(piece)
+            except BadInput as error:
+                raise click.ClickException(f"line {number}: {error}") from None
+
+
+def _blocks(source: BinaryIO) -> Iterator[bytes]:
+    """What is there, without a wait for a whole block."""
+    assert isinstance(source, io.BufferedIOBase)
+    while block := source.read1(_BLOCK_BYTES):
+        yield block
+
+
+# -- the records ------------------------------------------------------------------------------------------------------
+
+
+def _send_all(sender: TopicSender, records: Iterator[NewRecord]) -> int:
+    """Also what stands before bad input is sent. Returns 0, or 130 after Ctrl-C."""
+    with closing(sender), drawn_progress.counter() as tell:
+        try:
+            for number, record in enumerate(records):
+                sender.send(record)
+                if number % _TELL_EVERY == 0:
+                    tell(sender.sent.records, sender.sent.bytes)
+        except KeyboardInterrupt:
+            return 130
+    return 0
+
+
+def _say_lost(number: int, record: NewRecord, failure: AskFailed) -> None:
+    key = "" if record.key is None else f" (key {record.key[:40].decode('utf-8', 'replace')!r})"
+    failures.say(f"record {number}{key}: {failures.said_of(failure)}")

@@ -1,0 +1,43 @@
+"""What commands on kafka-python's consumer and producer share: their settings, and how options name an encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from pykbroker.tools.cluster.encodings import ENCODINGS
+from pykbroker.tools.commands import failures
+
+if TYPE_CHECKING:
+    from pykbroker.tools.commands.client_options import ClientOptions
+
+ENCODING: Final = click.Choice(ENCODINGS)
+#: No broker answers for so long: none is there.
+_BOOTSTRAP_MS: Final = 10_000
+
+
+def reach(client: ClientOptions) -> None:
+    """Ask the cluster for its nodes: kafka-python says nothing of why it reaches none. Raises AskFailed."""
+    with client.cluster() as cluster:
+        cluster.nodes()
+
+
+def settings_for(client: ClientOptions, known: Mapping[str, Any]) -> dict[str, Any]:
+    """kafka-python's settings of a client. Raises ConfigError and NotServed; a key that it does not know is said.
+
+    `known`: the client's DEFAULT_CONFIG.
+    """
+    import logging
+
+    from pykbroker.tools.cluster.client_properties import python_settings
+
+    # What a command says of a connection is said by the command.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    settings, unknown = python_settings(client.properties, known)
+    for key in unknown:
+        failures.say(f"WARN {key} is no setting of the Python client and has no effect")
+    settings.setdefault("bootstrap_timeout_ms", _BOOTSTRAP_MS)
+    settings["bootstrap_servers"] = client.bootstrap.split(",")
+    return settings

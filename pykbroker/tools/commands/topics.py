@@ -1,0 +1,315 @@
+"""`pykbroker topics`: topics of any Kafka cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from pykbroker.tools.commands.client_options import ClientOptions, client_options, key_values
+from pykbroker.tools.commands.command_group import CommandGroup
+from pykbroker.tools.commands.completion import topic_names
+from pykbroker.tools.commands.output import Output, Table, column, output_option
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.asked_cluster import AskedCluster
+    from pykbroker.tools.cluster.topics import DescribedTopic
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """One topic of a list."""
+
+    topic: str
+    partitions: int
+    replication_factor: int = column("REPLICAS")
+    #: partitions
+    under_replicated: int = column("UNDER-REPLICATED")
+    #: partitions
+    leaderless: int = column("WITHOUT LEADER")
+    internal: bool = column("INTERNAL")
+    topic_id: str = column("")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """One partition of a topic; brokers by their ids."""
+
+    partition: int
+    #: None: there is none
+    leader: int | None
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    #: None: the cluster does not tell (KIP-966)
+    elr: tuple[int, ...] | None = column("ELR")
+    offline: tuple[int, ...] = column("OFFLINE")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """What `topics describe` tells of a topic."""
+
+    topic: str
+    topic_id: str
+    internal: bool
+    replication_factor: int
+    #: those that the topic has of its own
+    configs: dict[str, str]
+    partitions: tuple[PartitionRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedTopic:
+    """What a command has done to a topic."""
+
+    topic: str
+    #: created, altered or deleted; or unchanged, where --if-exists or --if-not-exists says so
+    outcome: str
+
+
+_SAID: Final = {
+    "created": "Created topic {}.",
+    "altered": "Altered topic {}.",
+    "deleted": "Deleted topic {}.",
+    "unchanged": "Nothing to do for topic {}.",
+}
+_names = click.argument("names", nargs=-1, required=True, metavar="TOPIC...", shell_complete=topic_names)
+_config_option = click.option(
+    "-c", "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A configuration (may be repeated)."
+)
+
+
+@click.group("topics", cls=CommandGroup)
+def command() -> None:
+    """List, create, describe, alter and delete topics."""
+
+
+@command.command("list", example="pykbroker topics list\npykbroker topics list --under-replicated -o json")
+@click.option("--internal", is_flag=True, help="Also the topics that Kafka keeps for itself.")
+@click.option("--under-replicated", is_flag=True, help="Only topics of which a replica is not in sync.")
+@output_option
+@client_options
+def list_(client: ClientOptions, out: Output, internal: bool, under_replicated: bool) -> None:
+    """List topics."""
+    from pykbroker.tools.cluster import topics
+
+    with client.cluster() as cluster:
+        found = topics.summaries(cluster)
+    rows = [
+        TopicRow(
+            one.name,
+            one.partitions,
+            one.replication_factor,
+            one.under_replicated,
+            one.leaderless,
+            one.is_internal,
+            one.id,
+        )
+        for one in found
+        if (internal or not one.is_internal) and (one.under_replicated or not under_replicated)
+    ]
+    out.rows(TopicRow, rows)
+
+
+@command.command("create", example="pykbroker topics create orders -p 3 -c retention.ms=3600000")
+@_names
+@click.option("-p", "--partitions", type=click.IntRange(min=1), help="How many (default: the cluster's).")
+@click.option(
+    "-r",
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="Replicas of each partition (default: the cluster's).",
+)
+@_config_option
+@click.option("--if-not-exists", is_flag=True, help="A topic that there is already is no failure.")
+@output_option
+@client_options
+def create(
+    client: ClientOptions,
+    out: Output,
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+) -> None:
+    """Create topics."""
+    from pykbroker.config.key_table import TOPIC_KEYS
+    from pykbroker.tools.cluster import topics
+    from pykbroker.tools.cluster.failure import AskFailed
+    from pykbroker.tools.commands.unknown_names import of_keys
+    from pykbroker_wire.errors import ErrorCode
+
+    wanted = key_values("--config", configs)
+    with client.cluster() as cluster, _told(out) as done:
+        for name in names:
+            try:
+                topics.create(cluster, topics.WantedTopic(name, partitions, replication_factor, configs=wanted))
+                done.append(ChangedTopic(name, "created"))
+            except AskFailed as error:
+                if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
+                    raise of_keys(error, wanted, TOPIC_KEYS) from error
+                done.append(ChangedTopic(name, "unchanged"))
+
+
+@command.command("describe", example="pykbroker topics describe orders")
+@click.argument("names", nargs=-1, metavar="[TOPIC]...", shell_complete=topic_names)
+@click.option("--under-replicated", is_flag=True, help="Only partitions of which a replica is not in sync.")
+@click.option("--leaderless", is_flag=True, help="Only partitions without a leader.")
+@output_option
+@client_options
+def describe(
+    client: ClientOptions, out: Output, names: tuple[str, ...], under_replicated: bool, leaderless: bool
+) -> None:
+    """Describe topics: their configurations, and the replicas of each partition.
+
+    Without a name every topic is described that is not one of Kafka's own.
+    """
+    from pykbroker.tools.cluster import topics
+
+    with client.cluster() as cluster:
+
+        def attempt() -> tuple[list[DescribedTopic], dict[str, dict[str, str]]]:
+            listed = {one.name: one for one in topics.listed(cluster)}
+            _check_names(names, listed)
+            wanted = names or [one.name for one in listed.values() if not one.is_internal]
+            described = topics.described(cluster, wanted)
+            return described, _own_configs(cluster, [one.name for one in described])
+
+        # Once more where a topic has gone between two questions.
+        found, configs = cluster.settled(attempt)
+    told = []
+    for topic in found:
+        partitions = tuple(
+            row
+            for row in _partition_rows(topic)
+            if (not under_replicated or len(row.isr) < len(row.replicas)) and (not leaderless or row.leader is None)
+        )
+        if partitions or not (under_replicated or leaderless):
+            told.append(
+                TopicDescription(
+                    topic.name,
+                    topic.id,
+                    topic.is_internal,
+                    max((len(one.replicas) for one in topic.partitions), default=0),
+                    configs[topic.name],
+                    partitions,
+                )
+            )
+    out.tables(told, *(Table(PartitionRow, one.partitions, _heading(one)) for one in told))
+
+
+@command.command("alter", example="pykbroker topics alter orders --partitions 6 -c retention.ms=60000")
+@click.argument("name", metavar="TOPIC", shell_complete=topic_names)
+@click.option("-p", "--partitions", type=click.IntRange(min=1), help="More of them: none can be taken away.")
+@_config_option
+@click.option(
+    "--delete-config", multiple=True, metavar="KEY", help="Take the topic's own value away (may be repeated)."
+)
+@output_option
+@client_options
+def alter(
+    client: ClientOptions,
+    out: Output,
+    name: str,
+    partitions: int | None,
+    configs: tuple[str, ...],
+    delete_config: tuple[str, ...],
+) -> None:
+    """Give a topic more partitions or other configurations."""
+    from pykbroker.config.key_table import TOPIC_KEYS
+    from pykbroker.tools.cluster import configs as resources
+    from pykbroker.tools.cluster import topics
+    from pykbroker.tools.cluster.configs import ConfigChange, ResourceKind
+    from pykbroker.tools.cluster.failure import AskFailed
+    from pykbroker.tools.commands.unknown_names import of_keys
+
+    changes: dict[str, tuple[ConfigChange, str | None]] = {
+        **{key: (ConfigChange.SET, value) for key, value in key_values("--config", configs).items()},
+        **dict.fromkeys(delete_config, (ConfigChange.DELETE, None)),
+    }
+    if partitions is None and not changes:
+        raise click.UsageError(
+            "Say what to alter: --partitions, --config or --delete-config.", click.get_current_context()
+        )
+    with client.cluster() as cluster:
+        _check_names([name], [one.name for one in topics.listed(cluster)])
+        try:
+            if changes:
+                resources.alter(cluster, (ResourceKind.TOPIC, name), changes)
+            if partitions is not None:
+                topics.add_partitions(cluster, {name: (partitions, ())})
+        except AskFailed as error:
+            raise of_keys(error, changes, TOPIC_KEYS) from error
+    altered = ChangedTopic(name, "altered")
+    out.done(_SAID[altered.outcome].format(name), [altered])
+
+
+@command.command("delete", example="pykbroker topics delete orders")
+@_names
+@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@output_option
+@client_options
+def delete(client: ClientOptions, out: Output, names: tuple[str, ...], if_exists: bool) -> None:
+    """Delete topics and all of their records."""
+    from pykbroker.tools.cluster import topics
+    from pykbroker.tools.cluster.failure import AskFailed
+    from pykbroker_wire.errors import ErrorCode
+
+    with client.cluster() as cluster, _told(out) as done:
+        if not if_exists:
+            _check_names(names, [one.name for one in topics.listed(cluster)])
+        for name in names:
+            try:
+                topics.delete(cluster, [name])
+                done.append(ChangedTopic(name, "deleted"))
+            except AskFailed as error:
+                if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or not if_exists:
+                    raise
+                done.append(ChangedTopic(name, "unchanged"))
+
+
+def _check_names(names: Iterable[str], known: Iterable[str]) -> None:
+    """Before anything is done, so that a mistake in the last of several names does nothing."""
+    from pykbroker.tools.commands.unknown_names import unknown_topic
+
+    there = set(known)
+    for name in names:
+        if name not in there:
+            raise unknown_topic(name, there)
+
+
+def _own_configs(cluster: AskedCluster, names: list[str]) -> dict[str, dict[str, str]]:
+    from pykbroker.tools.cluster import configs
+    from pykbroker.tools.cluster.configs import ConfigSource, ResourceKind
+
+    found = configs.described(cluster, [(ResourceKind.TOPIC, name) for name in names])
+    return {
+        name: {row.name: row.value or "" for row in rows if row.source is ConfigSource.DYNAMIC_TOPIC_CONFIG}
+        for (_, name), rows in found.items()
+    }
+
+
+def _partition_rows(topic: DescribedTopic) -> Iterable[PartitionRow]:
+    for one in topic.partitions:
+        leader = None if one.leader < 0 else one.leader
+        yield PartitionRow(one.number, leader, one.replicas, one.isr, one.elr, one.offline)
+
+
+def _heading(topic: TopicDescription) -> str:
+    configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items()) or "none of its own"
+    return f"{topic.topic} ({topic.topic_id}), replication factor {topic.replication_factor}, configurations: {configs}"
+
+
+@contextmanager
+def _told(out: Output) -> Iterator[list[ChangedTopic]]:
+    """Tell what was done to topics, also where it ends with the failure of one of several."""
+    done: list[ChangedTopic] = []
+    try:
+        yield done
+    finally:
+        if done:
+            out.done("\n".join(_SAID[one.outcome].format(one.topic) for one in done), done)

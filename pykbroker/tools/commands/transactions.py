@@ -1,0 +1,225 @@
+"""`pykbroker transactions`: transactions that coordinators know, and those that hang in partitions."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from pykbroker.tools.commands.client_options import ClientOptions, client_options
+from pykbroker.tools.commands.command_group import CommandGroup
+from pykbroker.tools.commands.completion import topic_names
+from pykbroker.tools.commands.output import Output, Table, column, output_option
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.asked_cluster import AskedCluster, PartitionName
+    from pykbroker.tools.cluster.transactions import ProducerInPartition
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRow:
+    """One that a coordinator knows."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDetail:
+    """One with what belongs to it; times in milliseconds, None where nothing is open."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout_ms: int
+    started_ms: int | None
+    open_for_ms: int | None
+    partitions: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class HangingRow:
+    """One that is open in a partition and that no coordinator will end."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    quiet_minutes: int
+    last_timestamp_ms: int = column("")
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedAt:
+    topic: str
+    partition: int
+    start_offset: int
+    producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTransaction:
+    transactional_id: str
+
+
+@click.group("transactions", cls=CommandGroup)
+def command() -> None:
+    """List, describe and end transactions; find those that hang."""
+
+
+@command.command("list", example="pykbroker transactions list --longer-than 60000")
+@click.option("--longer-than", type=click.IntRange(0), metavar="MS", help="Only those that are open for longer.")
+@click.option("--pattern", metavar="REGEX", help="Only transactional ids that match as a whole.")
+@output_option
+@client_options
+def listing(client: ClientOptions, out: Output, longer_than: int | None, pattern: str | None) -> None:
+    """List the transactions of all coordinators."""
+    from pykbroker.tools.cluster import transactions
+
+    with client.cluster() as cluster:
+        found = transactions.listed(cluster, longer_than_ms=-1 if longer_than is None else longer_than, pattern=pattern)
+    ordered = sorted(found, key=lambda one: one.id)
+    rows = [TransactionRow(one.id, one.coordinator, one.producer_id, one.state) for one in ordered]
+    out.rows(TransactionRow, rows)
+
+
+@command.command("describe", example="pykbroker transactions describe orders-writer")
+@click.argument("names", nargs=-1, required=True, metavar="TRANSACTIONAL_ID...")
+@output_option
+@client_options
+def describe(client: ClientOptions, out: Output, names: tuple[str, ...]) -> None:
+    """Describe the transactions of these ids."""
+    from pykbroker.tools.cluster import transactions
+
+    with client.cluster() as cluster:
+        found = [transactions.described(cluster, name) for name in dict.fromkeys(names)]
+    now_ms = int(time.time() * 1000)
+    rows = [
+        TransactionDetail(
+            one.id,
+            one.coordinator,
+            one.producer_id,
+            one.producer_epoch,
+            one.state,
+            one.timeout_ms,
+            one.started_ms,
+            None if one.started_ms is None else now_ms - one.started_ms,
+            [f"{topic}-{number}" for topic, number in one.partitions],
+        )
+        for one in found
+    ]
+    out.rows(TransactionDetail, rows)
+
+
+@command.command(
+    "abort",
+    example="pykbroker transactions abort --topic orders --partition 0 --start-offset 17"
+    "\npykbroker transactions abort --transactional-id orders-writer",
+)
+@click.option("--topic", shell_complete=topic_names, help="Where it is open.")
+@click.option("--partition", type=click.IntRange(0), metavar="N", help="Where it is open.")
+@click.option("--start-offset", type=click.IntRange(0), metavar="OFFSET", help="Where it begins, as find-hanging says.")
+@click.option("--transactional-id", metavar="ID", help="End the open transaction of this id; its producer is fenced.")
+@output_option
+@client_options
+def abort(
+    client: ClientOptions,
+    out: Output,
+    topic: str | None,
+    partition: int | None,
+    start_offset: int | None,
+    transactional_id: str | None,
+) -> None:
+    """Abort a transaction: one that hangs in a partition, or that of a transactional id.
+
+    Of a partition, an abort marker is written whatever the coordinator says: use it for what find-hanging finds.
+    """
+    from pykbroker.tools.cluster import transactions
+
+    of_partition = (topic, partition, start_offset)
+    if transactional_id is not None:
+        if any(word is not None for word in of_partition):
+            raise click.UsageError("--transactional-id stands alone.", click.get_current_context())
+        with client.cluster() as cluster:
+            transactions.described(cluster, transactional_id)
+            transactions.fence(cluster, transactional_id)
+        out.done(f"Ended the transaction of {transactional_id}.", EndedTransaction(transactional_id))
+        return
+    if topic is None or partition is None or start_offset is None:
+        needed = "--topic, --partition and --start-offset are needed, or --transactional-id."
+        raise click.UsageError(needed, click.get_current_context())
+    place = (topic, partition)
+    with client.cluster() as cluster:
+        producer = _open_at(cluster, place, start_offset)
+        transactions.abort(cluster, place, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch)
+    said = f"Aborted the transaction at offset {start_offset} of {topic}-{partition}."
+    out.done(said, AbortedAt(topic, partition, start_offset, producer.producer_id))
+
+
+def _open_at(cluster: AskedCluster, place: PartitionName, offset: int) -> ProducerInPartition:
+    from pykbroker.tools.cluster import transactions
+    from pykbroker.tools.cluster.failure import AskFailed
+
+    found = transactions.producers(cluster, [place])[place]
+    if isinstance(found, AskFailed):
+        raise found
+    for one in found:
+        if one.started_at == offset:
+            return one
+    raise click.ClickException(f"no transaction that begins at offset {offset} is open in {place[0]}-{place[1]}")
+
+
+@command.command("find-hanging", example="pykbroker transactions find-hanging --topic orders")
+@click.option("--topic", shell_complete=topic_names, help="Only this topic (default: all).")
+@click.option("--partition", type=click.IntRange(0), metavar="N", help="Only this partition of the topic.")
+@click.option("--broker", type=click.IntRange(0), metavar="ID", help="As the replicas on this broker know them.")
+@click.option(
+    "--quiet-for",
+    type=click.IntRange(0),
+    default=15,
+    metavar="MINUTES",
+    help="Only those that wrote nothing for so long; the greatest transaction timeout in use (default: 15).",
+)
+@output_option
+@client_options
+def find_hanging(
+    client: ClientOptions, out: Output, topic: str | None, partition: int | None, broker: int | None, quiet_for: int
+) -> None:
+    """Find transactions that are open in partitions and that no coordinator will end."""
+    from pykbroker.tools.cluster import topics, transactions
+
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs --topic.", click.get_current_context())
+    now_ms = int(time.time() * 1000)
+    with client.cluster() as cluster:
+        names = [topic] if topic is not None else [one.name for one in topics.listed(cluster)]
+        places = [
+            (one.name, row.number)
+            for one in topics.described(cluster, names)
+            for row in one.partitions
+            if (partition is None or row.number == partition) and (broker is None or broker in row.replicas)
+        ]
+        if partition is not None and not places:
+            raise click.ClickException(f"topic {topic} has no partition {partition} there")
+        found = transactions.hanging(cluster, places, now_ms - quiet_for * 60_000, broker)
+    rows = [
+        HangingRow(
+            *one.place,
+            one.producer.started_at,
+            one.producer.producer_id,
+            one.producer.producer_epoch,
+            one.producer.coordinator_epoch,
+            (now_ms - one.producer.last_timestamp_ms) // 60_000,
+            one.producer.last_timestamp_ms,
+        )
+        for one in found
+    ]
+    out.tables(rows, Table(HangingRow, rows))

@@ -1,0 +1,38 @@
+"""What is said of a name that a cluster does not know, with the nearest that it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from pykbroker.config.nearest import nearest
+from pykbroker.tools.cluster.failure import AskFailed
+from pykbroker_wire.errors import ErrorCode
+
+
+def unknown(kind: str, name: str, known: Iterable[str], listed_by: str | None = None) -> click.ClickException:
+    """`listed_by`: the command that names those that there are; without one they are named here."""
+    there = sorted(known)
+    meant = nearest(name, there)
+    if meant is not None:
+        what_to_do = f"did you mean '{meant}'?"
+    elif listed_by is not None:
+        what_to_do = f"`pykbroker {listed_by}` names those that there are"
+    else:
+        what_to_do = f"there are {', '.join(there)}" if there else "there is none at all"
+    return click.ClickException(f"There is no {kind} '{name}': {what_to_do}")
+
+
+def unknown_topic(name: str, known: Iterable[str]) -> click.ClickException:
+    return unknown("topic", name, known, "topics list")
+
+
+def of_keys(error: AskFailed, keys: Iterable[str], known: Iterable[str]) -> Exception:
+    """A refused configuration, with the nearest key where it may be the key that is wrong."""
+    names = set(known)
+    wrong = [key for key in keys if key not in names]
+    if error.code != ErrorCode.INVALID_CONFIG or not wrong:
+        return error
+    meant = nearest(wrong[0], names)
+    return error if meant is None else click.ClickException(f"{str(error).rstrip('.')}: did you mean {meant}?")

@@ -1,0 +1,81 @@
+"""Data directories of a container, before a node opens them: who formats them, and what stops the start.
+
+Responsible for the verdicts and their words; tools/commands/in_container.py looks at the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from pykbroker.config.load import Config
+
+#: Addresses by which a node in a container names itself.
+_OWN_HOSTS: Final = frozenset({"", "localhost", "127.0.0.1", "::1", "0.0.0.0", "::"})  # noqa: S104  # compared, not bound
+
+
+class FirstVoters(Enum):
+    """How the metadata log of a directory begins that is formatted now."""
+
+    #: controller.quorum.voters says it, or another node
+    ELSEWHERE = "elsewhere"
+    #: this controller is the first voter of a new quorum
+    STANDALONE = "standalone"
+    #: a controller that knows no voter until it finds a quorum
+    JOINS = "joins"
+
+
+def first_voters(config: Config, own_names: Collection[str]) -> FirstVoters:
+    """`own_names`: further hosts that are this node. A controller without configured voters begins a quorum when every
+    bootstrap server is itself: two that did so for one cluster would be two clusters."""
+    if not config.is_controller or config.voters:
+        return FirstVoters.ELSEWHERE
+    points = (*config.listeners.controller, *config.listeners.advertised_controller)
+    hosts = {point.host for point in points} | _OWN_HOSTS | set(own_names)
+    ports = {point.port for point in points}
+    for address in config.list("controller.quorum.bootstrap.servers"):
+        host, _, port = address.rpartition(":")
+        if host.strip("[]") not in hosts or int(port) not in ports:
+            return FirstVoters.JOINS
+    return FirstVoters.STANDALONE
+
+
+@dataclass(slots=True, frozen=True)
+class DirectorySeen:
+    """A directory for data, or the nearest one above it that is there."""
+
+    path: str
+    owner: int
+    writable: bool
+    #: mounted for reading only
+    read_only: bool
+    #: an entry in it that the node cannot write, and its owner
+    foreign: tuple[str, int] | None = None
+
+
+def complaint(data: str, seen: DirectorySeen, user: int) -> str | None:
+    """The one line that stops the start: what is wrong with the directory `data`, and what to do."""
+    if seen.read_only:
+        return f"{data} is read-only: mount the volume for reading and writing"
+    if not seen.writable:
+        what, owner = seen.path, seen.owner
+    elif seen.foreign is not None:
+        what, owner = seen.foreign
+    else:
+        return None
+    if owner == user:
+        return f"{what} is not writable for user {user}, its owner: chmod -R u+rwX {data}"
+    return (
+        f"{what} belongs to user {owner} and is not writable for user {user}: chown -R {user} {data} on the volume, or "
+        f"run the container as its owner (--user {owner})"
+    )
+
+
+def another_cluster(reason: str, cluster_id: str) -> str:
+    """What to do about directories that were formatted for another node or cluster. `reason` names file and ids."""
+    return (
+        f"{reason}. The volume is another cluster's or another node's: mount the right one, or set CLUSTER_ID "
+        f"(here {cluster_id}) and KAFKA_NODE_ID to what it says, or empty it to begin anew"
+    )

@@ -1,0 +1,208 @@
+"""`KAFKA_*` and `KAFKA_CFG_*` variables: which become properties, which have no effect, which cannot be heeded.
+
+Responsible for the variables alone; not for property files (server_properties.py) nor for what the properties lack
+(single_node.py).
+
+config/variables.py has the names. A value goes into the file as it is: a backslash in it means what it means in a
+properties file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pykbroker.config.authorization import ALLOW_IF_NO_ACL, SUPER_USERS
+from pykbroker.config.load import is_known
+from pykbroker.config.variables import CFG_PREFIX, PREFIX, property_name, variable_of
+from pykbroker.tools.container.before_kraft import is_address
+
+#: Taken by nothing that a broker without a JVM has, or by scripts of the images.
+NOT_PROPERTIES: Final = frozenset(
+    {
+        "KAFKA_DATA_DIRS",
+        "KAFKA_ENABLE_KRAFT",
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_HOME",
+        "KAFKA_JMX_HOSTNAME",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_KRAFT_CLUSTER_ID",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_OPTS",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_VERSION",
+    }
+)
+#: Variables with a meaning of their own, and the key of ours that does it.
+OWN_KEYS: Final = {"KAFKA_CREATE_TOPICS": "pykbroker.create.topics"}
+SECRETS_FOLDER: Final = "/etc/kafka/secrets/"
+#: Both images' names of stores in that folder, and the keys that get their paths.
+STORES: Final = {
+    "KAFKA_SSL_KEYSTORE_FILENAME": "ssl.keystore.location",
+    "KAFKA_SSL_TRUSTSTORE_FILENAME": "ssl.truststore.location",
+}
+#: Names of files in that folder with one password each, and the keys that get the passwords.
+CREDENTIALS: Final = {
+    "KAFKA_SSL_KEYSTORE_CREDENTIALS": "ssl.keystore.password",
+    "KAFKA_SSL_KEY_CREDENTIALS": "ssl.key.password",
+    "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "ssl.truststore.password",
+}
+#: Bitnami's way to TLS and users, which its scripts turn into stores and JAAS lines: not served. Each of them may also
+#: name a file with its value, with _FILE behind it.
+BITNAMI_SECRETS: Final = frozenset(
+    variable + file
+    for variable in (
+        "KAFKA_CERTIFICATE_PASSWORD",
+        "KAFKA_CLIENT_USERS",
+        "KAFKA_CLIENT_PASSWORDS",
+        "KAFKA_CONTROLLER_CLIENT_ID",
+        "KAFKA_CONTROLLER_CLIENT_SECRET",
+        "KAFKA_CONTROLLER_USER",
+        "KAFKA_CONTROLLER_PASSWORD",
+        "KAFKA_INTER_BROKER_CLIENT_ID",
+        "KAFKA_INTER_BROKER_CLIENT_SECRET",
+        "KAFKA_INTER_BROKER_USER",
+        "KAFKA_INTER_BROKER_PASSWORD",
+        "KAFKA_KRAFT_BOOTSTRAP_SCRAM_USERS",
+        "KAFKA_TLS_CLIENT_AUTH",
+        "KAFKA_TLS_INTER_BROKER_AUTH",
+        "KAFKA_TLS_TRUSTSTORE_FILE",
+        "KAFKA_TLS_TYPE",
+    )
+    for file in ("", "_FILE")
+)
+#: What some of them say where nothing is to be protected.
+_ASKS_NOTHING: Final = {"KAFKA_TLS_CLIENT_AUTH": "none"}
+#: StandardAuthorizer's, and no keys of a broker.
+_AUTHORIZER_KEYS: Final = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
+#: Keys that would protect; `tls.` and `certificate.` are Bitnami's.
+_PROTECTION: Final = ("ssl.", "sasl.", "listener.name.", "authorizer.", "tls.", "certificate.")
+#: Keys of clients, and slips of public files, that Apache Kafka's brokers ignore, and the broker's key that is meant.
+#: They weaken nothing: a listener asks for credentials if its protocol says so. Files of kafka-ui have the last one.
+_OF_CLIENTS: Final = {
+    "sasl.mechanism": "sasl.enabled.mechanisms",
+    "sasl.mechanisms": "sasl.enabled.mechanisms",
+    "security.protocol": "listener.security.protocol.map",
+    "ssl.enabled.mechanisms": "sasl.enabled.mechanisms",
+}
+#: What Kubernetes gives to each container of a namespace that has a service called kafka-ssl, kafka-tls and so on.
+_OF_KUBERNETES: Final = re.compile(
+    r".*_SERVICE_(HOST|PORT|PORT_[A-Z0-9_]+)|.*_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
+)
+_RACK: Final = "broker.rack"
+#: The second one is of the authorizer that kept ACLs there.
+_ZOOKEEPER: Final = ("zookeeper.", "authorizer.zookeeper.")
+_OWN: Final = "pykbroker."
+#: Compose files give these an empty value where the images' scripts take them away. Testcontainers for .NET ends the
+#: advertised ones with a comma: Apache Kafka took it until its lists refused empty entries (KIP-1161).
+_LISTENERS: Final = frozenset({"advertised.listeners", "listeners"})
+
+
+@dataclass(slots=True, frozen=True)
+class Environment:
+    """What the variables say. Texts are as they were written."""
+
+    #: key -> text, in the order of the keys
+    properties: Mapping[str, str]
+    #: variables that name no key, in order
+    unknown: tuple[str, ...]
+    #: variables that ask for protection in a way that is not served
+    protection: tuple[str, ...]
+    #: key -> the file with its value
+    credentials: Mapping[str, str]
+    #: variables of ZooKeeper, which is not there
+    zookeeper: tuple[str, ...]
+    #: key -> text, the parts of one address from before KRaft (before_kraft.py)
+    address: Mapping[str, str]
+    cluster_id: str | None
+
+    @property
+    def describes_a_node(self) -> bool:
+        """Whether Apache Kafka's images would drop the packaged defaults. Keys of ours do not describe a node."""
+        return bool(self.address) or any(not key.startswith(_OWN) for key in self.properties)
+
+
+def read_environment(variables: Mapping[str, str]) -> Environment:
+    """Sort the variables. Those that do not begin with `KAFKA_` are no concern of a broker's, but CLUSTER_ID."""
+    properties: dict[str, str] = {}
+    unknown: list[str] = []
+    protection: list[str] = []
+    zookeeper: list[str] = []
+    credentials: dict[str, str] = {}
+    stores: dict[str, str] = {}
+    address: dict[str, str] = {}
+    # Those with CFG_ first: the others replace them.
+    for variable in sorted(variables, key=lambda name: (not name.startswith(CFG_PREFIX), name)):
+        if not variable.startswith(PREFIX):
+            continue
+        text = variables[variable]
+        if variable in BITNAMI_SECRETS:
+            if text.strip() not in ("", _ASKS_NOTHING.get(variable)):
+                protection.append(variable)
+        elif variable in STORES:
+            if text.strip():
+                stores[STORES[variable]] = SECRETS_FOLDER + text.strip()
+        elif variable in CREDENTIALS:
+            if text.strip():
+                credentials[CREDENTIALS[variable]] = SECRETS_FOLDER + text.strip()
+        elif variable in NOT_PROPERTIES:
+            pass
+        elif variable in OWN_KEYS:
+            properties[OWN_KEYS[variable]] = text
+        else:
+            key = property_name(variable)
+            if key.startswith(_ZOOKEEPER):
+                zookeeper.append(variable)
+            elif is_address(key, text):
+                address[key] = text.strip()
+            elif not is_known(key) and key not in _AUTHORIZER_KEYS:
+                # A slip in a key that was to protect stops the start.
+                protects = key.startswith(_PROTECTION) and key not in _OF_CLIENTS
+                promises = protects and text.strip() and not _OF_KUBERNETES.fullmatch(variable)
+                (protection if promises else unknown).append(variable)
+            elif key == _RACK and not text.strip():
+                # Kubernetes gives this text where a node has no zone, and brokers without one would share a rack.
+                pass
+            elif key in _LISTENERS:
+                entries = ",".join(filter(None, map(str.strip, text.split(","))))
+                if entries:
+                    properties[key] = entries
+            else:
+                properties[key] = text
+    cluster_id = variables.get("CLUSTER_ID", "").strip() or variables.get("KAFKA_KRAFT_CLUSTER_ID", "").strip()
+    return Environment(
+        dict(sorted({**properties, **stores}.items())),
+        tuple(sorted(unknown)),
+        tuple(sorted(protection)),
+        dict(sorted(credentials.items())),
+        tuple(sorted(zookeeper)),
+        dict(sorted(address.items())),
+        cluster_id or None,
+    )
+
+
+def protection_line(variables: tuple[str, ...]) -> str:
+    """The one line that stops the start. It names variables and never values: they may be passwords."""
+    return (
+        f"{', '.join(variables)}: protection is not to be had in this way. Take "
+        f"{'it' if len(variables) == 1 else 'them'} away; docker/README.md says which variables do"
+    )
+
+
+def unknown_line(variables: tuple[str, ...], known: Mapping[str, object]) -> str:
+    """The one warning about variables that name no key; the nearest name of `known` stands beside a slip."""
+    from difflib import get_close_matches
+
+    named = []
+    for variable in variables:
+        key = property_name(variable)
+        near = [_OF_CLIENTS[key]] if key in _OF_CLIENTS else get_close_matches(key, known, 1, 0.9)
+        named.append(f"{variable} (is {variable_of(near[0])} meant?)" if near else variable)
+    jmx = "; nothing serves JMX here" if any("JMX" in variable for variable in variables) else ""
+    return f"These variables name no configuration key and have no effect: {', '.join(named)}{jmx}"

@@ -1,0 +1,69 @@
+"""kafka-broker-api-versions: the requests that each broker serves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pykbroker.tools.cluster.failure import AskFailed
+from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
+from pykbroker.tools.kafka.tool_options import OptionError, Options
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.asked_cluster import ClusterNode
+
+OPTIONS = Options("This tool helps to retrieve broker version information.", [BOOTSTRAP, COMMAND_CONFIG])
+
+
+def run(words: Sequence[str]) -> int:
+    try:
+        given = OPTIONS.parse(words)
+        OPTIONS.help_or_version(words, given)
+        OPTIONS.require(given, "bootstrap-server")
+        cluster = opened(given)
+    except BAD_START as error:
+        print(said_of(error), file=sys.stderr)
+        return 1
+    with cluster:
+        try:
+            for node in cluster.nodes():
+                try:
+                    print(versions_text(node, cluster.versions(node.id)))
+                except AskFailed as error:
+                    print(f"{_node_text(node)} -> ERROR: {error.name}: {error}")
+        except (AskFailed, OptionError) as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
+
+
+def _node_text(node: ClusterNode) -> str:
+    rack = "null" if node.rack is None else node.rack
+    return f"{node.host}:{node.port} (id: {node.id} rack: {rack} isFenced: {str(node.fenced).lower()})"
+
+
+def versions_text(node: ClusterNode, ranges: Mapping[int, tuple[int, int]]) -> str:
+    """What is printed of a node: every request that a broker may serve, and what of it is usable from here."""
+    from pykbroker_wire.apis import APIS
+
+    lines = []
+    for key, api in sorted(APIS.items()):
+        if "broker" not in api.listeners:
+            continue
+        name = f"{api.name}({int(key)})"
+        if key not in ranges:
+            lines.append(f"\t{name}: UNSUPPORTED")
+            continue
+        least, greatest = ranges[key]
+        served = str(least) if least == greatest else f"{least} to {greatest}"
+        usable = min(greatest, api.max_version)
+        usable_text = f"[usable: {usable}]" if usable >= max(least, api.min_version) else "[unusable: node too new]"
+        lines.append(f"\t{name}: {served} {usable_text}")
+    known = {int(key) for key in APIS}
+    for number in sorted(set(ranges) - known):
+        least, greatest = ranges[number]
+        served = str(least) if least == greatest else f"{least} to {greatest}"
+        lines.append(f"\tUNKNOWN({number}): {served}")
+    body = ",\n".join(lines)
+    return f"{_node_text(node)} -> (\n{body}\n)"

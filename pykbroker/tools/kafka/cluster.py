@@ -1,0 +1,83 @@
+"""kafka-cluster: the id of the cluster, its endpoints, and brokers that are forgotten."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pykbroker.tools.kafka.words import WordParser, add_servers, parsed, with_cluster
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.asked_cluster import AskedCluster, ClusterNode
+
+
+def run(words: Sequence[str]) -> int:
+    parser = WordParser(prog="kafka-cluster", description="The Kafka cluster tool.")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    known = {
+        "cluster-id": "print the id of the cluster",
+        "unregister": "forget a broker",
+        "list-endpoints": "list endpoints",
+    }
+    for name, text in known.items():
+        verb = verbs.add_parser(name, help=text, description=text)
+        add_servers(verb, controllers=True)
+        verb.add_argument("--config", dest="command_config", help=argparse.SUPPRESS)
+        if name == "unregister":
+            verb.add_argument("--id", "-i", type=int, required=True, help="the id of the broker")
+        if name == "list-endpoints":
+            verb.add_argument("--include-fenced-brokers", action="store_true", help="fenced brokers, too")
+    options = parsed(parser, words)
+    work = {"cluster-id": _print_id, "unregister": _unregister, "list-endpoints": _list}[options.verb]
+    return with_cluster(options, work)
+
+
+def _print_id(cluster: AskedCluster, _: argparse.Namespace) -> int:
+    if cluster.id:
+        print(f"Cluster ID: {cluster.id}")
+        return 0
+    print("No cluster ID found. The Kafka version is probably too old.", file=sys.stderr)
+    return 1
+
+
+def _unregister(cluster: AskedCluster, options: argparse.Namespace) -> int:
+    cluster.unregister(options.id)
+    print(f"Broker {options.id} is no longer registered.")
+    return 0
+
+
+def _list(cluster: AskedCluster, options: argparse.Namespace) -> int:
+    if cluster.of_controllers and options.include_fenced_brokers:
+        print("The option --include-fenced-brokers is only supported with --bootstrap-server option", file=sys.stderr)
+        return 1
+    nodes = cluster.endpoints(with_fenced=options.include_fenced_brokers)
+    print(endpoints_text(nodes, of_controllers=cluster.of_controllers), end="")
+    return 0
+
+
+def endpoints_text(nodes: Sequence[ClusterNode], *, of_controllers: bool) -> str:
+    """A table; of brokers with their state."""
+    host = max([4, *(len(node.host) for node in nodes)])
+    rack = max([10, *(len(node.rack or "") for node in nodes)])
+    rows = [["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]]
+    rows += [
+        [
+            str(node.id),
+            node.host,
+            str(node.port),
+            node.rack or "null",
+            "fenced" if node.fenced else "unfenced",
+            "controller" if of_controllers else "broker",
+        ]
+        for node in nodes
+    ]
+    widths = [10, host, 10, rack, 10, 15]
+    lines = []
+    for row in rows:
+        cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
+        if of_controllers:
+            del cells[4]
+        lines.append(" ".join(cells) + "\n")
+    return "".join(lines)

@@ -1,0 +1,188 @@
+"""The tables of kafka-consumer-groups: columns as wide as Apache Kafka makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.asked_cluster import PartitionName
+    from pykbroker.tools.cluster.groups import GroupDescription, GroupListing, GroupMember
+
+MISSING: Final = "-"
+
+
+@dataclass(slots=True, frozen=True)
+class OffsetRow:
+    """A partition of a group; None: there is none, or it cannot be told."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int | None
+    end: int | None
+    leader_epoch: int | None = None
+    consumer: str = MISSING
+    host: str = MISSING
+    client: str = MISSING
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.offset is None or self.end is None else self.end - self.offset
+
+
+def _text(value: object) -> str:
+    return MISSING if value is None or value == "" else str(value)
+
+
+def _lines(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
+    """Rows whose columns are that wide; 0: as it is."""
+    return "".join(
+        "\n" + " ".join(f"{cell:<{width}}" if width else cell for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+
+
+def _widest(least: int, cells: Iterable[str]) -> int:
+    return max([least, *map(len, cells)])
+
+
+def listing(groups: Sequence[GroupListing], *, with_type: bool, with_state: bool) -> str:
+    """What --list prints."""
+    if not with_type and not with_state:
+        return "".join(f"{group.id}\n" for group in groups)
+    rows = [["GROUP", *(["TYPE"] * with_type), *(["STATE"] * with_state)]]
+    rows += [[group.id, *([group.type] * with_type), *([group.state] * with_state)] for group in groups]
+    widths = [_widest(15, (group.id for group in groups)) + 10, *[20] * (len(rows[0]) - 1)]
+    return _lines(rows, widths).removeprefix("\n") + "\n"
+
+
+def offsets(rows: Sequence[OffsetRow], *, verbose: bool) -> str:
+    """What --describe prints of a group."""
+    header = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST"]
+    table = [[*header, "CLIENT-ID"]]
+    table += [
+        [
+            row.group,
+            row.topic,
+            str(row.partition),
+            _text(row.offset),
+            _text(row.end),
+            _text(row.lag),
+            row.consumer,
+            row.host,
+            row.client,
+        ]
+        for row in rows
+    ]
+    widths = [
+        _widest(15, (row.group for row in rows)),
+        _widest(15, (row.topic for row in rows)),
+        10,
+        15,
+        15,
+        15,
+        _widest(15, (row.consumer for row in rows)),
+        _widest(15, (row.host for row in rows)),
+        0,
+    ]
+    if verbose:
+        for line, epoch in zip(table, ["LEADER-EPOCH", *(_text(row.leader_epoch) for row in rows)], strict=True):
+            line.insert(3, epoch)
+        widths.insert(3, 15)
+    return _lines(table, widths) + "\n"
+
+
+def members(group: GroupDescription, *, verbose: bool) -> str:
+    """What --members prints of a group."""
+    static = any(member.instance_id for member in group.members)
+    table = [["GROUP", "CONSUMER-ID", *(["GROUP-INSTANCE-ID"] * static), "HOST", "CLIENT-ID", "#PARTITIONS"]]
+    table += [
+        [
+            group.id,
+            member.id,
+            *([member.instance_id or ""] * static),
+            member.host,
+            member.client_id,
+            str(len(member.assignment)),
+        ]
+        for member in group.members
+    ]
+    widths = [
+        _widest(15, [group.id]),
+        _widest(15, (member.id for member in group.members)),
+        *([_widest(17, (member.instance_id or "" for member in group.members))] * static),
+        _widest(15, (member.host for member in group.members)),
+        _widest(15, (member.client_id for member in group.members)),
+        15,
+    ]
+    if verbose:
+        more = [_assignments(member) for member in group.members]
+        table[0] += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
+        for line, (member, (current, target)) in zip(table[1:], zip(group.members, more, strict=True), strict=True):
+            of_target = None if member.target is None else group.target_epoch
+            line += [_text(member.epoch), current, _text(of_target), target]
+        widths += [
+            15,
+            _widest(20, (current for current, _ in more)),
+            15,
+            _widest(20, (target for _, target in more)),
+        ]
+        return _lines(table, widths) + "\n"
+    # The blank behind the last column is Apache Kafka's.
+    return _with_blank(table, widths)
+
+
+def _with_blank(table: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
+    lines = _lines(table, widths).split("\n")[1:]
+    return "".join(f"\n{line} " for line in lines) + "\n"
+
+
+def _assignments(member: GroupMember) -> tuple[str, str]:
+    target = MISSING if member.target is None else assignment(member.target)
+    return assignment(member.assignment), target
+
+
+def assignment(partitions: Sequence[PartitionName]) -> str:
+    """`a:0,1;b:2`."""
+    if not partitions:
+        return MISSING
+    topics: dict[str, list[str]] = {}
+    for name, number in partitions:
+        topics.setdefault(name, []).append(str(number))
+    return ";".join(sorted(f"{name}:{','.join(sorted(numbers))}" for name, numbers in topics.items()))
+
+
+def state(group: GroupDescription, coordinator: str, *, verbose: bool) -> str:
+    """What --state prints of a group."""
+    table = [["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]]
+    table.append([group.id, coordinator, _text(group.assignor), group.state])
+    widths = [_widest(15, [group.id]), max(25, len(coordinator)), 20, 20]
+    if verbose:
+        table[0] += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"]
+        table[1] += [_text(group.epoch), _text(group.target_epoch)]
+        widths += [15, 25]
+    table[0].append("#MEMBERS")
+    table[1].append(str(len(group.members)))
+    return _lines(table, [*widths, 0]) + "\n"
+
+
+def reset(groups: Iterable[str], rows: Sequence[tuple[str, str, int, int]]) -> str:
+    """Group, topic, partition and new offset of what was reset."""
+    table = [["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]]
+    table += [[group, topic, str(partition), str(offset)] for group, topic, partition, offset in rows]
+    widths = [_widest(15, groups), _widest(15, (row[1] for row in rows)), 10, 0]
+    return _lines(table, widths) + "\n"
+
+
+def deleted(rows: Sequence[tuple[str, str, str]]) -> str:
+    """Topic, partition and what came of it."""
+    table = [["TOPIC", "PARTITION", "STATUS"], *([topic, number, said] for topic, number, said in rows)]
+    return _lines(table, [_widest(15, (row[0] for row in rows)), 10, 15]) + "\n"
+
+
+def table_of_groups(rows: Sequence[tuple[str, str, str]]) -> str:
+    """What kafka-groups prints: id, type and protocol. The longest of all cells gives the width of both columns."""
+    width = _widest(20, (cell for row in rows for cell in row))
+    return _lines([("GROUP", "TYPE", "PROTOCOL"), *rows], [width, width, 0]).removeprefix("\n") + "\n"

@@ -1,0 +1,60 @@
+"""How the tools reach a cluster: their two common options, and the file that --command-config names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.tools.cluster.failure import NotServed
+from pykbroker.tools.kafka.tool_options import Accepted, Given, OptionError, Options
+
+if TYPE_CHECKING:
+    from pykbroker.tools.cluster.asked_cluster import AskedCluster
+
+BOOTSTRAP = Accepted("bootstrap-server", "The brokers to connect to first.", "host:port,...")
+BOOTSTRAP_CONTROLLER = Accepted("bootstrap-controller", "The controllers to connect to first.", "host:port,...")
+COMMAND_CONFIG = Accepted("command-config", "A properties file for the client.", "file")
+
+#: What can be wrong with a command line and its files, before a cluster is asked.
+BAD_START: Final = (OptionError, ValueError, OSError, ConfigError, NotServed)
+
+
+def said_of(error: Exception) -> str:
+    """The one line for it. Java says no more of a file that it cannot read than its name."""
+    return str(error.filename) if isinstance(error, OSError) and error.filename else str(error)
+
+
+def opened(given: Given, *, of_controllers: bool = False, extra: Mapping[str, str] | None = None) -> AskedCluster:
+    """The cluster that the options name. Raises OSError, ConfigError and NotServed for the file."""
+    option = "bootstrap-controller" if of_controllers else "bootstrap-server"
+    return reached(given.text(option) or "", given.text("command-config"), of_controllers=of_controllers, extra=extra)
+
+
+def reached(
+    bootstrap: str, config_file: str | None, *, of_controllers: bool = False, extra: Mapping[str, str] | None = None
+) -> AskedCluster:
+    """The cluster behind these addresses; `extra`: keys that count beside those of the file."""
+    from pykbroker.tools.cluster.asked_cluster import AskedCluster
+    from pykbroker.tools.cluster.client_properties import read_properties, settings_of
+
+    properties = {**(read_properties(config_file) if config_file else {}), **(extra or {})}
+    return AskedCluster(settings_of(properties, bootstrap, of_controllers=of_controllers))
+
+
+def begun(options: Options, words: Sequence[str], needed: str) -> Given:
+    """The options of a tool that shows its usage for whatever is wrong with them, its brokers' addresses included."""
+    given = options.read(words)
+    options.require(given, needed)
+    _check_addresses(options, given.text("bootstrap-server"))
+    return given
+
+
+def _check_addresses(options: Options, addresses: str | None) -> None:
+    """End the tool when the bootstrap list is none."""
+    if not addresses:
+        options.end_with_usage("Error while validating the bootstrap address")
+    for address in addresses.split(","):
+        _, colon, port = address.strip().rpartition(":")
+        if not colon or not port.isdigit():
+            options.end_with_usage("Please provide valid host:port like host1:9091,host2:9092")

@@ -1,0 +1,139 @@
+"""Records as text, as kafka-console-consumer prints them: which parts, between which separators."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from pykbroker.tools.cluster.failure import NotServed
+from pykbroker.tools.kafka.java_text import java_double
+
+DEFAULT_FORMATTER: Final = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
+#: The names of formatters that are served, those of before Apache Kafka 3.5 among them.
+FORMATTERS: Final = {
+    DEFAULT_FORMATTER: "default",
+    "kafka.tools.DefaultMessageFormatter": "default",
+    "org.apache.kafka.tools.consumer.NoOpMessageFormatter": "nothing",
+    "kafka.tools.NoOpMessageFormatter": "nothing",
+    "org.apache.kafka.tools.consumer.LoggingMessageFormatter": "logging",
+    "kafka.tools.LoggingMessageFormatter": "logging",
+}
+
+_PARTS: Final = ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key", "value")
+
+
+class PrintedRecord(Protocol):
+    """What is read of a record: kafka-python's ConsumerRecord has it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    #: 0: the producer's time; 1: the broker's
+    timestamp_type: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+def _number(layout: str, name: str) -> Callable[[bytes], str]:
+    size = struct.calcsize(layout)
+
+    def read(data: bytes) -> str:
+        if len(data) != size:
+            raise ValueError(f"Size of data received by {name}Deserializer is not {size}")
+        (value,) = struct.unpack(layout, data)
+        return java_double(value) if isinstance(value, float) else str(value)
+
+    return read
+
+
+_SERIALIZATION: Final = "org.apache.kafka.common.serialization."
+DESERIALIZERS: Final[dict[str, Callable[[bytes], str]]] = {
+    "StringDeserializer": lambda data: data.decode("utf-8", "replace"),
+    "IntegerDeserializer": _number(">i", "Integer"),
+    "LongDeserializer": _number(">q", "Long"),
+    "ShortDeserializer": _number(">h", "Short"),
+    "FloatDeserializer": _number(">f", "Float"),
+    "DoubleDeserializer": _number(">d", "Double"),
+    "BooleanDeserializer": lambda data: "true" if data == b"\x01" else "false",
+    "UUIDDeserializer": lambda data: str(uuid.UUID(data.decode("utf-8"))),
+}
+
+
+class RecordText:
+    """`RecordText({"print.key": "true"}).written(record)`. Raises NotServed for a class that only Java has."""
+
+    def __init__(self, properties: Mapping[str, str], formatter: str = DEFAULT_FORMATTER) -> None:
+        if formatter not in FORMATTERS:
+            raise NotServed(f"--formatter {formatter} is not supported by pykbroker: it names a Java class")
+        self._kind = FORMATTERS[formatter]
+        self._shown = {part: part == "value" for part in _PARTS}
+        for part in _PARTS:
+            if (wanted := properties.get(f"print.{part}")) is not None:
+                self._shown[part] = wanted.strip().lower() == "true"
+        self._key_separator = properties.get("key.separator", "\t").encode()
+        self._line_separator = properties.get("line.separator", "\n").encode()
+        self._headers_separator = properties.get("headers.separator", ",").encode()
+        self._null = properties.get("null.literal", "null").encode()
+        self._key = _deserializer(properties.get("key.deserializer"))
+        self._value = _deserializer(properties.get("value.deserializer"))
+        self._header = _deserializer(properties.get("headers.deserializer"))
+
+    def written(self, record: PrintedRecord) -> bytes:
+        """The bytes of one record. Raises ValueError for bytes that a deserializer does not take."""
+        if self._kind == "nothing":
+            return b""
+        parts = [getattr(self, f"_{part}_of")(record) for part in _PARTS if self._shown[part]]
+        # A line without the value ends with the separator of lines as well.
+        return self._key_separator.join(parts) + self._line_separator if parts else b""
+
+    @property
+    def logs(self) -> bool:
+        """Each record is logged, too."""
+        return self._kind == "logging"
+
+    def _timestamp_of(self, record: PrintedRecord) -> bytes:
+        if record.timestamp_type is None or record.timestamp < 0:
+            return b"NO_TIMESTAMP"
+        return f"{'LogAppendTime' if record.timestamp_type else 'CreateTime'}:{record.timestamp}".encode()
+
+    def _partition_of(self, record: PrintedRecord) -> bytes:
+        return f"Partition:{record.partition}".encode()
+
+    def _offset_of(self, record: PrintedRecord) -> bytes:
+        return f"Offset:{record.offset}".encode()
+
+    def _delivery_of(self, record: PrintedRecord) -> bytes:
+        return b"Delivery:NOT_PRESENT"
+
+    def _epoch_of(self, record: PrintedRecord) -> bytes:
+        # Apache Kafka's tool takes the epoch off before it prints.
+        return b"Epoch:NOT_PRESENT"
+
+    def _headers_of(self, record: PrintedRecord) -> bytes:
+        if not record.headers:
+            return b"NO_HEADERS"
+        written = [key.encode() + b":" + self._read(self._header, value) for key, value in record.headers]
+        return self._headers_separator.join(written)
+
+    def _key_of(self, record: PrintedRecord) -> bytes:
+        return self._read(self._key, record.key)
+
+    def _value_of(self, record: PrintedRecord) -> bytes:
+        return self._read(self._value, record.value)
+
+    def _read(self, deserializer: Callable[[bytes], str] | None, data: bytes | None) -> bytes:
+        known = self._null if data is None else data
+        return known if deserializer is None else deserializer(known).encode()
+
+
+def _deserializer(name: str | None) -> Callable[[bytes], str] | None:
+    if not name:
+        return None
+    found = DESERIALIZERS.get(name.removeprefix(_SERIALIZATION))
+    if found is None:
+        raise NotServed(f"{name} is not supported by pykbroker: it names a Java class")
+    return found

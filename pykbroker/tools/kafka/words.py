@@ -1,0 +1,75 @@
+"""Command lines with a verb, as argparse4j reads them: --help on standard output, 1 for what cannot be read.
+
+Responsible for the status and the place of what argparse prints, and for tables that stand behind such verbs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from pykbroker.tools.cluster.failure import AskFailed
+from pykbroker.tools.kafka.reach import BAD_START, reached, said_of
+
+
+class WordParser(argparse.ArgumentParser):
+    """Apache Kafka's tools end with 1 where Python's end with 2, and know no abbreviations."""
+
+    def __init__(self, **settings: object) -> None:
+        super().__init__(allow_abbrev=False, **settings)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        print(f"{self.prog}: error: {message}", file=sys.stderr)
+        raise SystemExit(1)
+
+
+def parsed(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line; ends the tool for --help."""
+    return parser.parse_args(list(words))
+
+
+def add_servers(parser: argparse.ArgumentParser, *, controllers: bool, required: bool = True) -> None:
+    """--bootstrap-server, --bootstrap-controller and --command-config."""
+    group = parser.add_mutually_exclusive_group(required=required)
+    group.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="the brokers to connect to first")
+    if controllers:
+        group.add_argument(
+            "--bootstrap-controller", metavar="HOST:PORT,...", help="the controllers to connect to first"
+        )
+    parser.add_argument("--command-config", metavar="FILE", help="a properties file for the client")
+
+
+def with_cluster(options: argparse.Namespace, work: Callable[..., int]) -> int:
+    """Open the cluster that the options name, and work on it. Bad files and failed questions end with 1."""
+    controllers = getattr(options, "bootstrap_controller", None)
+    servers = getattr(options, "bootstrap_server", None)
+    if not servers and not controllers:
+        print("You must specify either --bootstrap-controller or --bootstrap-server.", file=sys.stderr)
+        return 1
+    try:
+        cluster = reached(
+            controllers or servers or "", getattr(options, "command_config", None), of_controllers=bool(controllers)
+        )
+    except BAD_START as error:
+        print(said_of(error), file=sys.stderr)
+        return 1
+    with cluster:
+        try:
+            return work(cluster, options)
+        except AskFailed as error:
+            print(f"{error.name}: {error}", file=sys.stderr)
+            return 1
+        except (ValueError, OSError) as error:
+            print(said_of(error), file=sys.stderr)
+            return 1
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their widest cell, a tab behind each."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return "".join(
+        "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) + "\n" for row in rows
+    )

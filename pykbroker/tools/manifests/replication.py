@@ -1,0 +1,17 @@
+"""The variables of a container that make topics survive the loss of a broker."""
+
+from __future__ import annotations
+
+from pykbroker.config.cluster_profile import replicated_profile
+from pykbroker.config.load import find_key
+from pykbroker.config.variables import variable_of
+
+
+def replication_variables(brokers: int) -> dict[str, str]:
+    """Variable -> text: what of the profile for so many brokers is not the key's default."""
+    found = {}
+    for key, text in replicated_profile(brokers).items():
+        row = find_key(key)
+        if row is None or row.parse(text) != row.default:
+            found[variable_of(key)] = text
+    return found

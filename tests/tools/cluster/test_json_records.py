@@ -1,0 +1,96 @@
+"""The JSON envelope: as kcat writes it, and read back byte by byte."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykbroker.tools.cluster.encodings import ENCODINGS, Encoding
+from pykbroker.tools.cluster.json_records import BadInput, JsonFormat, NewRecord, as_json, from_json
+from pykbroker.tools.cluster.record_format import Shown
+from tests.tools.cluster.records import Read, records
+
+
+def test_it_is_what_kcat_writes() -> None:
+    """But for kcat's `broker`, which kafka-python does not tell."""
+    headers = [("a", b"1"), ("b", b""), ("c", None), ("a", b"2")]
+    written = as_json(Read(key=b"k2", value=b"", headers=headers, timestamp=1795441420108), Shown())
+    assert written == (
+        '{"topic":"t","partition":0,"offset":0,"tstype":"create","ts":1795441420108,'
+        '"headers":["a","1","b","","c",null,"a","2"],"key":"k2","payload":""}'
+    )
+    written = as_json(Read(key=None, value='\x01"\\é\x1b'.encode(), timestamp_type=1), Shown())
+    assert written.endswith(r'"tstype":"logappend","ts":1700000000000,"key":null,"payload":"\u0001\"\\é\u001b"}')
+    assert '"tstype":"unknown"' in as_json(Read(timestamp=-1), Shown())
+
+
+def test_bytes_that_are_no_text_say_how_they_are_written() -> None:
+    told = json.loads(as_json(Read(key=b"\xff", value=b"ok", headers=[("a", b"\0"), ("b", b"\xfe")]), Shown()))
+    assert (told["key"], told["key_encoding"]) == ("/w==", "base64")
+    assert (told["payload"], told.get("payload_encoding")) == ("ok", None)
+    assert (told["headers"], told["headers_encoding"]) == (["a", "AA==", "b", "/g=="], "base64")
+    told = json.loads(as_json(Read(key=b"ok", value=None), Shown(key="hex", value="hex")))
+    assert (told["key"], told["key_encoding"], told["payload"]) == ("6f6b", "hex", None)
+    assert "payload_encoding" not in told
+
+
+@given(records, st.sampled_from(ENCODINGS), st.sampled_from(ENCODINGS))
+def test_what_is_written_is_read_back(record: Read, key: Encoding, value: Encoding) -> None:
+    line = JsonFormat(Shown(key, value)).written(record)
+    assert line.count(b"\n") == 1
+    has_time = record.timestamp >= 0 and record.timestamp_type is not None
+    assert from_json(line) == NewRecord(
+        record.key, record.value, record.headers, record.partition, record.timestamp if has_time else None
+    )
+
+
+def test_what_is_left_out_is_left_to_the_producer() -> None:
+    assert from_json(b'{"payload":"v"}') == NewRecord(None, b"v")
+    assert from_json(b'{"payload":null,"key":"k","topic":7,"broker":1}') == NewRecord(b"k", None)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"7", "not a JSON object"),
+        (b"{}", 'no "payload"'),
+        (b'{"payload":7}', '"payload" is neither a string nor null'),
+        (b'{"payload":{"a":1}}', '"payload" is neither a string nor null'),
+        (b'{"payload":"\\ud800"}', '"payload": '),
+        (b'{"payload":"xx","payload_encoding":"hex"}', '"payload": not hex'),
+        (b'{"payload":"xx","payload_encoding":"rot13"}', '"payload_encoding" is none of text, hex, base64'),
+        (b'{"payload":"","key":[]}', '"key" is neither a string nor null'),
+        (b'{"payload":"","partition":-1}', '"partition" is not a whole number'),
+        (b'{"payload":"","partition":true}', '"partition" is not a whole number'),
+        (b'{"payload":"","partition":1.5}', '"partition" is not a whole number'),
+        (b'{"payload":"","ts":"now"}', '"ts" is not a whole number'),
+        (b'{"payload":"","ts":99999999999999999999}', '"ts" is not a whole number'),
+        (b'{"payload":"","headers":{"a":"b"}}', '"headers" is not a list'),
+        (b'{"payload":"","headers":["a"]}', '"headers" is not a list'),
+        (b'{"payload":"","headers":[1,"a"]}', "a name is no string"),
+        (b'{"payload":"","headers":["a",1]}', '"headers" is neither a string nor null'),
+        (b'{"payload":"","headers":["\\ud800",null]}', '"headers": '),
+    ],
+)
+def test_what_is_no_record(line: bytes, said: str) -> None:
+    with pytest.raises(BadInput, match=said) as refused:
+        from_json(line)
+    assert "\n" not in str(refused.value)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner)))
+def test_any_json_in_any_field_is_a_record_or_refused(value: object) -> None:
+    for name in ("key", "payload", "headers", "partition", "ts", "tstype", "key_encoding", "headers_encoding"):
+        told = {"payload": "v", name: value}
+        try:
+            found = from_json(json.dumps(told).encode())
+        except BadInput:
+            continue
+        assert isinstance(found, NewRecord)

@@ -1,0 +1,152 @@
+"""What all commands share that ask a cluster: how they reach it, and what they say when they do not."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from compat_tests.ports import steady_port
+from pykbroker.testing import Broker
+from pykbroker.tools.commands import client_options, reference
+from pykbroker.tools.commands.main import main, program
+
+COMMANDS = [
+    pytest.param(ctx, command, id=ctx.command_path)
+    for ctx, command in reference.leaves(program())
+    if any(parameter.name == "bootstrap_server" for parameter in command.params)
+]
+
+
+@pytest.fixture
+def closed() -> Iterator[str]:
+    """An address that takes no connection as long as the test lasts."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(("ctx", "command"), COMMANDS)
+def test_without_a_broker_one_line_says_so(
+    ctx: click.Context,
+    command: click.Command,
+    closed: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    words = shlex.split(reference.leaf_example(command).splitlines()[0].partition(" | ")[0].partition(" < ")[0])
+    assert main([*words[1:], "-b", closed]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert line == (
+        f"pykbroker: {closed} cannot be reached: Connection refused. Is a broker running there? `-b HOST:PORT` names "
+        "another"
+    )
+
+
+@pytest.mark.slow
+def test_a_broker_that_advertises_another_address(closed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As one does in a container whose name the host does not know."""
+    port = steady_port()
+    with Broker({"advertised.listeners": f"PLAINTEXT://{closed}"}, port=port):
+        assert main(["groups", "list", "-b", f"localhost:{port}", "-X", "default.api.timeout.ms=300"]) == 1
+    assert capsys.readouterr().err == (
+        f"pykbroker: {closed} cannot be reached: Connection refused. A broker has told this address: see its "
+        "advertised.listeners\n"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "cannot be reached: "),
+        (b"\0\0\0\x08\0\0\0\0what", "cannot be reached: "),
+        (b"", "does not answer: "),
+    ],
+)
+def test_what_is_no_broker(answer: bytes, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        connections = []
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            connections.append(connection)
+            connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert main(["topics", "list", "-b", address, "-X", "request.timeout.ms=1000"]) == 1
+        thread.join()
+        connections[0].close()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"pykbroker: {address} {said}")
+
+
+def test_where_the_cluster_is(closed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(client_options.BOOTSTRAP_VARIABLE, closed)
+    assert main(["topics", "list"]) == 1
+    assert capsys.readouterr().err.startswith(f"pykbroker: {closed} cannot be reached")
+    assert main(["topics", "list", "-b", f"{closed},localhost:1"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith(f"pykbroker: {closed} cannot be reached: Connection refused; localhost:1 cannot be reached: ")
+    monkeypatch.delenv(client_options.BOOTSTRAP_VARIABLE)
+    help_text = program().get_command(click.Context(program()), "topics")
+    assert isinstance(help_text, click.Group)
+    (option,) = [one for one in help_text.commands["list"].params if one.name == "bootstrap_server"]
+    assert option.default == "localhost:9092"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (("-b", "localhost"), 2, "Invalid value for '-b' / '--bootstrap-server': 'localhost' is not HOST:PORT."),
+        (("-b", "a:1,:2"), 2, "Invalid value for '-b' / '--bootstrap-server': ':2' is not HOST:PORT."),
+        (("-X", "acks"), 1, "-X takes KEY=VALUE, not 'acks'"),
+        (("-X", "security.protocol=TLS"), 1, "Invalid value TLS for configuration security.protocol"),
+        (
+            ("-X", "security.protocl=SSL"),
+            1,
+            "-X security.protocl: Kafka's clients have no such property: did you mean security.protocol?",
+        ),
+        (("-X", "request.timeout.ms=x"), 1, "Invalid value x for configuration request.timeout.ms: Not a number"),
+        (("-X", "security.protocol=SASL_SSL"), 1, "sasl.mechanism=GSSAPI is not supported here"),
+        (("--command-config", "/nowhere"), 1, "/nowhere: No such file or directory"),
+    ],
+)
+def test_wrong_options_are_one_line(
+    words: tuple[str, ...], status: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["topics", "list", *words]) == status
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"pykbroker: {said}")
+
+
+def test_the_words_count_before_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=of-the-file\nrequest.timeout.ms=7\nsecurity.protocol=SSL\n")
+    seen: list[client_options.ClientOptions] = []
+
+    @click.command()
+    @client_options.client_options
+    def command(client: client_options.ClientOptions) -> None:
+        seen.append(client)
+
+    words = ["--command-config", str(file), "-X", "client.id=a=b", "-X", "security.protocol=PLAINTEXT", "-b", "h:1"]
+    command.main(words, standalone_mode=False)
+    assert seen[0].bootstrap == "h:1"
+    assert seen[0].properties == {
+        "client.id": "a=b",
+        "request.timeout.ms": "7",
+        "security.protocol": "PLAINTEXT",
+    }

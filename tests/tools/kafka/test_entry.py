@@ -1,0 +1,51 @@
+"""The entry: tools by name, --help and --version without a client, one line for what is not there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pykbroker.tools.kafka.__main__ import TOOLS, main
+from tests.parsed import parsed
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_an_unknown_tool_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nothing"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("there is no tool nothing; there are: topics, ")
+    assert said.count("\n") == 1
+    assert main([]) == 1
+
+
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_help_and_version_import_no_client(word: str) -> None:
+    """What takes the time of a start is the client: --help and --version answer without it."""
+    code = (
+        "import sys\n"
+        "from pykbroker.tools.kafka.__main__ import main\n"
+        f"for name in {TOOLS!r}:\n"
+        "    try:\n"
+        f"        main([name, {word!r}])\n"
+        "    except SystemExit:\n"
+        "        pass\n"
+        "    late = {'kafka', 'asyncio', 'ssl'} & sys.modules.keys()\n"
+        "    assert not late, (name, late)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "wire")])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_no_tool_imports_a_client_before_it_has_read_its_options() -> None:
+    heads = [ROOT / f"pykbroker/tools/kafka/{name.replace('-', '_')}.py" for name in TOOLS]
+    assert len(heads) >= 3
+    late = ("kafka", "pykbroker.tools.cluster.asked_cluster", "pykbroker.tools.cluster.client_properties")
+    for path in heads:
+        top = [node for node in parsed(path).body if type(node).__name__ == "ImportFrom"]
+        assert not [node for node in top if getattr(node, "module", "") in late], path.name
