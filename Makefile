@@ -192,10 +192,14 @@ audit: $(VENV)/.install
 
 # --- lint: every check runs, so that one look shows everything ------------------------------------------------------
 
+# Not the pages: their examples stand as a person writes them.
+FORMATTED := pykbroker tests compat_tests bench docker spark wire log raft
+
 lint: $(VENV)/.lint
 	@failed=0; \
 	check() { echo "lint: $$*"; "$$@" || { echo "lint: FAILED: $$*"; failed=1; }; }; \
 	check $(BIN)/ruff check --output-format concise .; \
+	check $(BIN)/ruff format --check --quiet $(FORMATTED); \
 	check $(BIN)/mypy; \
 	check $(BIN)/lint-imports; \
 	check $(BIN)/python wire/generate --check; \
