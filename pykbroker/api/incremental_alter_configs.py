@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs, versions 0-1, on the active controller. KIP-339.
 
-Topics, brokers (one, or all with an empty name), groups, client metrics, and this node's loggers (broker_loggers.py).
-A broker settles what concerns brokers before it passes the rest on (config_changes.py).
+Topics, brokers (one, or all with an empty name), groups, client metrics, and this node's loggers
+(serving/broker_loggers.py). A broker settles what concerns brokers before it passes the rest on
+(serving/config_changes.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a configuration key is: its type, the values it takes, how text becomes a value and a value becomes text again.
 
 Responsible for one value at a time, with Apache Kafka's rules for reading and printing it. Not responsible for which
-keys exist (keys/, table.py) nor for what two keys together may say (load.py, topic.py, dynamic.py).
+keys exist (keys/, key_table.py) nor for what two keys together may say (load.py, topic.py, dynamic.py).
 
 Parsed values are plain Python: bool, int, float, str, a tuple of str for LIST, `Password` for PASSWORD; None is
 "not set".

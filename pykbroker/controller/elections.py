@@ -1,6 +1,6 @@
 """Who leads: after a broker comes or goes, when an administrator asks (ElectLeaders), and from time to time by itself.
 
-Responsible for choosing which partitions to look at; what happens to one of them is partition.py's.
+Responsible for choosing which partitions to look at; what happens to one of them is partition_change.py's.
 """
 
 from __future__ import annotations

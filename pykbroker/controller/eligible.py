@@ -5,7 +5,7 @@ smaller minimum makes the ELR wrong: leader 1 commits alone and dies, and replic
 the records that 1 committed. Each change of the minimum therefore empties the ELR of the topics that it may concern.
 While the feature is finalised, every broker has the same minimum: that of the cluster, or that of a topic.
 
-Not responsible for the changes of an ELR (partition.py), nor for a new cluster's first records (active.py).
+Not responsible for the changes of an ELR (partition_change.py), nor for a new cluster's first records (active.py).
 """
 
 from __future__ import annotations

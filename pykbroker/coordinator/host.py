@@ -1,4 +1,4 @@
-"""One shard and everything around it, from one election to the end of that leadership: values that runtime.py moves.
+"""One shard and everything around it, from one election to the end of that leadership: values that machine.py moves.
 
 Responsible for what a shard is (`Shard`), and for what waits at one: requests that are not answered yet, answers that
 wait for the log, effects, collected records. Not responsible for when anything happens.

@@ -1,6 +1,6 @@
 """The machine that runs pure coordinator state over partitions of an internal topic: groups and transactions.
 
-Responsible for: one shard per partition led by this node (host.py), loaded before a request asks it (loading.py);
+Responsible for: one shard per partition led by this node (host.py), loaded before a request asks it (shard_loading.py);
 running operations; append, replay, answer at commit; timers and markers as inputs; every way in which a request can
 end. Not responsible for what operations decide (the shard), nor for finding the partition.
 

@@ -2,8 +2,8 @@
 
 A log gives a guard for the first batch of a transaction. The transaction's coordinator is asked whether the partition
 takes part in the transaction (or is told so), and the batch is appended with the guard (log/pykbroker_log/
-verification.py). A marker that reaches the log in the meantime takes the guard away: the answer may then be about the
-transaction that this marker has ended.
+pykbroker_log/verification.py). A marker that reaches the log in the meantime takes the guard away: the answer may then
+be about the transaction that this marker has ended.
 
 Responsible for taking the guards before each question anew, also when the verifier asks again by itself, and for
 noticing guards that went away before the append. Not responsible for how the coordinator is asked

@@ -1,7 +1,7 @@
 """What an operation of a coordinator decides: records to write, answers to give, timers to move. Values only.
 
 An operation is a function `(shard, token, now_ms) -> Result` and touches neither futures, sockets nor the clock. Not
-responsible for doing any of it: `runtime.py` appends, replays and answers.
+responsible for doing any of it: `machine.py` appends, replays and answers.
 
 What a Result says happens in this order: records are appended as one batch (unless `atomic` is off) and replayed;
 timers move; answers, then effects, leave when everything appended so far is committed. If the append is refused,

@@ -1,7 +1,7 @@
 """Reading a partition's log into its shard, in turns, while the loop serves others.
 
 Responsible for the order of loads, for how long each turn is, for records to inputs of the shard, and for a log that
-cannot be read. Not responsible for which node leads what (runtime.py), nor for what records mean (the shard).
+cannot be read. Not responsible for which node leads what (machine.py), nor for what records mean (the shard).
 
 Invariants: one host at a time, in the order of their elections, except that a request at a host that is not ready runs
 a turn of that one; a host is ready when its shard has seen the log to its end and no other node could write to it

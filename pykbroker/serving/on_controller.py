@@ -1,6 +1,6 @@
 """What handlers that run on the active controller share: turning an operation's future into the response's.
 
-Not responsible for forwarding (forwarding.py, envelope.py).
+Not responsible for forwarding (forwarding.py, api/envelope.py).
 """
 
 from __future__ import annotations

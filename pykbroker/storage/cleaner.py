@@ -3,8 +3,8 @@ result into the log. Apache Kafka's LogCleaner and LogCleanerManager.
 
 Responsible for when and which: `log.cleaner.threads` cleanings at once, each followed by the next at once, else a look
 every `log.cleaner.backoff.ms`; which logs cannot be cleaned; retention of compacted logs, which is the cleaner's as in
-Apache Kafka. Not responsible for what is cleanable (`cleanable.py`), for cleaning (`compaction.py`) nor for replacing
-segments safely (`replacement.py`), all in log/.
+Apache Kafka. Not responsible for what is cleanable (`pykbroker_log/cleanable.py`), for cleaning
+(`pykbroker_log/compaction.py`) nor for replacing segments safely (`pykbroker_log/replacement.py`).
 
 Invariants:
 * A log has at most one cleaning, and no retention meanwhile; none while it moves to another directory.

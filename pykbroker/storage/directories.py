@@ -1,7 +1,7 @@
 """The log directories of this node: in which of them a replica lies or will lie, and what becomes of one that fails.
 
 Responsible for: choosing a directory, taking a failed one offline, folders that were deleted, describing directories.
-Not responsible for logs and partitions (table.py), nor for moving replicas between directories.
+Not responsible for logs and partitions (replica/table.py), nor for moving replicas between directories.
 
 Invariants:
 * A directory that went offline, or was offline at the start, stays offline until the next start.

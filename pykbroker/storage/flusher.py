@@ -3,7 +3,7 @@
 One lane per log directory for flushes that requests wait for, and one for the others (a segment that ended,
 flush.ms), which may take long. While the round of a lane is under way the wants of others collect, and are the next
 round. Responsible for rounds, and for telling one place when a directory's disk fails. Not responsible for when a
-log is to be flushed (partition.py, upkeep.py) nor for what has to be fsynced (log/flushing.py).
+log is to be flushed (replica/partition.py, upkeep.py) nor for what has to be fsynced (pykbroker_log/flushing.py).
 
 Invariants:
 * A log is in one round at a time: a want that comes while it is in one is for the next, because what was appended last

@@ -1,9 +1,9 @@
 """Entries in cleaner-offset-checkpoint for logs that get gaps from their leader.
 
 A leader's compacted log has gaps, and so has what its followers append. A start after a crash takes a gap for a loss
-unless that file has an entry for the log (log_dirs.py), also when the topic is no longer compacted by then.
-Responsible for making the entry durable before the append, on a thread, many logs at once. Not responsible for when an
-entry is needed (the caller), nor for what the cleaner notes there.
+unless that file has an entry for the log (pykbroker_log/log_dirs.py), also when the topic is no longer compacted by
+then. Responsible for making the entry durable before the append, on a thread, many logs at once. Not responsible for
+when an entry is needed (the caller), nor for what the cleaner notes there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Logs that end before what their directory's checkpoints promise: one line for each, or one for many.
 
 Responsible for the lines. A loss of power may shorten every log of a node, so their number is bounded. Not responsible
-for finding out (log_dirs.py).
+for finding out (pykbroker_log/log_dirs.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A move copies stretch after stretch of the log into a `-future` folder, in worker processes, until there is little left;
 tells the controller where the replica will be; and in one turn of the loop copies the rest and lets the copy take the
 log's place. Responsible for when each of that happens, for the throttle, and for giving a move up. Not responsible for
-the copying itself (log/copying.py), nor for choosing a directory (directories.py).
+the copying itself (pykbroker_log/copying.py), nor for choosing a directory (directories.py).
 
 Invariants:
 * The log is never waited for and knows nothing of its copy before the last turn. Until then all is undone by deleting

@@ -1,7 +1,7 @@
 """Truncations of this node's logs: what waits for the device runs on a thread.
 
 Responsible for: beginning a truncation, ending it on the loop, and saying which folders a thread still works in. Not
-responsible for the truncation itself (log/truncation.py), nor for the reason to ask for one.
+responsible for the truncation itself (pykbroker_log/truncation.py), nor for the reason to ask for one.
 
 Invariants:
 * While a log is truncated its handle gives it to no other part: no append, no read, no upkeep, no move.

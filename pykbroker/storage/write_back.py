@@ -1,7 +1,7 @@
 """Sends to the device what logs have just written, a little at a time.
 
 Responsible for when it looks at a log: at one that much is written to, every 20 ms from then on. Not responsible
-for which stretches of it are due (log/unwritten.py), nor for the look at all logs that finds it (upkeep.py).
+for which stretches of it are due (pykbroker_log/unwritten.py), nor for the look at all logs that finds it (upkeep.py).
 
 The device gets small portions because an append to a file waits while the kernel hands over what it has of that
 file, and that waits while the device's queue is full: with a portion every 200 ms an append took up to 100 ms.

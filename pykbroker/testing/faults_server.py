@@ -10,7 +10,7 @@
 Answers are JSON; an error is `{"error": "one line"}`. Responsible for who may ask: the address is loopback unless names
 are given under which other machines reach it. A request must have one of these names in its Host header, and in its
 Origin header if it has one: no web page reaches it through a browser, whatever its DNS says (DNS rebinding). Bounded
-are connections, the bytes of a request, and rules (rule_set.py). A broker with an authorizer does not get one.
+are connections, the bytes of a request, and rules (faults/rule_set.py). A broker with an authorizer does not get one.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Committed metadata is never cut off. The torn end of a write may go; what lies b
 note (flushed_note.py) or a snapshot's name promises, may not: the start ends with `LostMetadata`, unless a snapshot
 holds the same records, the replica only observes, or its operator gives the records up.
 
-Responsible for that verdict and its words. Not responsible for scanning (log/), nor for opening (storage.py).
+Responsible for that verdict and its words. Not responsible for scanning (log/), nor for opening (metadata_storage.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Keys of the coordinators: consumer groups and offsets, share groups, transactions and idempotent producers.
 
-Names, types, defaults and limits are those of Apache Kafka 4.3.1; see table.py.
+Names, types, defaults and limits are those of Apache Kafka 4.3.1; see key_table.py.
 """
 
 from __future__ import annotations

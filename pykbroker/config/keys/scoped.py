@@ -1,6 +1,6 @@
 """Keys of one topic, of one group, and two small sets besides server.properties as Kafka knows it.
 
-Names, types, defaults and limits are those of Apache Kafka 4.3.1 (except OWN); see table.py.
+Names, types, defaults and limits are those of Apache Kafka 4.3.1 (except OWN); see key_table.py.
 """
 
 from __future__ import annotations

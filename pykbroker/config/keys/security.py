@@ -1,6 +1,6 @@
 """Keys of what protects a connection: TLS and SASL.
 
-Names, types, defaults and limits are those of Apache Kafka 4.3.1; see table.py.
+Names, types, defaults and limits are those of Apache Kafka 4.3.1; see key_table.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Keys of a node as a server: identity and quorum, listeners and requests, policies, quotas and metrics.
 
-Names, types, defaults and limits are those of Apache Kafka 4.3.1; see table.py.
+Names, types, defaults and limits are those of Apache Kafka 4.3.1; see key_table.py.
 """
 
 from __future__ import annotations

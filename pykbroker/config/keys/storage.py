@@ -1,6 +1,6 @@
 """Keys of what is on disk: the log and what topics inherit, its replicas, and remote storage.
 
-Names, types, defaults and limits are those of Apache Kafka 4.3.1; see table.py.
+Names, types, defaults and limits are those of Apache Kafka 4.3.1; see key_table.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Classic groups become consumer groups and back, while their members stay (KIP-848, group.consumer.migration.policy).
 
 Responsible for when that is allowed and for the group of the other kind as a value with its records. Not responsible
-for requests (consumer_heartbeat.py, mixed.py), nor for replay (shard.py).
+for requests (consumer/consumer_heartbeat.py, mixed.py), nor for replay (shard.py).
 
 A classic group becomes a consumer group when a member of the new protocol joins; its members go on with JoinGroup,
 SyncGroup and Heartbeat (mixed.py), for their subscriptions and assignments are those of the embedded protocol. A

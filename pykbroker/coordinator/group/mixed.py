@@ -3,7 +3,7 @@
 Responsible for translating: a JoinGroup is a heartbeat that says everything (the embedded subscription has topics,
 rack and owned partitions), a generation is the member's epoch, an assignment is that of the coordinator in the embedded
 protocol. No member waits for others: each is asked to rejoin (REBALANCE_IN_PROGRESS) when there is something for it,
-on its own. There is no leader. Not responsible for the steps themselves (consumer_heartbeat.py).
+on its own. There is no leader. Not responsible for the steps themselves (consumer/consumer_heartbeat.py).
 
 A member that was told to rejoin, or has joined and does not sync, is waited for as long as its rebalance timeout says.
 """

@@ -2,8 +2,8 @@
 
 Responsible for finding the group, for the operations that are about several groups or about groups and offsets
 together, for replay, and for what happens when loading is over. Not responsible for what a kind of group is
-(contract.py, kinds.py) or does (classic/, consumer/, mixed.py), for groups that change their kind (migration.py), for
-futures, the log or the clock (runtime.py), nor for requests that need no group (service.py).
+(contract.py, group_kinds.py) or does (classic/, consumer/, mixed.py), for groups that change their kind (migration.py),
+for futures, the log or the clock (machine.py), nor for requests that need no group (service.py).
 
 Each operation is pure: `(…, token, now_ms) -> Result`, or KafkaError when it was refused whole and nothing changed.
 `groups` has the groups of every kind. A group of one kind becomes one of the other in one Result: tombstones of what it

@@ -2,7 +2,7 @@
 
 Responsible for what such a commit asks of its group, for the record that its transaction's coordinator must have of
 it, and for the answers when there is none. Not responsible for what becomes of pending offsets (offsets.py), for the
-marker (runtime.py), nor for talking to the transaction's coordinator (coordinator/transaction/verifier.py).
+marker (machine.py), nor for talking to the transaction's coordinator (coordinator/transaction/verifier.py).
 
 An offset that its transaction's coordinator does not know would wait for a marker that never comes, and with it a
 member that needs stable offsets. So the log asks for proof where the first batch of a transaction begins: it gives a
