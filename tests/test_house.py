@@ -142,7 +142,7 @@ SAME_MODULE = {
 }
 
 
-def test_d11_no_two_classes_of_one_name_with_different_meaning() -> None:
+def test_no_two_classes_of_one_name_with_different_meaning() -> None:
     written: dict[str, list[str]] = defaultdict(list)
     generated: dict[str, list[str]] = defaultdict(list)
     for module in MODULES:
@@ -155,7 +155,7 @@ def test_d11_no_two_classes_of_one_name_with_different_meaning() -> None:
     assert not SAME_CLASS.keys() - twice(everywhere).keys(), "no longer an exception"
 
 
-def test_d11_no_two_modules_of_one_name_with_different_meaning() -> None:
+def test_no_two_modules_of_one_name_with_different_meaning() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for module in MODULES:
         if not is_generated(module):
@@ -191,7 +191,7 @@ def zero_uuids(module: str) -> list[int]:
     ]
 
 
-def test_d11_the_layout_of_a_batch_and_the_zero_uuid_are_defined_once() -> None:
+def test_the_layout_of_a_batch_and_the_zero_uuid_are_defined_once() -> None:
     layout = "pykbroker_wire.records.layout"
     once = dict.fromkeys(defined(layout), layout) | {"ZERO_UUID": "pykbroker_wire.primitives"}
     assert {"HEADER_SIZE", "MAGIC_AT", "CRC_START", "CONTROL"} <= once.keys()
@@ -220,7 +220,7 @@ def untyped(tree: ast.Module) -> list[int]:
     return sorted(node.lineno for node in names)
 
 
-def test_d3_no_handler_gives_a_type_up() -> None:
+def test_no_handler_gives_a_type_up() -> None:
     assert untyped(ast.parse("from typing import Any\nimport typing as t\nx: t.Any = t.cast(int, 1)")) == [1, 3, 3]
     handlers = [path for module, path in MODULES.items() if module.startswith("pykbroker.api.")]
     assert len(handlers) > 60
@@ -284,7 +284,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def test_d11_no_import_goes_in_a_circle_but_for_types() -> None:
+def test_no_import_goes_in_a_circle_but_for_types() -> None:
     graph = {module: imported(module) for module in MODULES}
     assert sum(map(len, graph.values())) > 1000
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
@@ -294,7 +294,7 @@ def test_d11_no_import_goes_in_a_circle_but_for_types() -> None:
 @pytest.mark.parametrize(
     ("house", "contract"), [("pykbroker", "Rooms of the node"), ("pykbroker.tools", "Rooms of the tools")]
 )
-def test_d11_every_room_stands_in_the_contract_of_imports(house: str, contract: str) -> None:
+def test_every_room_stands_in_the_contract_of_imports(house: str, contract: str) -> None:
     """A room that no contract names may be imported from anywhere."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(each["layers"] for each in contracts if each["name"] == contract)

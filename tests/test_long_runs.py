@@ -1,4 +1,4 @@
-"""FINDINGS F5: what the long runs did is kept, and an interrupted run goes on."""
+"""What the long runs did is kept, and an interrupted run goes on."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def results(folder: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_f5_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     (tmp_path / "test_one.py").write_text(SOURCE)
     assert run(tmp_path).returncode == 1
     assert results(tmp_path) == [("test_one.py::test_it[1]", "passed"), ("test_one.py::test_it[2]", "failed")]
@@ -63,21 +63,21 @@ def test_f5_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_f5_a_long_test_says_how_much_it_does(tmp_path: Path) -> None:
+def test_a_long_test_says_how_much_it_does(tmp_path: Path) -> None:
     (tmp_path / "test_one.py").write_text(SOURCE.replace('(amount="two seeds")', ""))
     done = run(tmp_path)
     assert done.returncode != 0
     assert "needs amount=" in done.stdout + done.stderr
 
 
-def test_f5_the_page_has_the_newest_result_of_each_test() -> None:
+def test_the_page_has_the_newest_result_of_each_test() -> None:
     note = {"test": "t", "amount": "200 kills", "seconds": 9, "date": "2026-11-22 10:00", "commit": "c", "code": "d"}
     text = long_runs.page([{**note, "result": "failed"}, {**note, "result": "passed"}])
     assert "| `t` | 200 kills | passed | 9 | 2026-11-22 10:00 | c |" in text
     assert "1 tests are on record, 0 of them did not pass" in text
 
 
-def test_f5_code_with_uncommitted_changes_counts_for_nothing() -> None:
+def test_code_with_uncommitted_changes_counts_for_nothing() -> None:
     note = {"test": "t", "result": "passed", "code": "abc"}
     assert long_runs.passed_with("abc", [note]) == {"t"}
     assert long_runs.passed_with("abc+", [{**note, "code": "abc+"}]) == set()

@@ -1,4 +1,4 @@
-"""FINDINGS F1: in CI a skipped test fails the run."""
+"""In CI a skipped test fails the run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(folder: Path, source: str, *options: str, ci: bool) -> subprocess.Comple
 @pytest.mark.slow
 @pytest.mark.parametrize("source", TESTS.values(), ids=TESTS)
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two workers"])
-def test_f1_a_skip_fails_the_run_in_ci(tmp_path: Path, source: str, options: tuple[str, ...]) -> None:
+def test_a_skip_fails_the_run_in_ci(tmp_path: Path, source: str, options: tuple[str, ...]) -> None:
     done = run(tmp_path, source, *options, ci=True)
     assert done.returncode == 1, done.stdout
     assert "CI must not skip" in done.stdout
@@ -45,10 +45,10 @@ def test_f1_a_skip_fails_the_run_in_ci(tmp_path: Path, source: str, options: tup
 
 
 @pytest.mark.slow
-def test_f1_elsewhere_a_skip_is_an_answer(tmp_path: Path) -> None:
+def test_elsewhere_a_skip_is_an_answer(tmp_path: Path) -> None:
     assert run(tmp_path, TESTS["a test that skips"], ci=False).returncode == 0
 
 
 @pytest.mark.slow
-def test_f1_a_run_in_ci_without_a_skip_is_green(tmp_path: Path) -> None:
+def test_a_run_in_ci_without_a_skip_is_green(tmp_path: Path) -> None:
     assert run(tmp_path, "def test_it():\n    pass\n", ci=True).returncode == 0

@@ -54,7 +54,7 @@ def play(
         runner.run(whole())
 
 
-def test_b8_apache_kafkas_broker_listener_negotiates_and_answers(
+def test_apache_kafkas_broker_listener_negotiates_and_answers(
     apache_kafka: ApacheKafka, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     name = f"between-nodes-{new_loop.__module__.partition('.')[0]}"
@@ -98,7 +98,7 @@ def test_b8_apache_kafkas_broker_listener_negotiates_and_answers(
     play(new_loop, apache_kafka.port, scenario)
 
 
-def test_b8_apache_kafkas_controller_listener_negotiates_and_answers(
+def test_apache_kafkas_controller_listener_negotiates_and_answers(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     """A node of its own: for minutes it counts the asking replica as an observer of its quorum."""

@@ -14,7 +14,7 @@ from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.python.confluent_client import ConfluentClient
 
 
-def test_f3_only_apache_kafka_is_helped_when_a_transaction_hangs(fresh_broker: FreshBroker, against: str) -> None:
+def test_only_apache_kafka_is_helped_when_a_transaction_hangs(fresh_broker: FreshBroker, against: str) -> None:
     """Without verification a batch may begin a transaction that its coordinator knows nothing of. pykbroker that waits
     for it has failed the test; Apache Kafka goes on, and readers see nothing of the transaction."""
     needs.java()

@@ -1,4 +1,4 @@
-"""B2: eligible leader replicas in the metadata log, beside Apache Kafka's: changes of min.insync.replicas, the feature
+"""Eligible leader replicas in the metadata log, beside Apache Kafka's: changes of min.insync.replicas, the feature
 switched off and on, a stop, a kill."""
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _live(owner: Owner) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_b2_eligible_replicas_are_written_as_apache_kafka_writes_them() -> None:
+def test_eligible_replicas_are_written_as_apache_kafka_writes_them() -> None:
     needs.java()
     kafka_libs()
     theirs, ours = (_live(owner) for owner in BOTH)

@@ -1,4 +1,4 @@
-"""B11: `pykbroker format` and `kafka-storage format` leave the same files, and the first start writes the same records.
+"""`pykbroker format` and `kafka-storage format` leave the same files, and the first start writes the same records.
 
 The two are asked with the same words and the same server.properties. What must differ is replaced: the ids of
 directories that the tool has to invent, and the time.
@@ -136,7 +136,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(FORMATS)), ids=lambda number: str(FORMATS[number]))
-def test_b11_a_directory_has_the_records_that_apache_kafka_formats(number: int, outcomes: Outcomes) -> None:
+def test_a_directory_has_the_records_that_apache_kafka_formats(number: int, outcomes: Outcomes) -> None:
     for owner in BOTH:
         place, ended = outcomes[owner][number]
         assert ended.status == 0, f"{owner}: {ended.said}"
@@ -148,7 +148,7 @@ def test_b11_a_directory_has_the_records_that_apache_kafka_formats(number: int, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(FORMATS), len(CASES)), ids=lambda number: str(CASES[number]))
-def test_b11_what_apache_kafka_does_not_format_is_not_formatted(number: int, outcomes: Outcomes) -> None:
+def test_what_apache_kafka_does_not_format_is_not_formatted(number: int, outcomes: Outcomes) -> None:
     for owner in BOTH:
         place, ended = outcomes[owner][number]
         assert ended.status != 0, f"{owner}: {ended.said}"
@@ -158,7 +158,7 @@ def test_b11_what_apache_kafka_does_not_format_is_not_formatted(number: int, out
 
 @pytest.mark.slow
 @pytest.mark.parametrize("owner", BOTH)
-def test_b11_ignore_formatted(owner: Owner, tmp_path: Path) -> None:
+def test_ignore_formatted(owner: Owner, tmp_path: Path) -> None:
     """Directories that are formatted stay as they are, and nothing is formatted beside one without the option."""
     run: Callable[..., list[Ended]] = RUN[owner]
     place = Place(tmp_path / "place", {})
@@ -214,7 +214,7 @@ def activation_of(folder: Path) -> list[tuple[str, str]]:
     [*ACTIVATED, *(pytest.param(case, marks=pytest.mark.long(amount="one release")) for case in ALSO_ACTIVATED)],
     ids=str,
 )
-def test_b11_the_first_activation_writes_what_apache_kafka_writes(case: Case) -> None:
+def test_the_first_activation_writes_what_apache_kafka_writes(case: Case) -> None:
     """Whichever of the two has formatted the directory; and each goes on with what the other has begun."""
     found: dict[str, list[tuple[str, str]]] = {}
     with Home() as home:

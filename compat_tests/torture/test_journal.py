@@ -101,7 +101,7 @@ def test_a_writer_that_is_not_idempotent_may_repeat_itself() -> None:
     assert journal.sent_later == 0
 
 
-def test_f3_a_request_that_was_refused_may_be_there() -> None:
+def test_a_request_that_was_refused_may_be_there() -> None:
     """Its leader went away while the answer waited."""
     journal, found = requests(unanswered(0, 1), unanswered(2, 3), delivered(0, 1), delivered(2, 3))
     for attempt in journal.writers["a"].account.attempts[:2]:
@@ -109,13 +109,13 @@ def test_f3_a_request_that_was_refused_may_be_there() -> None:
     judge((journal, found))
 
 
-def test_f3_what_its_client_sent_later_stands_behind() -> None:
+def test_what_its_client_sent_later_stands_behind() -> None:
     for history in (sent_behind(), sent_behind(shrinks=True), sent_behind(compacted=True)):
         judge(history)
         assert history[0].sent_later == 2
 
 
-def test_f3_compaction_keeps_what_was_appended_last() -> None:
+def test_compaction_keeps_what_was_appended_last() -> None:
     """The client sent record 3 of key 0 before record 0, which the broker had refused."""
     journal, found = sent_behind(compacted=True)
     journal.judge(found[2:], 0, 6)
@@ -126,7 +126,7 @@ def test_retention_may_take_the_front() -> None:
     journal.judge(found[7:], 7, 20)
 
 
-def test_f3_retention_may_take_requests_that_are_not_idempotent() -> None:
+def test_retention_may_take_requests_that_are_not_idempotent() -> None:
     journal, found = sent_behind(shrinks=True)
     journal.judge(found[2:], 2, 6)
     journal.judge([], 6, 6)
@@ -269,7 +269,7 @@ PLANTED: dict[str, tuple[Callable[[], History], Callable[[Journal, list[Found]],
 LINE = "PRODUCE [rdkafka#producer-1] [thrd:localhost:9092/1]: localhost:9092/1: t [0]: "
 
 
-def test_f3_the_account_of_a_client() -> None:
+def test_the_account_of_a_client() -> None:
     """Two requests are built; the first is refused, and comes again behind the second, with new records behind it."""
     account = Account()
     for said in (

@@ -19,7 +19,7 @@ COUNT = 3000
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-def test_f3_librdkafka_sends_what_was_refused_behind_the_next_request(flaky: FlakyProxy, idempotent: bool) -> None:
+def test_librdkafka_sends_what_was_refused_behind_the_next_request(flaky: FlakyProxy, idempotent: bool) -> None:
     bootstrap = f"localhost:{flaky.port}"
     topic = Topics(bootstrap).create()
     account = Account()

@@ -111,14 +111,14 @@ def test_converting_again_changes_nothing(capsys: pytest.CaptureFixture[str]) ->
     assert main(["--check", "schemas", "--libs", str(kafka_libs())]) == 0, capsys.readouterr()
 
 
-def test_f6_schemas_made_from_the_jars_of_4_3_1_are_the_repositorys() -> None:
+def test_schemas_made_from_the_jars_of_4_3_1_are_the_repositorys() -> None:
     """By the command of `make schemas`, jars included."""
     command = [sys.executable, str(WIRE / "generate"), "--check", "schemas", "--kafka", KAFKA]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_f6_a_release_without_kafka_tools_gives_schemas(tmp_path: Path) -> None:
+def test_a_release_without_kafka_tools_gives_schemas(tmp_path: Path) -> None:
     """4.4.0: its kafka-tools did not resolve when this was written, its definitions do."""
     made = project.schema_files(convert.convert(convert.resolve("4.4.0", needs.CACHE)), "4.4.0")
     assert project.write(tmp_path, made, set(), check=False)

@@ -237,7 +237,7 @@ def test_only_brokers_speak_as_replicas(half: Half) -> None:
 # -- followers --------------------------------------------------------------------------------------------------------
 
 
-def test_b6_a_parked_follower_is_woken_by_an_append(half: Half) -> None:
+def test_a_parked_follower_is_woken_by_an_append(half: Half) -> None:
     """It waited until its deadline, for what it read was not committed, and could not be before it had read it."""
     partition = half.world.create("t", replicas=(1, 2))
     answer = waits(half, by_follower((topic_id("t"), [asks()]), max_wait_ms=500))
@@ -246,7 +246,7 @@ def test_b6_a_parked_follower_is_woken_by_an_append(half: Half) -> None:
     assert sizes(came(answer)) == {0: SIZE}
 
 
-def test_b6_at_its_deadline_it_has_what_came_too_little_to_wake_it(half: Half) -> None:
+def test_at_its_deadline_it_has_what_came_too_little_to_wake_it(half: Half) -> None:
     """It was answered with what its first read had found: nothing."""
     partition = half.world.create("t", replicas=(1, 2))
     answer = waits(half, by_follower((topic_id("t"), [asks()]), max_wait_ms=500, min_bytes=2 * SIZE))

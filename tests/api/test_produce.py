@@ -164,7 +164,7 @@ def _by_name(name: str, index: int) -> ProduceRequest:
     return asked
 
 
-def test_d3_topics_of_a_transaction_are_authorised_once(half: Half) -> None:
+def test_topics_of_a_transaction_are_authorised_once(half: Half) -> None:
     half.world.create("t")
     asked: list[tuple[Operation, Resource, str]] = []
 

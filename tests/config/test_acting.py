@@ -51,7 +51,7 @@ def test_the_list_is_what_tests_claim(scope: str, listed: frozenset[str], table:
     assert claimed == listed, f"not listed: {sorted(claimed - listed)}; without a test: {sorted(listed - claimed)}"
 
 
-def test_a2_a_claim_with_nothing_but_the_default_fails() -> None:
+def test_a_claim_with_nothing_but_the_default_fails() -> None:
     def function(partitions: str, retention: str) -> None:
         STATIC_KEYS["num.partitions"].parse(partitions)
         TOPIC_KEYS["retention.ms"].parse(retention)

@@ -34,7 +34,7 @@ def claims_by_test() -> dict[str, set[str]]:
 
 @pytest.mark.long(amount="every claimed key taken away once")
 @pytest.mark.timeout(3600)
-def test_a2_a_test_that_claims_a_key_fails_without_it() -> None:
+def test_a_test_that_claims_a_key_fails_without_it() -> None:
     """At least one of those that claim it."""
     passing: set[str] = set()
     failing: set[str] = set()

@@ -144,7 +144,7 @@ def test_a_live_broker_keeps_its_id_until_its_session_is_over() -> None:
     register(pure, 1)
 
 
-def test_b4_a_second_process_cannot_take_the_id_of_a_broker_that_starts() -> None:
+def test_a_second_process_cannot_take_the_id_of_a_broker_that_starts() -> None:
     """It is fenced while it recovers its logs, and its heartbeats count all the same."""
     pure = Pure(brokers=0)
     register(pure, 1)
@@ -163,7 +163,7 @@ def test_b4_a_second_process_cannot_take_the_id_of_a_broker_that_starts() -> Non
     register(pure, 1, incarnation_id=b"third process   ")
 
 
-def test_b4_a_new_controller_gives_a_session_to_the_brokers_that_serve() -> None:
+def test_a_new_controller_gives_a_session_to_the_brokers_that_serve() -> None:
     pure = Pure(brokers=3)
     beat(pure, 1, want_fence=True)
     pure.state.restart_sessions(pure.now_ms)
@@ -174,7 +174,7 @@ def test_b4_a_new_controller_gives_a_session_to_the_brokers_that_serve() -> None
     assert [pure.apply(fence_stale_broker(pure.state, pure.now_ms)) for _ in range(3)] == [0, 2, None]
 
 
-def test_b4_a_broker_that_was_let_go_is_back_at_once() -> None:
+def test_a_broker_that_was_let_go_is_back_at_once() -> None:
     """Its shutdown was granted: the next start need not wait for the session to run out."""
     pure = Pure(brokers=2)
     beat(pure, 1)

@@ -1,4 +1,4 @@
-"""B2: the eligible leader replicas and changes of min.insync.replicas."""
+"""The eligible leader replicas and changes of min.insync.replicas."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def in_sync_and_eligible(found: PartitionImage) -> tuple[tuple[int, ...], tuple[
 
 
 @pytest.mark.parametrize("resource", [(TOPIC, "t"), CLUSTER], ids=["topic", "cluster"])
-def test_b2_a_replica_that_may_lack_records_is_not_elected_after_the_minimum_fell(resource: Resource) -> None:
+def test_a_replica_that_may_lack_records_is_not_elected_after_the_minimum_fell(resource: Resource) -> None:
     pure = elr_on()
     make(pure, [1, 2])
     lose(pure, 2)
@@ -87,7 +87,7 @@ def test_b2_a_replica_that_may_lack_records_is_not_elected_after_the_minimum_fel
     assert partition(pure).leader == 1
 
 
-def test_b2_while_the_minimum_stays_an_eligible_replica_leads() -> None:
+def test_while_the_minimum_stays_an_eligible_replica_leads() -> None:
     pure = elr_on()
     make(pure, [1, 2])
     lose(pure, 2, 1)
@@ -95,7 +95,7 @@ def test_b2_while_the_minimum_stays_an_eligible_replica_leads() -> None:
     assert (partition(pure).leader, partition(pure).isr) == (2, (2,))
 
 
-def test_b2_which_topics_a_change_concerns() -> None:
+def test_which_topics_a_change_concerns() -> None:
     pure = elr_on()
     make(pure, [1, 2])
     make(pure, [1, 2], [2, 1], name="other")
@@ -114,7 +114,7 @@ def test_b2_which_topics_a_change_concerns() -> None:
     assert alter(pure, (TOPIC, "other"), None) == [config((TOPIC, "other"), None), ClearElrRecord(topic_name="other")]
 
 
-def test_b2_one_record_for_each_change_behind_all_changes() -> None:
+def test_one_record_for_each_change_behind_all_changes() -> None:
     pure = elr_on()
     make(pure, [1, 2])
     make(pure, [1, 2], name="other")
@@ -137,9 +137,7 @@ def test_b2_one_record_for_each_change_behind_all_changes() -> None:
         (CLUSTER, None, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."),
     ],
 )
-def test_b2_what_would_give_brokers_different_minima_is_refused(
-    resource: Resource, value: str | None, said: str
-) -> None:
+def test_what_would_give_brokers_different_minima_is_refused(resource: Resource, value: str | None, said: str) -> None:
     def verdict(pure: Pure) -> tuple[ErrorCode, str | None]:
         operation = AlterOperation.DELETE if value is None else AlterOperation.SET
         result = incremental_alter(pure.state, {resource: [Alteration(KEY, operation, value)]}, False)
@@ -150,7 +148,7 @@ def test_b2_what_would_give_brokers_different_minima_is_refused(
     assert verdict(Pure()) == (ErrorCode.NONE, None)
 
 
-def test_b2_the_old_way_may_not_drop_the_minimum_of_the_cluster_either() -> None:
+def test_the_old_way_may_not_drop_the_minimum_of_the_cluster_either() -> None:
     pure = elr_on()
     found = legacy_alter(pure.state, {CLUSTER: {"log.retention.ms": "1"}}, False)
     assert (found.response[CLUSTER].code, found.records) == (ErrorCode.INVALID_CONFIG, [])
@@ -158,7 +156,7 @@ def test_b2_the_old_way_may_not_drop_the_minimum_of_the_cluster_either() -> None
     assert kept.response[CLUSTER].code is ErrorCode.NONE
 
 
-def test_b2_a_topic_that_is_made_with_a_minimum() -> None:
+def test_a_topic_that_is_made_with_a_minimum() -> None:
     pure = elr_on()
     topic = CreatableTopic(
         name="t",
@@ -174,7 +172,7 @@ def test_b2_a_topic_that_is_made_with_a_minimum() -> None:
     assert in_sync_and_eligible(partition(pure)) == ((1,), ())
 
 
-def test_b2_without_the_feature_nothing_is_written_or_refused() -> None:
+def test_without_the_feature_nothing_is_written_or_refused() -> None:
     pure = Pure()
     make(pure, [1, 2])
     assert alter(pure, (TOPIC, "t"), "2") == [config((TOPIC, "t"), "2")]
@@ -195,7 +193,7 @@ def enable(pure: Pure, level: int = 1, kind: int = 1, *, validate_only: bool = F
     return result.records
 
 
-def test_b2_switching_it_on_gives_all_brokers_one_minimum() -> None:
+def test_switching_it_on_gives_all_brokers_one_minimum() -> None:
     level = FeatureLevelRecord(name=ELR_VERSION, feature_level=1)
     pure = Pure(brokers=0, config=node_config(min__insync__replicas="3"))
     pure.replay([config((BROKER, "2"), "2"), config((BROKER, "5"), "1")])
@@ -208,7 +206,7 @@ def test_b2_switching_it_on_gives_all_brokers_one_minimum() -> None:
     assert enable(pure) == [level]
 
 
-def test_b2_switching_it_on_again_forgets_who_was_eligible_before() -> None:
+def test_switching_it_on_again_forgets_who_was_eligible_before() -> None:
     """While it is off the minimum may fall without a record. Apache Kafka elects such a replica."""
     pure = elr_on()
     make(pure, [1, 2])
@@ -220,7 +218,7 @@ def test_b2_switching_it_on_again_forgets_who_was_eligible_before() -> None:
     assert partition(pure).elr == ()
 
 
-def test_b2_the_feature_needs_its_metadata_version() -> None:
+def test_the_feature_needs_its_metadata_version() -> None:
     pure = Pure(brokers=0)
     pure.replay([FeatureLevelRecord(name="metadata.version", feature_level=22)])
     found = update_features(
@@ -237,7 +235,7 @@ def test_b2_the_feature_needs_its_metadata_version() -> None:
     )
 
 
-def test_b2_a_controller_that_takes_over_from_a_snapshot_knows_of_no_eligible_replica() -> None:
+def test_a_controller_that_takes_over_from_a_snapshot_knows_of_no_eligible_replica() -> None:
     pure = elr_on()
     make(pure, [1, 2])
     lose(pure, 2)

@@ -169,7 +169,7 @@ def test_losing_the_lead_ends_every_request_and_timer(machine: Machine) -> None:
     assert machine.shards[0].fired == []
 
 
-def test_b9_a_new_epoch_of_the_same_leader_disturbs_nothing(machine: Machine) -> None:
+def test_a_new_epoch_of_the_same_leader_disturbs_nothing(machine: Machine) -> None:
     """As Apache Kafka's CoordinatorRuntime: an active coordinator only notes the epoch."""
     partition = machine.lead()
     partition.hold = True
@@ -201,7 +201,7 @@ def test_b9_a_new_epoch_of_the_same_leader_disturbs_nothing(machine: Machine) ->
     assert not machine.runtime.has_led_since(0, before)
 
 
-def test_b9_a_new_epoch_of_the_same_leader_does_not_begin_a_load_again(machine: Machine) -> None:
+def test_a_new_epoch_of_the_same_leader_does_not_begin_a_load_again(machine: Machine) -> None:
     log = machine.lead().log
     for number in range(300):
         log.append(build_batch([(f"k{number}".encode(), b"v", (), 0)]))
@@ -217,7 +217,7 @@ def test_b9_a_new_epoch_of_the_same_leader_does_not_begin_a_load_again(machine: 
     assert len(machine.shards) == 2
 
 
-def test_b9_a_coordinator_that_could_not_be_loaded_is_loaded_in_the_next_epoch(machine: Machine) -> None:
+def test_a_coordinator_that_could_not_be_loaded_is_loaded_in_the_next_epoch(machine: Machine) -> None:
     log = machine.lead().log
     log.append(build_batch([(b"\xff\xfe", b"v", (), 0)]))
     machine.replicas.lose()

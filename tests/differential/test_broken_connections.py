@@ -113,7 +113,7 @@ def told(script: Script, theirs: Answer, ours: Answer) -> str:
 
 
 @pytest.mark.parametrize("script", [asks, asks_each, sends_bytes])
-def test_f2_a_broken_connection_fails_although_both_nodes_break_it(script: Script) -> None:
+def test_a_broken_connection_fails_although_both_nodes_break_it(script: Script) -> None:
     assert told(script, answers, answers) == ""
     said = told(script, closes, closes)
     assert "Kafka: the connection was closed, which the script does not expect" in said
@@ -121,7 +121,7 @@ def test_f2_a_broken_connection_fails_although_both_nodes_break_it(script: Scrip
 
 
 @pytest.mark.parametrize("script", [expects_the_end, expects_the_end_of_bytes])
-def test_f2_where_the_script_says_so_both_nodes_must_close(script: Script) -> None:
+def test_where_the_script_says_so_both_nodes_must_close(script: Script) -> None:
     assert told(script, closes, closes) == ""
     for theirs, ours, at_fault in (
         (answers, answers, ("Kafka", "pykbroker")),
@@ -133,23 +133,23 @@ def test_f2_where_the_script_says_so_both_nodes_must_close(script: Script) -> No
             assert (f"{name}: the connection had to be closed, and was not" in said) == (name in at_fault)
 
 
-def test_f2_silence_fails_although_both_nodes_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_fails_although_both_nodes_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "ANSWER_TIMEOUT_S", 0.05)
     assert "pykbroker: no answer, which the script does not expect" in told(asks, is_silent, is_silent)
     assert "pykbroker: the connection had to be closed, and was not" in told(expects_the_end, is_silent, is_silent)
 
 
-def test_f2_an_answer_that_cannot_be_decoded_fails_although_both_are_the_same() -> None:
+def test_an_answer_that_cannot_be_decoded_fails_although_both_are_the_same() -> None:
     assert "pykbroker: not decodable" in told(asks, talks_nonsense, talks_nonsense)
 
 
-def test_f2_a_script_that_cannot_go_on_fails_although_it_is_so_on_both_nodes() -> None:
+def test_a_script_that_cannot_go_on_fails_although_it_is_so_on_both_nodes() -> None:
     said = told(cannot_go_on, answers, answers)
     assert "Kafka: not within 30 s" in said
     assert "pykbroker: not within 30 s" in said
 
 
-def test_f2_a_connection_that_breaks_behind_the_last_answer_fails() -> None:
+def test_a_connection_that_breaks_behind_the_last_answer_fails() -> None:
     node = FakeNode(answers_and_closes)
 
     def script(s: Session) -> None:
@@ -163,7 +163,7 @@ def test_f2_a_connection_that_breaks_behind_the_last_answer_fails() -> None:
     assert "connections that the node has closed" in "\n".join(compare(steps, steps))
 
 
-def test_f2_a_request_is_not_sent_again_on_a_new_connection() -> None:
+def test_a_request_is_not_sent_again_on_a_new_connection() -> None:
     """A node that closed its connection before the request must not look as if it had answered."""
     node = FakeNode(answers_and_closes)
     host, _, port = node.address.rpartition(":")

@@ -121,7 +121,7 @@ def full(item: Entry, version: int) -> TopLevel:
 
 
 @pytest.mark.parametrize("api", SERVED, ids=lambda api: str(api.name))
-def test_f2_a_difference_in_any_field_of_an_answer_is_found_or_named_by_a_mask(api: Any) -> None:
+def test_a_difference_in_any_field_of_an_answer_is_found_or_named_by_a_mask(api: Any) -> None:
     item = entry(api.response.__name__)
     tried = 0
     for version in (api.min_version, api.max_version):
@@ -134,7 +134,7 @@ def test_f2_a_difference_in_any_field_of_an_answer_is_found_or_named_by_a_mask(a
     assert tried
 
 
-def test_f2_only_the_value_of_a_mask_is_unseen() -> None:
+def test_only_the_value_of_a_mask_is_unseen() -> None:
     """What the tables name is compared as far as they say."""
 
     def differs(field: str, one: Any, other: Any) -> bool:
@@ -163,7 +163,7 @@ def test_f2_only_the_value_of_a_mask_is_unseen() -> None:
     assert differs("timestamp", NOW_MS, NOW_MS + 1), "one of the scripts' own"
 
 
-def test_f2_an_api_that_pykbroker_advertises_too_much_is_found() -> None:
+def test_an_api_that_pykbroker_advertises_too_much_is_found() -> None:
     def steps(*keys: int) -> list[Step]:
         return [Step("step", "ApiVersions", 0, None, {"api_keys": [{"api_key": key} for key in keys]})]
 
@@ -206,7 +206,7 @@ def fetched(data: bytes) -> list[Step]:
 
 @pytest.mark.parametrize("kind", BATCHES)
 @pytest.mark.parametrize("field", BatchHeader._fields)
-def test_f2_a_difference_in_any_field_of_a_batch_is_found_or_named(kind: str, field: str) -> None:
+def test_a_difference_in_any_field_of_a_batch_is_found_or_named(kind: str, field: str) -> None:
     data = BATCHES[kind]
     value = getattr(BatchHeader.parse(data), field)
     found = compare(fetched(data), fetched(stamped(data, field, value + 1)))
@@ -215,7 +215,7 @@ def test_f2_a_difference_in_any_field_of_a_batch_is_found_or_named(kind: str, fi
 
 
 @pytest.mark.parametrize("kind", BATCHES)
-def test_f2_a_difference_in_any_byte_behind_a_batchs_header_is_found(kind: str) -> None:
+def test_a_difference_in_any_byte_behind_a_batchs_header_is_found(kind: str) -> None:
     data = BATCHES[kind]
     for at_byte in range(HEADER_SIZE, len(data)):
         other = data[:at_byte] + bytes([data[at_byte] ^ 1]) + data[at_byte + 1 :]
@@ -224,7 +224,7 @@ def test_f2_a_difference_in_any_byte_behind_a_batchs_header_is_found(kind: str) 
         assert compare(fetched(data), fetched(stamped(other, "attributes", header.attributes))), at_byte
 
 
-def test_f2_only_kafka_may_cut_the_last_batch_short() -> None:
+def test_only_kafka_may_cut_the_last_batch_short() -> None:
     data = BATCHES["plain"]
     torn = data + data[:40]
     assert compare(fetched(torn), fetched(data)) == []
@@ -235,7 +235,7 @@ def test_f2_only_kafka_may_cut_the_last_batch_short() -> None:
     assert compare(fetched(data * 2), fetched(data))
 
 
-def test_f2_a_time_that_no_clock_shows_is_found_in_a_marker() -> None:
+def test_a_time_that_no_clock_shows_is_found_in_a_marker() -> None:
     data = BATCHES["marker"]
     for field in masks.MARKER_TIMES.fields:
         assert compare(fetched(data), fetched(stamped(data, field, 5)))
@@ -276,7 +276,7 @@ def stored_batch(key: bytes, value: bytes | None, headers: tuple[tuple[str, byte
     return build_batch([(key, value, headers, LATER_MS)])
 
 
-def test_f2_a_difference_in_any_field_of_a_stored_record_is_found_or_named() -> None:
+def test_a_difference_in_any_field_of_a_stored_record_is_found_or_named() -> None:
     types = set()
     for topic, key, value, version in stored_pairs():
         types.add(type(value).__name__)
@@ -304,7 +304,7 @@ def test_f2_a_difference_in_any_field_of_a_stored_record_is_found_or_named() -> 
     assert {"OffsetCommitValue", "GroupMetadataValue", "TransactionLogValue"} <= types
 
 
-def test_f2_the_attributes_of_a_stored_record_are_compared_although_they_mean_nothing() -> None:
+def test_the_attributes_of_a_stored_record_are_compared_although_they_mean_nothing() -> None:
     topic, key, value, version = next(stored_pairs())
     data = stored_batch(encode_key(key), encode_value(value, version))
     place = HEADER_SIZE + (1 if data[HEADER_SIZE] < 128 else 2)  # behind the record's length
@@ -315,7 +315,7 @@ def test_f2_the_attributes_of_a_stored_record_are_compared_although_they_mean_no
     )
 
 
-def test_f2_a_tag_that_has_no_name_is_found_in_a_stored_record() -> None:
+def test_a_tag_that_has_no_name_is_found_in_a_stored_record() -> None:
     key = encode_key(ConsumerGroupMetadataKey(group_id="script.g"))
     value = encode_value(ConsumerGroupMetadataValue(epoch=3), 0)
     assert value[-1:] == b"\0", "the number of tags"
@@ -327,7 +327,7 @@ def test_f2_a_tag_that_has_no_name_is_found_in_a_stored_record() -> None:
 
 
 @pytest.mark.parametrize("field", BatchHeader._fields)
-def test_f2_a_difference_in_the_header_around_a_stored_record_is_found_or_named(field: str) -> None:
+def test_a_difference_in_the_header_around_a_stored_record_is_found_or_named(field: str) -> None:
     _, key, value, version = next(pair for pair in stored_pairs() if pair[0] == TRANSACTIONS)
     data = stored_batch(encode_key(key), encode_value(value, version))
     changed = stamped(data, field, getattr(BatchHeader.parse(data), field) + 1)
@@ -338,7 +338,7 @@ def test_f2_a_difference_in_the_header_around_a_stored_record_is_found_or_named(
     assert found or masks.is_masked(masks.STORED, f"entries.batch.{field}") or field in NAMED - {"crc"}
 
 
-def test_f2_records_of_other_scripts_and_markers_not_asked_for_are_what_is_left_out() -> None:
+def test_records_of_other_scripts_and_markers_not_asked_for_are_what_is_left_out() -> None:
     topic, key, value, version = next(pair for pair in stored_pairs() if hasattr(pair[1], "group_id"))
     key.group_id = "other.g"  # type: ignore[attr-defined]
     other = stored_batch(encode_key(key), encode_value(value, version))

@@ -59,9 +59,7 @@ def fsynced(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> list[str
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 150])
-def test_f4_files_are_fsynced_however_many(
-    disk: OsDisk, tmp_path: pathlib.Path, fsynced: list[str], count: int
-) -> None:
+def test_files_are_fsynced_however_many(disk: OsDisk, tmp_path: pathlib.Path, fsynced: list[str], count: int) -> None:
     files = some_files(disk, tmp_path, count)
     names = sorted(map(str, range(count)))
     for _ in range(2):
@@ -71,7 +69,7 @@ def test_f4_files_are_fsynced_however_many(
     assert all(file.pread(300, 0) == b"x" * 300 for file in files)
 
 
-def test_f4_closed_files_are_left_out(disk: OsDisk, tmp_path: pathlib.Path, fsynced: list[str]) -> None:
+def test_closed_files_are_left_out(disk: OsDisk, tmp_path: pathlib.Path, fsynced: list[str]) -> None:
     made = some_files(disk, tmp_path, 5)
     for number in (0, 3):
         made[number].close()
@@ -122,7 +120,7 @@ def test_what_the_kernel_does_not_take_is_fsynced_otherwise(
     assert otherwise == [f"{tmp_path}/1", f"{tmp_path}/2"]
 
 
-def test_f4_no_more_contexts_is_no_failure(
+def test_no_more_contexts_is_no_failure(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, fsynced: list[str]
 ) -> None:
     disk = OsDisk()

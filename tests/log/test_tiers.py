@@ -50,7 +50,7 @@ def disk() -> MemoryDisk:
     return disk
 
 
-def test_d12_the_start_of_a_tiered_log_survives_restarts(disk: MemoryDisk, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_start_of_a_tiered_log_survives_restarts(disk: MemoryDisk, caplog: pytest.LogCaptureFixture) -> None:
     """It jumped to the first local segment, and what the remote tier has was gone for readers."""
     for clean in (True, False, True):
         log_dir, log = restart(disk)
@@ -75,7 +75,7 @@ def values_from(log: PartitionLog, offset: int) -> list[int]:
     return found
 
 
-def test_d12_a_log_that_starts_at_zero_is_noted_too(disk: MemoryDisk) -> None:
+def test_a_log_that_starts_at_zero_is_noted_too(disk: MemoryDisk) -> None:
     """Apache Kafka notes the start of each tiered log: no segment says it."""
     disk.unlink(CHECKPOINT)
     log_dir, log = restart(disk)

@@ -71,7 +71,7 @@ def refused(log: PartitionLog) -> None:
     assert (log.retire(NOW + 10**12), log.purge(NOW)) == (0, [])
 
 
-def test_d9_the_loop_never_fsyncs_for_a_truncation(place: Place) -> None:
+def test_the_loop_never_fsyncs_for_a_truncation(place: Place) -> None:
     """Begin and end belong to the loop: neither calls the disk for more than a look at the log."""
     disk, _, log = place
     before = len(disk.calls)
@@ -85,7 +85,7 @@ def test_d9_the_loop_never_fsyncs_for_a_truncation(place: Place) -> None:
     assert (log.log_end_offset, log.high_watermark, log.recovery_point) == (5, 5, 5)
 
 
-def test_d9_between_begin_and_end_nothing_is_read_or_appended(place: Place) -> None:
+def test_between_begin_and_end_nothing_is_read_or_appended(place: Place) -> None:
     _, _, log = place
     truncation = begun(log, 5)
     refused(log)
@@ -187,13 +187,13 @@ class InSteps(Workload):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*SEEDS[:3], 31, 85])
-def test_d9_every_prefix_of_truncations_in_three_steps(seed: int) -> None:
+def test_every_prefix_of_truncations_in_three_steps(seed: int) -> None:
     examine_all(InSteps(seed))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("later", range(4))
-def test_d9_a_truncation_gives_up_the_compaction_that_is_under_way(later: int) -> None:
+def test_a_truncation_gives_up_the_compaction_that_is_under_way(later: int) -> None:
     """The loop goes on with the steps of a compaction while the truncation waits for its thread: what the compaction
     has announced comes back neither then nor after a crash."""
     for at in range(62):

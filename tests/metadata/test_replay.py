@@ -278,7 +278,7 @@ def test_clear_elr() -> None:
         assert cleared[1] == before[1]
 
 
-def test_b2_an_elr_that_was_cleared_is_gone_from_snapshots_and_later_images() -> None:
+def test_an_elr_that_was_cleared_is_gone_from_snapshots_and_later_images() -> None:
     change = r.PartitionChangeRecord(topic_id=uuid(1), partition_id=0, eligible_leader_replicas=[2], last_known_elr=[3])
     # In one delta with the change, and with the creation, of the partition; in another topic it stays.
     other = r.PartitionChangeRecord(topic_id=uuid(2), partition_id=0, eligible_leader_replicas=[1])
@@ -397,7 +397,7 @@ class Both:
 
 @pytest.mark.parametrize("spread", [False, True], ids=["in one batch", "over batches"])
 @pytest.mark.parametrize("ended", [True, False], ids=["ended", "aborted"])
-def test_d10_loader_and_controller_agree_on_transactions(ended: bool, spread: bool) -> None:
+def test_loader_and_controller_agree_on_transactions(ended: bool, spread: bool) -> None:
     both = Both()
     both.commit(r.FeatureLevelRecord(name="metadata.version", feature_level=VERSION), *topic_with(1, 1))
     end = r.EndTransactionRecord() if ended else r.AbortTransactionRecord(reason="x")

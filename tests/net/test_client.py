@@ -107,7 +107,7 @@ def test_requests_wait_for_a_connection_and_share_it(node: Node) -> None:
 # -- versions ---------------------------------------------------------------------------------------------------------
 
 
-def test_b8_the_newest_version_that_both_sides_know_is_used(node: Node, peer: Peer) -> None:
+def test_the_newest_version_that_both_sides_know_is_used(node: Node, peer: Peer) -> None:
     """A node of another release closed the connection: requests went out in our newest version."""
     peer.ranges[METADATA] = (4, 9)
     node.ask()
@@ -119,7 +119,7 @@ def test_b8_the_newest_version_that_both_sides_know_is_used(node: Node, peer: Pe
 
 
 @pytest.mark.parametrize(("names_versions", "second"), [(True, 2), (False, 0)])
-def test_b8_a_peer_that_does_not_know_our_api_versions_is_asked_in_its_own(
+def test_a_peer_that_does_not_know_our_api_versions_is_asked_in_its_own(
     node: Node, peer: Peer, names_versions: bool, second: int
 ) -> None:
     peer.ranges[ApiKey.API_VERSIONS] = (0, 2)
@@ -130,7 +130,7 @@ def test_b8_a_peer_that_does_not_know_our_api_versions_is_asked_in_its_own(
 
 
 @pytest.mark.parametrize("served", [(9, 9), (0, -1)])
-def test_b8_a_peer_whose_versions_cannot_be_learned_is_left(node: Node, peer: Peer, served: tuple[int, int]) -> None:
+def test_a_peer_whose_versions_cannot_be_learned_is_left(node: Node, peer: Peer, served: tuple[int, int]) -> None:
     peer.ranges[ApiKey.API_VERSIONS] = served
     with pytest.raises(Disconnected, match="refused ApiVersions"):
         node.ask()
@@ -138,7 +138,7 @@ def test_b8_a_peer_whose_versions_cannot_be_learned_is_left(node: Node, peer: Pe
     assert peer.requests == []
 
 
-def test_b8_a_request_that_the_peer_lacks_fails_alone(node: Node, peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_that_the_peer_lacks_fails_alone(node: Node, peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
     """It ended the connection, and with it every other request."""
     del peer.ranges[HEARTBEAT]
     peer.held.add(METADATA)
@@ -163,20 +163,20 @@ def test_b8_a_request_that_the_peer_lacks_fails_alone(node: Node, peer: Peer, ca
     ("served", "how"),
     [((20, 21), {}), ((0, 3), {"least_version": 4}), ((0, 3), {"version": 4}), ((2, 9), {"version": 1})],
 )
-def test_b8_no_version_fits(node: Node, peer: Peer, served: tuple[int, int], how: dict[str, int]) -> None:
+def test_no_version_fits(node: Node, peer: Peer, served: tuple[int, int], how: dict[str, int]) -> None:
     peer.ranges[METADATA] = served
     with pytest.raises(UnsupportedVersion, match=f"Metadata is served in versions {served[0]} to {served[1]}"):
         node.ask(**how)
     assert peer.requests == []
 
 
-def test_b8_the_caller_may_choose_the_version(node: Node, peer: Peer) -> None:
+def test_the_caller_may_choose_the_version(node: Node, peer: Peer) -> None:
     node.ask(version=5)
     node.ask(least_version=5)
     assert peer.requests == [(METADATA, 5), (METADATA, APIS[METADATA].max_version)]
 
 
-def test_b8_a_field_that_the_older_version_lacks_fails_clearly(node: Node, peer: Peer) -> None:
+def test_a_field_that_the_older_version_lacks_fails_clearly(node: Node, peer: Peer) -> None:
     """As Apache Kafka: a field that is set and may not be left out is no request of that version."""
     peer.ranges[ApiKey.VOTE] = (0, 1)
     vote = VoteRequest(topics=[RequestTopicData(topic_name="t", partitions=[RequestPartitionData(pre_vote=True)])])
@@ -187,13 +187,13 @@ def test_b8_a_field_that_the_older_version_lacks_fails_clearly(node: Node, peer:
     assert peer.requests == [(ApiKey.VOTE, 1)]
 
 
-def test_b8_a_request_that_has_no_form_at_all_is_our_mistake(node: Node) -> None:
+def test_a_request_that_has_no_form_at_all_is_our_mistake(node: Node) -> None:
     with pytest.raises(EncodeError):
         node.ask(DescribeClusterRequest(endpoint_type=1_000))
     assert isinstance(node.ask(), MetadataResponse)
 
 
-def test_b8_a_fetch_of_an_older_version_names_its_replica(node: Node, peer: Peer) -> None:
+def test_a_fetch_of_an_older_version_names_its_replica(node: Node, peer: Peer) -> None:
     """Before version 15 the replica id stands in another field."""
     peer.ranges[ApiKey.FETCH] = (4, 12)
     fetch = FetchRequest(
@@ -205,7 +205,7 @@ def test_b8_a_fetch_of_an_older_version_names_its_replica(node: Node, peer: Peer
     assert (fetch.replica_id, fetch.replica_state.replica_id) == (-1, 3)
 
 
-def test_b8_a_registration_of_an_older_version_leaves_out_features_from_0() -> None:
+def test_a_registration_of_an_older_version_leaves_out_features_from_0() -> None:
     features = [Feature(name="a", min_supported_version=0), Feature(name="b", min_supported_version=1)]
     registration = BrokerRegistrationRequest(features=features)
     older: Any = in_version(registration, 3)
@@ -217,7 +217,7 @@ def test_b8_a_registration_of_an_older_version_leaves_out_features_from_0() -> N
 # -- timeouts ---------------------------------------------------------------------------------------------------------
 
 
-def test_b10_a_request_that_times_out_ends_alone(node: Node, peer: Peer) -> None:
+def test_a_request_that_times_out_ends_alone(node: Node, peer: Peer) -> None:
     """One slow forwarded request, a heartbeat behind it that timed out, and both were lost with the connection."""
     peer.held.add(METADATA)
 
@@ -238,7 +238,7 @@ def test_b10_a_request_that_times_out_ends_alone(node: Node, peer: Peer) -> None
     assert [connection.lost for connection in peer.connections] == [False]
 
 
-def test_b10_a_request_that_is_cancelled_ends_alone(node: Node, peer: Peer) -> None:
+def test_a_request_that_is_cancelled_ends_alone(node: Node, peer: Peer) -> None:
     peer.held.add(METADATA)
 
     async def play() -> Any:
@@ -254,7 +254,7 @@ def test_b10_a_request_that_is_cancelled_ends_alone(node: Node, peer: Peer) -> N
     assert len(peer.connections) == 1
 
 
-def test_b10_a_peer_that_vanished_is_left_with_the_first_timeout(node: Node, peer: Peer) -> None:
+def test_a_peer_that_vanished_is_left_with_the_first_timeout(node: Node, peer: Peer) -> None:
     """A peer that was gone without a word was asked again over the same dead connection, for as long as TCP tries."""
     node.ask()
     peer.is_silent = True
@@ -274,7 +274,7 @@ def test_b10_a_peer_that_vanished_is_left_with_the_first_timeout(node: Node, pee
     assert len(peer.connections) == 2
 
 
-def test_b10_a_peer_that_vanishes_later_is_found_out_by_its_silence(node: Node, peer: Peer) -> None:
+def test_a_peer_that_vanishes_later_is_found_out_by_its_silence(node: Node, peer: Peer) -> None:
     """An answer came after the request was sent, and then nothing: the first timeout proves nothing yet."""
     peer.held.add(HEARTBEAT)
 
@@ -301,7 +301,7 @@ def test_b10_a_peer_that_vanishes_later_is_found_out_by_its_silence(node: Node, 
     assert peer.connections[0].lost
 
 
-def test_b10_while_bytes_arrive_the_peer_is_there(node: Node, peer: Peer) -> None:
+def test_while_bytes_arrive_the_peer_is_there(node: Node, peer: Peer) -> None:
     """A large answer over a slow line takes longer than its request may; those behind it still come."""
     peer.held.add(METADATA)
 
@@ -440,7 +440,7 @@ class Alone:
             data = data[count:]
 
 
-def test_b10_the_states_of_a_connection_that_this_node_makes(node: Node) -> None:
+def test_the_states_of_a_connection_that_this_node_makes(node: Node) -> None:
     alone = Alone(node)
     states = [alone.connection.state]
     alone.connection.connection_made(alone.transport)
@@ -489,7 +489,7 @@ def test_an_answer_that_was_not_asked_for_ends_the_connection(node: Node, peer: 
     assert peer.connections[0].lost
 
 
-def test_b10_records_of_an_answer_are_a_view_of_the_frame(node: Node, peer: Peer) -> None:
+def test_records_of_an_answer_are_a_view_of_the_frame(node: Node, peer: Peer) -> None:
     """The frame was copied twice, and the records once more."""
     records = bytes(range(256)) * 1_000
 

@@ -432,7 +432,7 @@ def test_who_is_muted_for_two_reasons_waits_for_both() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-def test_a1_a_listener_that_is_not_plaintext_refuses_to_be_made(protocol: str) -> None:
+def test_a_listener_that_is_not_plaintext_refuses_to_be_made(protocol: str) -> None:
     runtime = cast("Runtime", FakeRuntime())
     Listener(runtime, "PLAIN", Limits())
     with pytest.raises(ConfigError, match=protocol):

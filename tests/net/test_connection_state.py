@@ -20,7 +20,7 @@ def at(table: Transitions, state: ConnectionState) -> StatefulConnection:
 
 
 @pytest.mark.parametrize("table", [ACCEPTED, MADE], ids=["accepted", "made"])
-def test_d6_a_transition_that_is_not_in_the_table_raises(table: Transitions) -> None:
+def test_a_transition_that_is_not_in_the_table_raises(table: Transitions) -> None:
     for state, following in product(table, ConnectionState):
         connection = at(table, state)
         if following in table[state]:
@@ -33,7 +33,7 @@ def test_d6_a_transition_that_is_not_in_the_table_raises(table: Transitions) -> 
 
 
 @pytest.mark.parametrize("table", [ACCEPTED, MADE], ids=["accepted", "made"])
-def test_d6_no_state_is_dead_and_every_connection_can_end(table: Transitions) -> None:
+def test_no_state_is_dead_and_every_connection_can_end(table: Transitions) -> None:
     reached = {ConnectionState.CONNECTING}
     while True:
         found = reached.union(*(table[state] for state in reached))
@@ -46,7 +46,7 @@ def test_d6_no_state_is_dead_and_every_connection_can_end(table: Transitions) ->
     assert table[ConnectionState.CLOSING] == {ConnectionState.CLOSED}
 
 
-def test_d6_every_hook_is_told_once_though_one_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_every_hook_is_told_once_though_one_fails(caplog: pytest.LogCaptureFixture) -> None:
     told: list[tuple[str, End]] = []
 
     def fails(end: End) -> None:
@@ -68,7 +68,7 @@ def echo(connection: Connection, data: memoryview) -> Buffers:
     return [frame(bytes(data))]
 
 
-def test_d6_a_hook_hears_that_the_peer_ended_the_connection() -> None:
+def test_a_hook_hears_that_the_peer_ended_the_connection() -> None:
     for error, reason in ((None, "the client closed it"), (ConnectionResetError("reset"), "reset")):
         connection, _ = connect(make_listener(echo))
         ends: list[End] = []
@@ -78,7 +78,7 @@ def test_d6_a_hook_hears_that_the_peer_ended_the_connection() -> None:
         assert connection.state is ConnectionState.CLOSED
 
 
-def test_d6_a_hook_hears_why_we_ended_the_connection_and_only_that() -> None:
+def test_a_hook_hears_why_we_ended_the_connection_and_only_that() -> None:
     connection, transport = connect(make_listener(echo))
     ends: list[End] = []
     connection.when_ended(ends.append)
@@ -92,7 +92,7 @@ def test_d6_a_hook_hears_why_we_ended_the_connection_and_only_that() -> None:
     assert connection.state.value == "closed"
 
 
-def test_d6_nothing_is_dispatched_once_the_connection_has_ended() -> None:
+def test_nothing_is_dispatched_once_the_connection_has_ended() -> None:
     """The frames that had arrived with the one during whose dispatch it was closed were dispatched too."""
     seen: list[bytes] = []
 
@@ -110,7 +110,7 @@ def test_d6_nothing_is_dispatched_once_the_connection_has_ended() -> None:
     assert bytes(transport.written) == frame(b"answer")
 
 
-def test_d6_a_connection_that_is_refused_never_dispatches() -> None:
+def test_a_connection_that_is_refused_never_dispatches() -> None:
     seen: list[bytes] = []
 
     def dispatch(connection: Connection, data: memoryview) -> Buffers:

@@ -47,7 +47,7 @@ def held_bytes(frames: Frames) -> int:
     ),
     st.lists(st.one_of(st.integers(1, 9), st.integers(10, 50_000)), min_size=1, max_size=20),
 )
-def test_b10_any_chunking_gives_the_same_frames(sizes: list[int], cuts: list[int]) -> None:
+def test_any_chunking_gives_the_same_frames(sizes: list[int], cuts: list[int]) -> None:
     bodies = [bytes([number]) * size for number, size in enumerate(sizes)]
     if min(cuts) < 10 and sum(sizes) > 20_000:
         # Not a hundred thousand turns: small chunks first, then all of the rest.
@@ -57,7 +57,7 @@ def test_b10_any_chunking_gives_the_same_frames(sizes: list[int], cuts: list[int
     assert held_bytes(frames) == FIRST_BYTES
 
 
-def test_b10_frames_stay_as_they_are_when_more_arrives() -> None:
+def test_frames_stay_as_they_are_when_more_arrives() -> None:
     frames = Frames(MOST)
     space = frames.space()
     first = framed(b"first")
@@ -67,7 +67,7 @@ def test_b10_frames_stay_as_they_are_when_more_arrives() -> None:
     assert bytes(kept) == b"first"
 
 
-def test_b10_memory_follows_the_bytes_received_not_the_size_declared() -> None:
+def test_memory_follows_the_bytes_received_not_the_size_declared() -> None:
     frames = Frames(MOST)
     feed(frames, MOST.to_bytes(4, "big"))
     received = 4

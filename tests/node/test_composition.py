@@ -81,7 +81,7 @@ def started_parts() -> list[str]:
         return watch.added
 
 
-def test_d1_a_node_stops_in_the_reverse_order_of_its_start() -> None:
+def test_a_node_stops_in_the_reverse_order_of_its_start() -> None:
     parts = started_parts()
     assert parts[0] == "log directories"
     # Each half's listeners stand twice on the stack: bound first of all, served when the half is ready.
@@ -95,7 +95,7 @@ def test_d1_a_node_stops_in_the_reverse_order_of_its_start() -> None:
 
 
 @pytest.mark.parametrize("cancelled", [False, True], ids=["fails", "is cancelled"])
-def test_d1_a_start_that_ends_after_any_part_closes_what_was_started_in_reverse(
+def test_a_start_that_ends_after_any_part_closes_what_was_started_in_reverse(
     cancelled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = started_parts()
@@ -181,7 +181,7 @@ class ThatOne:
 @pytest.mark.parametrize(
     ("kind", "method", "earlier"), STARTS, ids=[f"{kind.__name__}.{method}-{number}" for kind, method, number in STARTS]
 )
-def test_d1_a_fault_in_the_start_of_a_part_leaves_no_socket_no_lock_no_task(
+def test_a_fault_in_the_start_of_a_part_leaves_no_socket_no_lock_no_task(
     kind: type, method: str, earlier: int, tmp_path: Path
 ) -> None:
     client = steady_port()
@@ -216,7 +216,7 @@ def test_d1_a_fault_in_the_start_of_a_part_leaves_no_socket_no_lock_no_task(
     asyncio.run(play())
 
 
-def test_d1_a_part_that_cannot_be_closed_keeps_no_other_from_closing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_part_that_cannot_be_closed_keeps_no_other_from_closing(caplog: pytest.LogCaptureFixture) -> None:
     closed: list[str] = []
 
     def broken() -> None:
@@ -239,7 +239,7 @@ def test_d1_a_part_that_cannot_be_closed_keeps_no_other_from_closing(caplog: pyt
     assert "Stopping the third failed" in caplog.text
 
 
-def test_d1_a_stop_goes_on_when_its_caller_is_cancelled_and_is_made_once() -> None:
+def test_a_stop_goes_on_when_its_caller_is_cancelled_and_is_made_once() -> None:
     with pytest.MonkeyPatch.context() as patch:
         watch = Watch(patch)
         sim = Sim()
@@ -258,7 +258,7 @@ def test_d1_a_stop_goes_on_when_its_caller_is_cancelled_and_is_made_once() -> No
         assert watch.closed == watch.added[::-1]
 
 
-def test_d1_what_is_wired_later_is_wired_once() -> None:
+def test_what_is_wired_later_is_wired_once() -> None:
     sim = Sim()
 
     async def play(sim: Sim) -> None:
@@ -273,7 +273,7 @@ def test_d1_what_is_wired_later_is_wired_once() -> None:
         listener.answer_with(lambda connection, frame: None)
 
 
-def test_d1_nothing_is_set_on_an_object_after_it_was_made() -> None:
+def test_nothing_is_set_on_an_object_after_it_was_made() -> None:
     """In the room that makes the parts: an attribute is set by its own object alone."""
     modules = sorted(Path(pykbroker.node.__file__).parent.glob("*.py"))
     assert len(modules) > 5

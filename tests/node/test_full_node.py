@@ -1,4 +1,4 @@
-"""FINDINGS B14: the only disk of a node fills up. It serves reads, refuses writes, and takes them again, as one run."""
+"""The only disk of a node fills up. It serves reads, refuses writes, and takes them again, as one run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def take_the_rest(path: Path) -> None:
 
 
 @acts(broker=("pykbroker.metadata.reserve.bytes",))
-def test_b14_a_node_whose_only_disk_is_full_goes_on_without_a_restart(tmp_path: Path, small: Path) -> None:
+def test_a_node_whose_only_disk_is_full_goes_on_without_a_restart(tmp_path: Path, small: Path) -> None:
     data = small / "data"
     properties = format_combined(
         tmp_path,

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC110  # time is virtual here: looking again and again costs nothing
-"""A new leader epoch with the same leader (B9): members, transactions and waiting requests of a whole node go on."""
+"""A new leader epoch with the same leader: members, transactions and waiting requests of a whole node go on."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def join(client: Client, member_id: str = "") -> tuple[int, str, int]:
     return answer.error_code, answer.member_id, answer.generation_id
 
 
-def test_b9_a_new_epoch_of_the_same_leader_disturbs_no_group_transaction_or_fetch(sim: Sim) -> None:
+def test_a_new_epoch_of_the_same_leader_disturbs_no_group_transaction_or_fetch(sim: Sim) -> None:
     async def scenario(sim: Sim) -> None:
         await sim.create("t")
         while (await sim.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))).coordinators[0].error_code:

@@ -1,4 +1,4 @@
-"""A1 and A2: what promises protection that is not given stops the start; what has no effect is named."""
+"""What promises protection that is not given stops the start; what has no effect is named."""
 
 from __future__ import annotations
 
@@ -140,14 +140,14 @@ def test_every_row_has_a_start_that_fails() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("texts", "named"), CASES)
-def test_a1_a_promise_that_is_not_kept_stops_the_start(texts: dict[str, str], named: str, tmp_path: Path) -> None:
+def test_a_promise_that_is_not_kept_stops_the_start(texts: dict[str, str], named: str, tmp_path: Path) -> None:
     file = write_properties(tmp_path / "server.properties", properties(tmp_path / "data", texts))
     check_refused(run("start", "--format", str(file)), named)
     assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.slow
-def test_a1_format_and_set_are_refused_as_well(tmp_path: Path) -> None:
+def test_format_and_set_are_refused_as_well(tmp_path: Path) -> None:
     key = "authorizer.class.name"
     file = write_properties(tmp_path / "server.properties", properties(tmp_path / "data", {key: "com.example.One"}))
     check_refused(run("format", str(file)), key)
@@ -163,13 +163,13 @@ def check_refused(done: subprocess.CompletedProcess[str], named: str) -> None:
 
 
 @pytest.mark.parametrize(("texts", "named"), CASES)
-def test_a1_a_broker_inside_another_process_is_refused_too(texts: dict[str, str], named: str) -> None:
+def test_a_broker_inside_another_process_is_refused_too(texts: dict[str, str], named: str) -> None:
     with pytest.raises(ConfigError, match=named), pykbroker.Broker(texts):
         pass
 
 
 @pytest.mark.parametrize(("texts", "named"), CASES)
-def test_a1_a_node_with_such_a_configuration_is_never_made(texts: dict[str, str], named: str, tmp_path: Path) -> None:
+def test_a_node_with_such_a_configuration_is_never_made(texts: dict[str, str], named: str, tmp_path: Path) -> None:
     """Whatever read the configuration. Some do not even load: Apache Kafka's own rules refuse them."""
     sim = Sim()
     try:
@@ -179,7 +179,7 @@ def test_a1_a_node_with_such_a_configuration_is_never_made(texts: dict[str, str]
         sim.close()
 
 
-def test_a1_one_line_names_everything(tmp_path: Path) -> None:
+def test_one_line_names_everything(tmp_path: Path) -> None:
     texts = {
         "authorizer.class.name": "com.example.One",
         "listener.name.plaintext.ssl.client.auth": "required",
@@ -213,14 +213,14 @@ def test_a1_one_line_names_everything(tmp_path: Path) -> None:
         {"authorizer.class.name": STANDARD},
     ],
 )
-def test_a1_what_promises_nothing_here_does_not_stop_the_start(texts: dict[str, str], tmp_path: Path) -> None:
+def test_what_promises_nothing_here_does_not_stop_the_start(texts: dict[str, str], tmp_path: Path) -> None:
     """Apache Kafka ignores ssl.* and sasl.* beside plain listeners, too."""
     config = {**development_profile(str(tmp_path), 0), **texts}
     assert not protection.promises(config)
     protection.refuse(config)
 
 
-def test_a1_the_name_of_a_listener_may_have_dots(tmp_path: Path) -> None:
+def test_the_name_of_a_listener_may_have_dots(tmp_path: Path) -> None:
     names = {
         "listeners": f"OUT.SIDE://localhost:0,{PLAIN_CONTROLLER}",
         "listener.security.protocol.map": "OUT.SIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -308,7 +308,7 @@ def test_the_times_of_logins_promise_no_protection(key: str, tmp_path: Path) -> 
     assert not protection.promises({**config.overrides(), key: "1"})
 
 
-def test_a1_policies_count_where_apache_kafka_has_them() -> None:
+def test_policies_count_where_apache_kafka_has_them() -> None:
     policy = {"create.topic.policy.class.name": "com.example.One"}
     assert protection.promises({**policy, "process.roles": "controller"})
     assert not protection.promises({**policy, "process.roles": "broker"})
@@ -316,7 +316,7 @@ def test_a1_policies_count_where_apache_kafka_has_them() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_a1_a_plain_socket_gets_nothing(protocol: str, tmp_path: Path) -> None:
+def test_a_plain_socket_gets_nothing(protocol: str, tmp_path: Path) -> None:
     """As long as the process lives, every attempt to connect is refused."""
     port = steady_port()
     texts = {
@@ -402,7 +402,7 @@ def wire() -> Iterator[Wire]:
 
 @pytest.mark.parametrize("broker", ["1", ""])
 @pytest.mark.parametrize(("key", "value"), ALTERATIONS.items(), ids=list(ALTERATIONS))
-def test_a1_alter_configs_refuses_the_same(wire: Wire, broker: str, key: str, value: str) -> None:
+def test_alter_configs_refuses_the_same(wire: Wire, broker: str, key: str, value: str) -> None:
     answers = [wire.alter(BROKER, broker, {key: value})]
     config = legacy.AlterableConfig(name=key, value=value)
     resource = legacy.AlterConfigsResource(resource_type=BROKER, resource_name=broker, configs=[config])
@@ -414,7 +414,7 @@ def test_a1_alter_configs_refuses_the_same(wire: Wire, broker: str, key: str, va
     assert key not in {name for name, entry in wire.describe(BROKER, broker).items() if entry.config_source in (2, 3)}
 
 
-def test_a1_only_the_resource_that_promises_is_refused(wire: Wire) -> None:
+def test_only_the_resource_that_promises_is_refused(wire: Wire) -> None:
     def change(resource_type: int, name: str, key: str, value: str, operation: int = 0) -> AlterConfigsResource:
         config = AlterableConfig(name=key, config_operation=operation, value=value)
         return AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=[config])
@@ -462,7 +462,7 @@ async def write(sim: Sim, *records: Any) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a1_a_promise_in_the_metadata_stops_the_node(stored: ConfigRecord, named: str) -> None:
+def test_a_promise_in_the_metadata_stops_the_node(stored: ConfigRecord, named: str) -> None:
     """The one that is running, and the next start, before a client is served."""
     sim = Sim()
 
@@ -482,7 +482,7 @@ def test_a1_a_promise_in_the_metadata_stops_the_node(stored: ConfigRecord, named
     sim.close()
 
 
-def test_a1_what_is_stored_for_others_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_stored_for_others_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
     sim = Sim()
 
     async def scenario(sim: Sim) -> None:
@@ -499,10 +499,10 @@ def test_a1_what_is_stored_for_others_stops_nobody(caplog: pytest.LogCaptureFixt
     sim.close()
 
 
-# A2: what is set and has no effect.
+# What is set and has no effect.
 
 
-def test_a2_one_line_at_the_start_names_all_keys_without_effect(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_line_at_the_start_names_all_keys_without_effect(caplog: pytest.LogCaptureFixture) -> None:
     silent = {
         "num.io.threads": "9",
         "metric.reporters": "com.example.One",
@@ -522,13 +522,13 @@ def test_a2_one_line_at_the_start_names_all_keys_without_effect(caplog: pytest.L
     assert lines == [f"These keys are set and have no effect in this version: {', '.join(sorted(silent))}"]
 
 
-def test_a2_the_development_profile_has_no_such_key(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_development_profile_has_no_such_key(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING), pykbroker.Broker():
         pass
     assert "no effect" not in caplog.text
 
 
-def test_a2_what_is_stored_without_effect_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_stored_without_effect_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
     sim = Sim()
 
     async def scenario(sim: Sim) -> list[str]:

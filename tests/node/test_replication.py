@@ -139,7 +139,7 @@ def test_nothing_acknowledged_is_lost_when_all_nodes_are_killed_at_once(trio: Tr
         trio.same_logs(topic)
 
 
-def test_b3_below_min_isr_nothing_is_acknowledged_or_committed(trio: Trio) -> None:
+def test_below_min_isr_nothing_is_acknowledged_or_committed(trio: Trio) -> None:
     """Two of three nodes go, the second in order: the active controller is left, and knows that it is alone."""
     left = trio.active()
     first, second = (number for number in NUMBERS if number != left)

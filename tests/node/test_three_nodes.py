@@ -42,7 +42,7 @@ def trio(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Trio]:
         assert not found.complaints()
 
 
-def test_b4_three_combined_nodes_are_one_cluster(trio: Trio) -> None:
+def test_three_combined_nodes_are_one_cluster(trio: Trio) -> None:
     for number, wire in trio.wires():
         # A forwarded request is sent again when its answer was lost: the topic may exist by then.
         made = wire.try_create(f"made-by-{number}", 3, 1, {})
@@ -136,7 +136,7 @@ def transact(address: str, topics: list[str], transactional_id: str, group: str)
     return written
 
 
-def test_b7_standby_controllers_register(trio: Trio) -> None:
+def test_standby_controllers_register(trio: Trio) -> None:
     for port in trio.controller_ports.values():
 
         def registered(port: int = port) -> bool:
@@ -148,7 +148,7 @@ def test_b7_standby_controllers_register(trio: Trio) -> None:
         eventually("every controller is registered", registered)
 
 
-def test_b4_brokers_go_on_when_the_active_controller_is_killed(trio: Trio) -> None:
+def test_brokers_go_on_when_the_active_controller_is_killed(trio: Trio) -> None:
     """Each node passes CreateTopics on to the controller of the moment, and nothing acknowledged is lost."""
     with Wire(trio.address(1)) as wire:
         wire.create("before", partitions=3)
@@ -178,7 +178,7 @@ def test_b4_brokers_go_on_when_the_active_controller_is_killed(trio: Trio) -> No
             assert wire.values("before", partition) == expected
 
 
-def test_b4_a_node_stops_in_a_controlled_way_whether_it_leads_or_not(trio: Trio) -> None:
+def test_a_node_stops_in_a_controlled_way_whether_it_leads_or_not(trio: Trio) -> None:
     granted = "The controller has asked us to exit controlled shutdown."
     active = trio.active()
     assert trio.stop(active) == 0

@@ -412,11 +412,11 @@ def test_the_transaction_topic(play: Play) -> None:
     two = {"transaction.state.log.min.isr": "2"}
     assert play(unsafe) == ErrorCode.NONE
     assert play(unsafe, two) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    # B1: one replica is all that the partition has, and so enough.
+    # One replica is all that the partition has, and so enough.
     assert play(as_safe_as_one_node_can_be, two) == ErrorCode.NONE
 
 
-def test_b1_groups_and_transactions_where_more_replicas_are_asked_for_than_there_are(play: Play) -> None:
+def test_groups_and_transactions_where_more_replicas_are_asked_for_than_there_are(play: Play) -> None:
     async def whole(sim: Sim) -> list[bytes]:
         await sim.create("t")
         producer = await Producer(sim).init()

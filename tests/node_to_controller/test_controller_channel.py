@@ -108,7 +108,7 @@ def play() -> Play:
     return Play()
 
 
-def test_b4_each_request_goes_to_the_controller_of_the_moment(play: Play) -> None:
+def test_each_request_goes_to_the_controller_of_the_moment(play: Play) -> None:
     channel = play.channel()
 
     async def scenario() -> None:
@@ -135,7 +135,7 @@ def test_b4_each_request_goes_to_the_controller_of_the_moment(play: Play) -> Non
     play.run(scenario)
 
 
-def test_b4_what_waits_for_a_former_leader_fails_when_there_is_another(play: Play) -> None:
+def test_what_waits_for_a_former_leader_fails_when_there_is_another(play: Play) -> None:
     channel = play.channel()
 
     async def scenario() -> None:
@@ -153,7 +153,7 @@ def test_b4_what_waits_for_a_former_leader_fails_when_there_is_another(play: Pla
     play.run(scenario)
 
 
-def test_b10_a_slow_forwarded_request_delays_no_heartbeat(play: Play) -> None:
+def test_a_slow_forwarded_request_delays_no_heartbeat(play: Play) -> None:
     """They shared a connection, and answers come in the order of the requests."""
     forwarding, lifecycle = play.channel(), play.channel()
 

@@ -44,7 +44,7 @@ class Standby:
         return len(self.channel.requests)
 
 
-def test_b7_a_standby_controller_registers_and_once() -> None:
+def test_a_standby_controller_registers_and_once() -> None:
     standby = Standby()
     standby.loop.advance(10)
     assert standby.sent == 0
@@ -61,7 +61,7 @@ def test_b7_a_standby_controller_registers_and_once() -> None:
     assert standby.sent == 1
 
 
-def test_b7_an_acknowledged_registration_that_got_lost_is_said_again() -> None:
+def test_an_acknowledged_registration_that_got_lost_is_said_again() -> None:
     standby = Standby()
     standby.loader.handle_leader(1, 1)
     standby.loop.advance(0)
@@ -72,7 +72,7 @@ def test_b7_an_acknowledged_registration_that_got_lost_is_said_again() -> None:
     assert standby.sent == 2
 
 
-def test_b7_records_do_not_cut_the_pause_after_a_refusal_short() -> None:
+def test_records_do_not_cut_the_pause_after_a_refusal_short() -> None:
     """Each record (a NoOp comes every 500 ms) cancelled the timer, and the registration went out again."""
     standby = Standby()
     standby.loader.handle_leader(1, 1)

@@ -67,7 +67,7 @@ class Told:
 
 
 @pytest.mark.parametrize("failure", [NOT_CONTROLLER, Disconnected("gone"), TimeoutError()])
-def test_d4_a_failure_is_tried_again_after_a_pause(failure: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_tried_again_after_a_pause(failure: Any, caplog: pytest.LogCaptureFixture) -> None:
     told = Told()
     with caplog.at_level(logging.INFO):
         told.channel.answer(failure)
@@ -85,14 +85,14 @@ def test_d4_a_failure_is_tried_again_after_a_pause(failure: Any, caplog: pytest.
     assert not told.loop.sleeping()
 
 
-def test_d4_a_code_that_this_version_does_not_know_is_a_failure_like_others() -> None:
+def test_a_code_that_this_version_does_not_know_is_a_failure_like_others() -> None:
     told = Told()
     told.channel.answer(ControllerRegistrationResponse(error_code=9_999))
     told.loop.advance(0.1)
     assert told.sent == 2
 
 
-def test_d4_without_a_leader_it_waits_and_a_new_leader_is_asked_at_once() -> None:
+def test_without_a_leader_it_waits_and_a_new_leader_is_asked_at_once() -> None:
     told = Told(FakeLeadership(None))
     told.loop.advance(60)
     assert told.sent == 0
@@ -109,7 +109,7 @@ def test_d4_without_a_leader_it_waits_and_a_new_leader_is_asked_at_once() -> Non
     assert told.sent == 2
 
 
-def test_d4_the_answer_of_a_former_leader_is_not_waited_for() -> None:
+def test_the_answer_of_a_former_leader_is_not_waited_for() -> None:
     """It may be cut off: without that its timeout would pass first."""
     told = Told()
     silent = told.channel.answers[0]
@@ -121,7 +121,7 @@ def test_d4_the_answer_of_a_former_leader_is_not_waited_for() -> None:
     assert told.answers == [YES]
 
 
-def test_d4_there_is_never_more_than_one_request_in_flight() -> None:
+def test_there_is_never_more_than_one_request_in_flight() -> None:
     told = Told()
     for _ in range(5):
         told.sender.wake()
@@ -155,7 +155,7 @@ def test_a_failure_that_lasts_is_said_once_a_minute(caplog: pytest.LogCaptureFix
     assert caplog.messages[-1].endswith("trying again in 1000 ms (59 more lines like it were left out)")
 
 
-def test_d4_what_is_closed_sends_nothing() -> None:
+def test_what_is_closed_sends_nothing() -> None:
     told = Told()
     told.sender.close()
     told.loop.settle()
@@ -226,7 +226,7 @@ class IsrChanges:
         self.loop.advance(0)
 
 
-def test_d4_changes_of_the_isr_wait_for_each_other_and_survive_a_change_of_the_leader() -> None:
+def test_changes_of_the_isr_wait_for_each_other_and_survive_a_change_of_the_leader() -> None:
     isr = IsrChanges()
     assert isr.submit(0, [1])
     assert isr.submit(1, [1])

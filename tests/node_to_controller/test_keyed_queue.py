@@ -15,7 +15,7 @@ def offer(to: KeyedQueue[str, str, int], results: Results, key: str, item: str) 
     return to.offer(key, item, lambda result: results.append((item, result)))
 
 
-def test_d4_the_newest_of_a_key_replaces_an_older_one() -> None:
+def test_the_newest_of_a_key_replaces_an_older_one() -> None:
     untold, results = queue(Second.REPLACE)
     assert offer(untold, results, "a", "a1")
     assert offer(untold, results, "b", "b1")
@@ -33,7 +33,7 @@ def test_d4_the_newest_of_a_key_replaces_an_older_one() -> None:
     assert len(results) == 4
 
 
-def test_d4_a_second_of_a_key_is_refused() -> None:
+def test_a_second_of_a_key_is_refused() -> None:
     changes, results = queue(Second.REFUSE)
     assert offer(changes, results, "a", "a1")
     assert not offer(changes, results, "a", "a2")
@@ -47,7 +47,7 @@ def test_d4_a_second_of_a_key_is_refused() -> None:
     assert changes.take(10) == {"b": "b1", "a": "a4"}
 
 
-def test_d4_what_was_not_answered_is_told_again() -> None:
+def test_what_was_not_answered_is_told_again() -> None:
     for second in Second:
         untold, results = queue(second)
         for key in "abc":
@@ -63,7 +63,7 @@ def test_d4_what_was_not_answered_is_told_again() -> None:
         assert untold.take(5) == {"a": "a"}
 
 
-def test_d4_an_owner_may_offer_again_from_within_the_result() -> None:
+def test_an_owner_may_offer_again_from_within_the_result() -> None:
     changes, results = queue(Second.REFUSE)
     changes.offer("a", "a1", lambda result: results.append(("taken", offer(changes, results, "a", "a2"))))
     changes.take(1)

@@ -171,7 +171,7 @@ async def test_the_controller_registers_once() -> None:
 
 
 @pytest.mark.asyncio
-async def test_b4_a_broker_whose_controllers_are_gone_ends_its_shutdown_with_its_session() -> None:
+async def test_a_broker_whose_controllers_are_gone_ends_its_shutdown_with_its_session() -> None:
     """The last of several nodes that stop at once has no controller any more."""
     world = World(node_config(broker__session__timeout__ms="300", broker__heartbeat__interval__ms="100"))
     lifecycle = lifecycle_of(world, channel(world))

@@ -43,7 +43,7 @@ def test_pauses_double_until_an_answer_comes() -> None:
     assert one.failed(2_000) == 100
 
 
-def test_b7_what_is_wanted_meanwhile_does_not_cut_a_pause_short() -> None:
+def test_what_is_wanted_meanwhile_does_not_cut_a_pause_short() -> None:
     one = pace()
     one.want(0)
     one.sent()

@@ -1,4 +1,4 @@
-"""FINDINGS B14: a leader whose disk is full steps down where another voter can write, and refuses alone."""
+"""A leader whose disk is full steps down where another voter can write, and refuses alone."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_snapshot_without_room_is_one_line_and_no_traceback(monkeypatch: pytes
     assert line.startswith("WARNING The snapshot 3-1 could not be written: ")
 
 
-def test_b14_alone_it_refuses_and_takes_changes_again() -> None:
+def test_alone_it_refuses_and_takes_changes_again() -> None:
     async def test() -> None:
         disk = small_disk()
         runtime = InlineRuntime(disk)
@@ -177,7 +177,7 @@ def test_a_full_disk_holds_up_no_leader_that_has_written_a_snapshot(monkeypatch:
     run(test)
 
 
-def test_b14_with_others_it_steps_down() -> None:
+def test_with_others_it_steps_down() -> None:
     async def test() -> None:
         ids = (1, 2, 3)
         voters = VoterSet.of(

@@ -44,7 +44,7 @@ class OlderVoter:
         pass
 
 
-def test_b8_a_voter_that_knows_no_pre_vote_still_elects() -> None:
+def test_a_voter_that_knows_no_pre_vote_still_elects() -> None:
     async def play() -> None:
         peers = OlderVoter()
         quorum = driver(

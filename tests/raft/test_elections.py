@@ -18,7 +18,7 @@ def refuse(subject: RaftNode, outgoing: Outgoing, now: Now) -> None:
     subject.response(outgoing.correlation_id, outgoing.destination, answer, now)
 
 
-def test_b5_a_candidate_that_lost_waits_out_its_timeout() -> None:
+def test_a_candidate_that_lost_waits_out_its_timeout() -> None:
     """It asked for pre-votes in the same millisecond, and so deposed the leader that had just been elected."""
     subject = node(ElectionState(5, voted=key(1)))
     subject.start(Now(0, 0))

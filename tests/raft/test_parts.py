@@ -57,13 +57,13 @@ def is_own(target: ast.expr) -> bool:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_d10_a_part_changes_no_attribute_of_another(part: str) -> None:
+def test_a_part_changes_no_attribute_of_another(part: str) -> None:
     tree = parsed(HOME / f"{part}.py")
     foreign = [f"{part}.py:{target.lineno} {ast.unparse(target)}" for target in changed(tree) if not is_own(target)]
     assert not foreign
 
 
-def test_d10_every_request_of_the_quorum_has_its_handler_by_type() -> None:
+def test_every_request_of_the_quorum_has_its_handler_by_type() -> None:
     requests = [
         VoteRequest(),
         BeginQuorumEpochRequest(),
@@ -82,7 +82,7 @@ def test_d10_every_request_of_the_quorum_has_its_handler_by_type() -> None:
     ]
 
 
-def test_d10_a_message_of_another_type_is_a_bug() -> None:
+def test_a_message_of_another_type_is_a_bug() -> None:
     class VoteRequestOfAnother(VoteRequest):
         pass
 

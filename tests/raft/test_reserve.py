@@ -1,4 +1,4 @@
-"""Room that is kept back for the metadata log (FINDINGS B14)."""
+"""Room that is kept back for the metadata log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def record(storage: MetadataStorage, size: int) -> bytes:
     return bytes(batches.data_batch([bytes(size)], base_offset=offset, epoch=1, timestamp_ms=NOW))
 
 
-def test_b14_the_reserve_takes_its_room_and_gives_it_back() -> None:
+def test_the_reserve_takes_its_room_and_gives_it_back() -> None:
     disk = disk_with(4 * SIZE)
     reserve = Reserve(disk, "d", "d/m", SIZE)
     assert reserve.make()
@@ -51,14 +51,14 @@ def test_b14_the_reserve_takes_its_room_and_gives_it_back() -> None:
     assert not disk.exists(f"d/m/{FILE}")
 
 
-def test_b14_no_reserve_where_there_is_no_room() -> None:
+def test_no_reserve_where_there_is_no_room() -> None:
     disk = disk_with(SIZE + MARGIN_BYTES - 1)
     reserve = Reserve(disk, "d", "d/m", SIZE)
     assert not reserve.make()
     assert not disk.exists(f"d/m/{FILE}")
 
 
-def test_b14_a_reserve_that_was_cut_is_made_anew() -> None:
+def test_a_reserve_that_was_cut_is_made_anew() -> None:
     disk = disk_with(8 * SIZE)
     file = disk.open(f"d/m/{FILE}", create=True)
     file.pwritev([b"cut"], 0)
@@ -70,7 +70,7 @@ def test_b14_a_reserve_that_was_cut_is_made_anew() -> None:
 
 
 @pytest.mark.parametrize("what", ["records", "a vote"])
-def test_b14_a_full_disk_takes_metadata_into_the_room_of_the_reserve(what: str) -> None:
+def test_a_full_disk_takes_metadata_into_the_room_of_the_reserve(what: str) -> None:
     disk = disk_with(8 * SIZE)
     storage = storage_on(disk)
     storage.append(record(storage, 10), 1, NOW)
@@ -87,7 +87,7 @@ def test_b14_a_full_disk_takes_metadata_into_the_room_of_the_reserve(what: str) 
     assert not storage.reserve.is_there
 
 
-def test_b14_when_the_reserve_is_used_up_nothing_is_half_written() -> None:
+def test_when_the_reserve_is_used_up_nothing_is_half_written() -> None:
     disk = disk_with(8 * SIZE)
     storage = storage_on(disk)
     fill(disk)
@@ -107,7 +107,7 @@ def test_b14_when_the_reserve_is_used_up_nothing_is_half_written() -> None:
     assert storage_on(disk).log.log_end_offset == end + 1
 
 
-def test_b14_a_snapshot_that_does_not_fit_takes_no_room() -> None:
+def test_a_snapshot_that_does_not_fit_takes_no_room() -> None:
     disk = disk_with(8 * SIZE)
     storage = storage_on(disk)
     storage.append(record(storage, 10), 1, NOW)

@@ -130,7 +130,7 @@ def test_a_resigned_leader_helps_to_elect_the_next_one(voters: int, restarts: bo
     run.finish()
 
 
-def test_b5_votes_that_split_do_not_depose_the_leader() -> None:
+def test_votes_that_split_do_not_depose_the_leader() -> None:
     """Timeouts so short that several voters stand at once: the simulation checks that each loser waits."""
     lost = 0
     for seed in range(6):

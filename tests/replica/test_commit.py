@@ -48,7 +48,7 @@ def test_what_waits_for_one_commit_waits_for_no_other(commit: Commit, heard: Hea
     assert heard.take() == ["committed", "flushed"]
 
 
-def test_d2_commits_are_told_by_offset_and_of_one_offset_in_the_order_of_the_requests(
+def test_commits_are_told_by_offset_and_of_one_offset_in_the_order_of_the_requests(
     commit: Commit, heard: Heard
 ) -> None:
     for offset, name in ((3, "three"), (1, "one"), (3, "three again"), (2, "two")):
@@ -63,7 +63,7 @@ def test_d2_commits_are_told_by_offset_and_of_one_offset_in_the_order_of_the_req
     assert heard.take() == []
 
 
-def test_d2_nothing_that_owes_a_flush_is_answered_before_it(commit: Commit, heard: Heard) -> None:
+def test_nothing_that_owes_a_flush_is_answered_before_it(commit: Commit, heard: Heard) -> None:
     commit.owe_flush(5)
     assert (commit.owed_from, commit.readable_to) == (5, 5)
     commit.when_flushed(5, heard.as_("before"))

@@ -45,7 +45,7 @@ def test_a_disk_that_fails_under_an_append_takes_its_directory_offline(world: Wo
     assert partition.offline
 
 
-def test_b14_a_follower_leaves_the_room_of_the_metadata_log_alone(world: World) -> None:
+def test_a_follower_leaves_the_room_of_the_metadata_log_alone(world: World) -> None:
     """As a leader does: what is left on a full disk is the metadata log's."""
     partition, follower = followed(world)
     owner = Owner(world)
@@ -80,7 +80,7 @@ def test_one_leader_epoch_is_one_role(world: World) -> None:
     assert partition.follower is follower
 
 
-def test_d9_nothing_is_appended_while_the_log_is_truncated(world: World, threads: Threads) -> None:
+def test_nothing_is_appended_while_the_log_is_truncated(world: World, threads: Threads) -> None:
     _, follower = followed(world)
     told = Told()
     follower.truncate_to(2, told)
@@ -94,7 +94,7 @@ def test_d9_nothing_is_appended_while_the_log_is_truncated(world: World, threads
     assert (told.codes, follower.append(sent, now_ms=NOW_MS).last_offset) == ([ErrorCode.NONE], 2)
 
 
-def test_d9_a_role_change_waits_for_the_end_of_a_truncation(world: World, threads: Threads) -> None:
+def test_a_role_change_waits_for_the_end_of_a_truncation(world: World, threads: Threads) -> None:
     partition, follower = followed(world)
     heard: list[tuple[bool, int]] = []
     world.replicas.on_leadership(lambda partition, leads, epoch: heard.append((leads, epoch)))

@@ -47,7 +47,7 @@ def test_alone_it_asks_no_one() -> None:
     assert not Cluster((1, 2), (1,)).leader.is_alone
 
 
-def test_d2_what_every_in_sync_replica_has_fetched_is_committed() -> None:
+def test_what_every_in_sync_replica_has_fetched_is_committed() -> None:
     cluster = Cluster((1, 2, 3), (1, 2, 3))
     assert cluster.leader.committed(7, 0) == UNKNOWN
     assert cluster.fetch(2, 5, 7)
@@ -56,7 +56,7 @@ def test_d2_what_every_in_sync_replica_has_fetched_is_committed() -> None:
     assert cluster.leader.committed(7, 0) == 4
 
 
-def test_b3_a_follower_outside_the_isr_is_waited_for_while_it_keeps_up_and_may_join() -> None:
+def test_a_follower_outside_the_isr_is_waited_for_while_it_keeps_up_and_may_join() -> None:
     cluster = Cluster((1, 2, 3), (1, 2))
     cluster.fetch(2, 7, 7)
     assert cluster.leader.committed(7, 0) == 7
@@ -66,7 +66,7 @@ def test_b3_a_follower_outside_the_isr_is_waited_for_while_it_keeps_up_and_may_j
 
 
 @pytest.mark.parametrize("why", ["fenced", "in_controlled_shutdown", "epoch", "gone", "old broker"])
-def test_b3_one_that_may_not_join_is_not_waited_for(why: str) -> None:
+def test_one_that_may_not_join_is_not_waited_for(why: str) -> None:
     cluster = Cluster((1, 2), (1,))
     cluster.fetch(2, 5, 5)
     assert cluster.leader.committed(7, 0) == 5

@@ -134,7 +134,7 @@ def test_bytes_count_when_the_replica_set_has_them_not_when_they_are_appended(wo
 
 
 @pytest.mark.parametrize("isolation", list(Isolation))
-def test_b6_a_follower_is_woken_by_the_append_and_a_client_by_the_commit(world: World, isolation: Isolation) -> None:
+def test_a_follower_is_woken_by_the_append_and_a_client_by_the_commit(world: World, isolation: Isolation) -> None:
     """An append that was not committed yet woke no fetch, a follower's neither."""
     partition = world.create("t", replicas=(1, 2))
     reader = Reader()
@@ -148,7 +148,7 @@ def test_b6_a_follower_is_woken_by_the_append_and_a_client_by_the_commit(world: 
     assert parked.future.result() == "answer"
 
 
-def test_b6_too_few_bytes_are_not_read_for_a_follower_either(world: World) -> None:
+def test_too_few_bytes_are_not_read_for_a_follower_either(world: World) -> None:
     partition = world.create("t", replicas=(1, 2))
     reader = Reader(2 * len(batch(b"x")))
     park(world, [partition], reader, isolation=Isolation.LOG_END)

@@ -82,7 +82,7 @@ def test_a_new_epoch_of_this_leader_keeps_what_followers_proved_and_any_other_le
     assert partition.high_watermark == 5
 
 
-def test_b3_the_high_watermark_stands_still_while_too_few_are_in_sync(world: World) -> None:
+def test_the_high_watermark_stands_still_while_too_few_are_in_sync(world: World) -> None:
     """KIP-966. What only the leader had was committed, and gone with it."""
     partition = world.create("t", replicas=(1, 2), min_insync_replicas="2")
     append(partition)
@@ -95,7 +95,7 @@ def test_b3_the_high_watermark_stands_still_while_too_few_are_in_sync(world: Wor
     assert partition.high_watermark == 2
 
 
-def test_b3_it_moves_on_when_fewer_are_asked_for(world: World) -> None:
+def test_it_moves_on_when_fewer_are_asked_for(world: World) -> None:
     partition = world.create("t", replicas=(1, 2), min_insync_replicas="2")
     world.change(partition, isr=[1])
     append(partition, acks=1)
@@ -117,7 +117,7 @@ def with_a_follower_a_moment_behind(world: World) -> Partition:
     return partition
 
 
-def test_b3_it_waits_for_a_follower_that_keeps_up_outside_the_isr(world: World) -> None:
+def test_it_waits_for_a_follower_that_keeps_up_outside_the_isr(world: World) -> None:
     """Without that a follower that is always a moment behind never reaches the high watermark, and never joins."""
     partition = with_a_follower_a_moment_behind(world)
     world.broker_changes(2, fenced=1)
@@ -125,7 +125,7 @@ def test_b3_it_waits_for_a_follower_that_keeps_up_outside_the_isr(world: World) 
     assert not world.isr_requests
 
 
-def test_b3_a_follower_outside_the_isr_is_not_waited_for_longer_than_its_lag(world: World) -> None:
+def test_a_follower_outside_the_isr_is_not_waited_for_longer_than_its_lag(world: World) -> None:
     partition = with_a_follower_a_moment_behind(world)
     world.loop.advance(31)
     assert partition.high_watermark == 1
@@ -145,7 +145,7 @@ def test_too_few_in_sync_replicas_refuse_acks_all_alone(world: World) -> None:
 @pytest.mark.parametrize(
     ("replicas", "isr", "enough"), [((1,), [1], True), ((1, 2), [1, 2], True), ((1, 2), [1], False)]
 )
-def test_b1_acks_all_asks_for_no_more_replicas_than_there_are(
+def test_acks_all_asks_for_no_more_replicas_than_there_are(
     world: World, replicas: tuple[int, ...], isr: list[int], enough: bool
 ) -> None:
     partition = world.create("t", replicas=replicas, min_insync_replicas="3")
@@ -184,7 +184,7 @@ def test_who_waits_hears_that_the_leadership_went(world: World) -> None:
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
-def test_b9_a_new_epoch_of_the_same_leader_fails_no_waiter(world: World) -> None:
+def test_a_new_epoch_of_the_same_leader_fails_no_waiter(world: World) -> None:
     """As Apache Kafka's DelayedProduce: it asks whether the log is led here, not in which epoch."""
     partition = world.create("t", replicas=(1, 2))
     append(partition)
@@ -214,7 +214,7 @@ def test_only_a_leader_takes_records(world: World) -> None:
         append(partition)
 
 
-def test_d2_a_read_for_a_follower_changes_nothing(world: World) -> None:
+def test_a_read_for_a_follower_changes_nothing(world: World) -> None:
     """A read moved the high watermark: what a fetch proves is now said apart from it."""
     partition = world.create("t", replicas=(1, 2))
     append(partition)

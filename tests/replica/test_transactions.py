@@ -186,7 +186,7 @@ def test_markers_ask_for_enough_replicas() -> None:
         end(partition, commit=True)
 
 
-def test_b1_a_marker_asks_for_no_more_replicas_than_there_are() -> None:
+def test_a_marker_asks_for_no_more_replicas_than_there_are() -> None:
     partition = World().create("t", min_insync_replicas="2")
     begin(partition)
     assert end(partition, commit=True) == 1

@@ -185,7 +185,7 @@ def fast_frame(topic: str | bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("topic", "version"), [("orders", 12), (bytes(range(16)), 13)])
-def test_d7_the_fast_path_ends_where_every_request_ends(topic: str | bytes, version: int) -> None:
+def test_the_fast_path_ends_where_every_request_ends(topic: str | bytes, version: int) -> None:
     """A frame that `handle_frame` encoded is counted, its bytes and time are told, and it carries the throttle."""
     quotas = Waits(700)
     dispatcher = make(quotas)
@@ -203,7 +203,7 @@ def test_d7_the_fast_path_ends_where_every_request_ends(topic: str | bytes, vers
 
 
 @pytest.mark.parametrize("result", [HeartbeatResponse(), None, fast_frame("orders")], ids=["message", "none", "frame"])
-def test_d7_an_answer_that_comes_later_ends_there_too(result: Any) -> None:
+def test_an_answer_that_comes_later_ends_there_too(result: Any) -> None:
     quotas = Waits(0)
     dispatcher = make(quotas)
     loop = cast(FakeLoop, dispatcher.services.runtime.loop)

@@ -17,7 +17,7 @@ class OnlyBrokers(DenyAll):
         return asker.principal == BROKER and operation is Operation.CLUSTER_ACTION
 
 
-def test_d6_a_combined_node_with_acls_does_not_refuse_itself() -> None:
+def test_a_combined_node_with_acls_does_not_refuse_itself() -> None:
     """Its broker asks its controller in memory, as a principal that no ACL need know."""
     half = Half()
     half.services.authorizer = DenyAll()

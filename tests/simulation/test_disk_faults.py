@@ -242,7 +242,7 @@ def test_a_node_whose_metadata_log_fails_stops(play: Play, operation: str, error
     play(scenario, TWO_DIRS)
 
 
-def test_b14_a_full_disk_with_the_metadata_log_on_it_stops_no_node(play: Play) -> None:
+def test_a_full_disk_with_the_metadata_log_on_it_stops_no_node(play: Play) -> None:
     """Apache Kafka stops. Here the metadata has room of its own, and the node waits for more."""
 
     async def scenario(sim: Sim) -> None:

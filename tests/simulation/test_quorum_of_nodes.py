@@ -33,7 +33,7 @@ async def another_leads(stage: Stage, former: SimBroker) -> SimBroker:
 
 
 @pytest.mark.parametrize("quorum", [Quorum.STATIC, Quorum.DYNAMIC])
-def test_b4_heartbeats_go_on_at_the_new_controller(quorum: Quorum) -> None:
+def test_heartbeats_go_on_at_the_new_controller(quorum: Quorum) -> None:
     """No broker that lives is fenced while the leader of the quorum changes again and again."""
 
     async def scenario(stage: Stage) -> None:
@@ -72,7 +72,7 @@ def test_b4_heartbeats_go_on_at_the_new_controller(quorum: Quorum) -> None:
 
 
 @pytest.mark.parametrize("quorum", [Quorum.STATIC, Quorum.DYNAMIC])
-def test_b4_a_forwarded_request_finds_the_new_controller(quorum: Quorum) -> None:
+def test_a_forwarded_request_finds_the_new_controller(quorum: Quorum) -> None:
     """It was asked of the node's own half for 30 s. The former controller is cut off, and does not say so."""
 
     async def scenario(stage: Stage) -> None:
@@ -100,7 +100,7 @@ def test_b4_a_forwarded_request_finds_the_new_controller(quorum: Quorum) -> None
     on_three(scenario, quorum)
 
 
-def test_b4_a_combined_node_that_is_no_voter_finds_the_quorum_by_its_bootstrap_servers() -> None:
+def test_a_combined_node_that_is_no_voter_finds_the_quorum_by_its_bootstrap_servers() -> None:
     """The key did not act on combined nodes. Node 2 is formatted without initial controllers."""
 
     async def scenario(stage: Stage) -> None:
@@ -114,7 +114,7 @@ def test_b4_a_combined_node_that_is_no_voter_finds_the_quorum_by_its_bootstrap_s
 
 
 @pytest.mark.parametrize("quorum", [Quorum.STATIC, Quorum.DYNAMIC])
-def test_b4_a_node_that_stopped_leading_is_let_go_by_the_one_that_leads(quorum: Quorum) -> None:
+def test_a_node_that_stopped_leading_is_let_go_by_the_one_that_leads(quorum: Quorum) -> None:
     async def scenario(stage: Stage) -> None:
         cluster = stage.cluster
         await cluster.become_whole()

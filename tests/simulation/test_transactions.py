@@ -39,7 +39,7 @@ def test_a_loop_that_is_killed_and_doubled_writes_each_input_once(version: int) 
     each_seed(3900, lambda seed: run_transform(seed, version=version, brokers=1 + seed % 2), 6)
 
 
-def test_b4_transactions_on_three_combined_nodes_survive_changes_of_the_leader() -> None:
+def test_transactions_on_three_combined_nodes_survive_changes_of_the_leader() -> None:
     """The coordinators of producers, groups and partitions are on different nodes."""
     each_seed(4000, lambda seed: run_producers(seed, brokers=3, quorum=QUORUMS[seed % 2]), 4)
     each_seed(4020, lambda seed: run_transform(seed, brokers=3, quorum=QUORUMS[seed % 2]), 3)

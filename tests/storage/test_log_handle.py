@@ -82,7 +82,7 @@ def refusal(handle: LogHandle) -> ErrorCode:
     return caught.value.code
 
 
-def test_d2_the_first_use_opens_the_log_once(handle: LogHandle, opened: Opened, user: User) -> None:
+def test_the_first_use_opens_the_log_once(handle: LogHandle, opened: Opened, user: User) -> None:
     assert (handle.log, handle.can_be_opened) == (None, True)
     assert handle.open() is opened.log
     assert handle.open() is handle.log is opened.log
@@ -138,7 +138,7 @@ def test_a_directory_that_fails_is_the_end_of_its_logs(
 
 
 @pytest.mark.parametrize("state", list(LogState)[:-1])
-def test_d2_a_handle_that_was_released_never_opens_its_log_again(
+def test_a_handle_that_was_released_never_opens_its_log_again(
     handle: LogHandle, opened: Opened, state: LogState
 ) -> None:
     told: list[str] = []
@@ -161,7 +161,7 @@ def test_a_log_that_moved_is_the_users_at_once(handle: LogHandle, user: User) ->
     assert (handle.open(), user.heard[-1]) == (copy, ("moved", copy))
 
 
-def test_d2_what_the_table_of_states_does_not_have_is_a_bug(handle: LogHandle) -> None:
+def test_what_the_table_of_states_does_not_have_is_a_bug(handle: LogHandle) -> None:
     with pytest.raises(AssertionError, match="UNOPENED after UNOPENED"):
         handle.recovered()
     handle.open()

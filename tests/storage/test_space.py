@@ -1,4 +1,4 @@
-"""What is said of a full disk, and when appends are tried again (FINDINGS B14)."""
+"""What is said of a full disk, and when appends are tried again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def take(world: World, size: int) -> None:
     file.close()
 
 
-def test_b14_one_line_at_the_beginning_one_a_minute_one_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_line_at_the_beginning_one_a_minute_one_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "pykbroker.storage.space")
     world = World()
     world.disk.capacity_bytes = 4 << 20
@@ -55,7 +55,7 @@ def test_b14_one_line_at_the_beginning_one_a_minute_one_at_the_end(caplog: pytes
     assert not world.loop.sleeping()
 
 
-def test_b14_nothing_is_said_of_a_disk_that_nobody_writes_to(caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_said_of_a_disk_that_nobody_writes_to(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.disk.capacity_bytes = 4 << 20
     take(world, world.disk.usage("")[1])
@@ -69,7 +69,7 @@ def test_b14_nothing_is_said_of_a_disk_that_nobody_writes_to(caplog: pytest.LogC
     assert not world.loop.sleeping()
 
 
-def test_b14_appends_are_not_tried_while_the_reserve_is_gone() -> None:
+def test_appends_are_not_tried_while_the_reserve_is_gone() -> None:
     world = World()
     world.disk.capacity_bytes = 8 << 20
     take(world, world.disk.usage("")[1] - RESERVE // 2)

@@ -24,7 +24,7 @@ def threads(world: World, monkeypatch: pytest.MonkeyPatch) -> Threads:
     return Threads(world, monkeypatch)
 
 
-def test_d9_a_log_that_is_truncated_is_nobody_elses_until_the_end(world: World, threads: Threads) -> None:
+def test_a_log_that_is_truncated_is_nobody_elses_until_the_end(world: World, threads: Threads) -> None:
     partition, follower = followed(world)
     handle, told = partition.handle, Told()
     log = handle.open()
@@ -123,7 +123,7 @@ def test_a_directory_that_fails_meanwhile_is_the_end_of_it(world: World, threads
     assert (told.codes, partition.offline) == ([ErrorCode.KAFKA_STORAGE_ERROR], True)
 
 
-def test_d9_a_folder_under_a_truncation_is_deleted_afterwards(world: World, threads: Threads) -> None:
+def test_a_folder_under_a_truncation_is_deleted_afterwards(world: World, threads: Threads) -> None:
     partition, follower = followed(world)
     told = Told()
     root = partition.log.path.split("/")[0]
@@ -137,7 +137,7 @@ def test_d9_a_folder_under_a_truncation_is_deleted_afterwards(world: World, thre
     assert world.folders(root) == []
 
 
-def test_d9_a_topic_that_is_made_again_waits_for_its_name(world: World, threads: Threads) -> None:
+def test_a_topic_that_is_made_again_waits_for_its_name(world: World, threads: Threads) -> None:
     """The thread works by names: in the new folder it would cut off another topic's records."""
     partition, follower = followed(world)
     follower.truncate_to(2, Told())

@@ -106,7 +106,7 @@ def peak_of(item: Entry, data: memoryview, version: int) -> int:
 
 
 @pytest.mark.slow
-def test_f4_memory_in_proportion_to_the_input() -> None:
+def test_memory_in_proportion_to_the_input() -> None:
     """Each array of each message, requests and responses, in every version, with 300 elements of the fewest bytes. A
     node reads responses too: those of other nodes."""
     worst = (0.0, "")

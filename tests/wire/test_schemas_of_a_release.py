@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 NAMESPACE = {"m": "http://maven.apache.org/POM/4.0.0"}
 
 
-def test_f6_the_pom_for_schemas_names_the_jars_with_definitions_only() -> None:
+def test_the_pom_for_schemas_names_the_jars_with_definitions_only() -> None:
     dependencies = ElementTree.parse(POM).getroot().findall(".//m:dependency", NAMESPACE)
     named = [dependency.findtext("m:artifactId", None, NAMESPACE) for dependency in dependencies]
     assert sorted(filter(None, named)) == sorted(HOMES)
@@ -22,7 +22,7 @@ def test_f6_the_pom_for_schemas_names_the_jars_with_definitions_only() -> None:
         assert dependency.findtext("m:exclusions/m:exclusion/m:artifactId", None, NAMESPACE) == "*"
 
 
-def test_f6_make_schemas_resolves_by_that_pom() -> None:
+def test_make_schemas_resolves_by_that_pom() -> None:
     command = ["make", "-n", "schemas", "KAFKA=4.4.0"]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert said.returncode == 0, said.stderr

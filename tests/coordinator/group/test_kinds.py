@@ -151,7 +151,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ConsumerBench:
     return bench
 
 
-def test_d5_another_kind_of_group_is_listed_described_and_deleted(bench: ConsumerBench) -> None:
+def test_another_kind_of_group_is_listed_described_and_deleted(bench: ConsumerBench) -> None:
     def listed(types: frozenset[str] = frozenset()) -> set[tuple[str, str, str]]:
         found = bench.ask(lambda shard, token, now_ms: shard.list_groups(frozenset(), types, token, now_ms))
         return {(group.group_id, group.group_state, group.group_type) for group in found}
@@ -178,7 +178,7 @@ def test_d5_another_kind_of_group_is_listed_described_and_deleted(bench: Consume
     assert "s" not in bench.restart().shard.groups
 
 
-def test_d5_members_of_other_protocols_find_no_way_into_another_kind_of_group(bench: ConsumerBench) -> None:
+def test_members_of_other_protocols_find_no_way_into_another_kind_of_group(bench: ConsumerBench) -> None:
     before = len(bench.log)
     assert bench.answers.pop(bench.join("s")).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     for token in (bench.sync("s", "m", 1), bench.heartbeat("s", "m", 1), bench.leave("s", ("m", None))):
@@ -189,7 +189,7 @@ def test_d5_members_of_other_protocols_find_no_way_into_another_kind_of_group(be
     assert len(bench.log) == before
 
 
-def test_d5_another_kind_of_group_hears_of_topics(bench: ConsumerBench) -> None:
+def test_another_kind_of_group_hears_of_topics(bench: ConsumerBench) -> None:
     bench.create("u")
     group = bench.shard.groups["s"]
     assert isinstance(group, SharedGroup)

@@ -62,7 +62,7 @@ def test_a_log_that_takes_nothing_is_told_once_a_minute(caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_b9_markers_that_are_on_their_way_in_a_new_epoch_of_the_same_leader(is_lost: bool) -> None:
+def test_markers_that_are_on_their_way_in_a_new_epoch_of_the_same_leader(is_lost: bool) -> None:
     """They were sent in the epoch before, and no other coordinator will send them."""
     bench = prepared()
     bench.replicas.lead_on()
@@ -73,7 +73,7 @@ def test_b9_markers_that_are_on_their_way_in_a_new_epoch_of_the_same_leader(is_l
     assert state(bench) is COMPLETE_COMMIT
 
 
-def test_b9_an_epoch_that_was_missed_may_have_been_another_coordinators() -> None:
+def test_an_epoch_that_was_missed_may_have_been_another_coordinators() -> None:
     """It may have sent some of the markers, and the others were never sent again: what this coordinator sends in its
     old epoch is refused, and was given up."""
     bench = prepared()

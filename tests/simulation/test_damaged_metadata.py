@@ -1,4 +1,4 @@
-"""FINDINGS B12: damage in the metadata log never becomes a smaller cluster."""
+"""Damage in the metadata log never becomes a smaller cluster."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def flip_every_byte(recorded: Recorded, path: str, bits: list[int], step: int = 
 
 @CASES
 @pytest.mark.slow
-def test_b12_a_flip_in_every_byte_of_the_log_loses_nothing(clean: bool) -> None:
+def test_a_flip_in_every_byte_of_the_log_loses_nothing(clean: bool) -> None:
     recorded = recording(clean)
     size = len(contents(recorded.disk, LOG))
     refused = flip_every_byte(recorded, LOG, [0])
@@ -98,7 +98,7 @@ def test_b12_a_flip_in_every_byte_of_the_log_loses_nothing(clean: bool) -> None:
 
 @CASES
 @pytest.mark.slow
-def test_b12_a_flip_in_every_byte_of_the_files_beside_the_log_loses_nothing(clean: bool) -> None:
+def test_a_flip_in_every_byte_of_the_files_beside_the_log_loses_nothing(clean: bool) -> None:
     recorded = recording(clean)
     for path in beside(recorded):
         flip_every_byte(recorded, path, [0, 5])
@@ -110,7 +110,7 @@ def test_b12_a_flip_in_every_byte_of_the_files_beside_the_log_loses_nothing(clea
 @CASES
 @pytest.mark.long(amount="every bit of the metadata log flipped")
 @pytest.mark.timeout(3600)
-def test_b12_a_flip_of_every_bit_loses_nothing(clean: bool) -> None:
+def test_a_flip_of_every_bit_loses_nothing(clean: bool) -> None:
     recorded = recording(clean)
     for path in (LOG, *beside(recorded)):
         flip_every_byte(recorded, path, list(range(8)))
@@ -118,7 +118,7 @@ def test_b12_a_flip_of_every_bit_loses_nothing(clean: bool) -> None:
 
 @CASES
 @pytest.mark.slow
-def test_b12_a_node_refuses_a_damaged_metadata_log_and_changes_nothing(clean: bool) -> None:
+def test_a_node_refuses_a_damaged_metadata_log_and_changes_nothing(clean: bool) -> None:
     recorded = recording(clean)
     size = len(contents(recorded.disk, LOG))
     for position in range(0, size, size // 16):
@@ -139,7 +139,7 @@ def test_b12_a_node_refuses_a_damaged_metadata_log_and_changes_nothing(clean: bo
 
 
 @acts(broker=("pykbroker.metadata.log.cut.at",))
-def test_b12_only_the_offset_that_the_refusal_named_gives_records_up() -> None:
+def test_only_the_offset_that_the_refusal_named_gives_records_up() -> None:
     recorded = recording(True)
     middle = contents(recorded.disk, LOG).index(b"second") - 40
     disk = recorded.copy()
@@ -170,7 +170,7 @@ def test_b12_only_the_offset_that_the_refusal_named_gives_records_up() -> None:
 
 
 @CASES
-def test_b12_the_torn_end_of_a_write_is_cut(clean: bool) -> None:
+def test_the_torn_end_of_a_write_is_cut(clean: bool) -> None:
     recorded = recording(clean)
     data = contents(recorded.disk, LOG)
     for torn in (b"\0", data[:40], data[:70], bytes(200)):
@@ -181,7 +181,7 @@ def test_b12_the_torn_end_of_a_write_is_cut(clean: bool) -> None:
         assert outcome.facts.lacks(recorded.facts) == []
 
 
-def test_b12_without_the_note_only_a_torn_end_is_cut() -> None:
+def test_without_the_note_only_a_torn_end_is_cut() -> None:
     """As in a directory that Apache Kafka has written."""
     recorded = recording(False)
     size = len(contents(recorded.disk, LOG))
@@ -201,7 +201,7 @@ def test_b12_without_the_note_only_a_torn_end_is_cut() -> None:
 
 
 @pytest.mark.slow
-def test_b12_a_node_with_a_flip_in_its_vote_starts_with_everything_or_refuses() -> None:
+def test_a_node_with_a_flip_in_its_vote_starts_with_everything_or_refuses() -> None:
     recorded = recording(False)
     path = f"{METADATA}/quorum-state"
     for position in range(0, len(contents(recorded.disk, path)), 3):
@@ -248,9 +248,7 @@ def larger(segments: bool, snapshots: bool, clean: bool) -> Recorded:
 @pytest.mark.parametrize("snapshots", [False, True], ids=["log", "snapshots"])
 @pytest.mark.parametrize("segments", [False, True], ids=["one segment", "segments"])
 @pytest.mark.slow
-def test_b12_each_file_of_the_metadata_folder_is_damaged(
-    segments: bool, snapshots: bool, what: str, clean: bool
-) -> None:
+def test_each_file_of_the_metadata_folder_is_damaged(segments: bool, snapshots: bool, what: str, clean: bool) -> None:
     """The start is refused, or the node has everything."""
     recorded = larger(segments, snapshots, clean)
     for path in recorded.files(METADATA):
@@ -266,7 +264,7 @@ def test_b12_each_file_of_the_metadata_folder_is_damaged(
 
 
 @CASES
-def test_b12_replicas_without_any_metadata_are_not_set_aside(clean: bool) -> None:
+def test_replicas_without_any_metadata_are_not_set_aside(clean: bool) -> None:
     recorded = recording(clean)
     disk = recorded.copy()
     remove_tree(disk, METADATA)

@@ -1,4 +1,4 @@
-"""FINDINGS B12 in a quorum of several: a voter that lost what it had does not vote; an observer fetches it again."""
+"""In a quorum of several a voter that lost what it had does not vote; an observer fetches it again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def damage(runtime: InlineRuntime, folder: str) -> bytes:
     return data
 
 
-def test_b12_an_observer_fetches_damaged_records_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_observer_fetches_damaged_records_again(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         runtime = InlineRuntime()
         format_one(runtime.disk, "meta")
@@ -58,7 +58,7 @@ def test_b12_an_observer_fetches_damaged_records_again(caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize("what", ["a bit", "the vote"])
-def test_b12_a_voter_that_lost_records_or_its_vote_refuses(what: str) -> None:
+def test_a_voter_that_lost_records_or_its_vote_refuses(what: str) -> None:
     async def test() -> None:
         runtime = InlineRuntime()
         runtime.disk.make_dirs("meta")

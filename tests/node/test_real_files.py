@@ -1,4 +1,4 @@
-"""FINDINGS B12 with a process and real files: what a flipped bit in the metadata log looks like to an operator."""
+"""A flipped bit in the metadata log of a process, in real files: what it looks like to an operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.node.wire import Wire, batch
 pytestmark = pytest.mark.slow
 
 
-def test_b12_a_flipped_bit_ends_the_start_with_one_line(tmp_path: Path) -> None:
+def test_a_flipped_bit_ends_the_start_with_one_line(tmp_path: Path) -> None:
     data = tmp_path / "data"
     arguments = ["--data-dir", str(data), "--port", "0"]
     with Process(tmp_path / "log", *arguments) as node:

@@ -1,4 +1,4 @@
-"""FINDINGS B13: a log that has lost records says which."""
+"""A log that has lost records says which."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def recording(clean: bool) -> Recorded:
 @CASES
 @pytest.mark.parametrize("what", DAMAGES)
 @pytest.mark.slow
-def test_b13_each_file_of_a_data_directory_is_damaged(what: str, clean: bool) -> None:
+def test_each_file_of_a_data_directory_is_damaged(what: str, clean: bool) -> None:
     """The node has everything, or says what is missing, or refuses."""
     recorded = recording(clean)
     for path in recorded.files():
@@ -84,7 +84,7 @@ def unlink_segment(disk: MemoryDisk, folder: str, base: int) -> None:
         (0, "nothing is left of what was before 00000000000000000004.log: the records from offset 0 to 3 are missing"),
     ],
 )
-def test_b13_a_segment_that_is_gone_after_a_clean_stop_is_told(base: int, line: str) -> None:
+def test_a_segment_that_is_gone_after_a_clean_stop_is_told(base: int, line: str) -> None:
     recorded = recording(True)
     disk = recorded.copy()
     folder = "/data/large-0"
@@ -97,7 +97,7 @@ def test_b13_a_segment_that_is_gone_after_a_clean_stop_is_told(base: int, line: 
     assert missing == [f"large {offset}" for offset in range(base, min(base + 4, 15))]
 
 
-def test_b13_an_end_below_the_high_watermark_is_told_after_kill_9() -> None:
+def test_an_end_below_the_high_watermark_is_told_after_kill_9() -> None:
     recorded = recording(False)
     disk = recorded.copy()
     path = f"/data/small-0/{0:020}.log"
@@ -112,7 +112,7 @@ def test_b13_an_end_below_the_high_watermark_is_told_after_kill_9() -> None:
 
 
 @CASES
-def test_b13_what_is_appended_behind_a_cut_is_readable(clean: bool) -> None:
+def test_what_is_appended_behind_a_cut_is_readable(clean: bool) -> None:
     """The half of a batch that a cut leaves must not stay between two batches."""
     recorded = recording(clean)
     path = f"/data/small-0/{0:020}.log"
@@ -130,7 +130,7 @@ def test_b13_what_is_appended_behind_a_cut_is_readable(clean: bool) -> None:
     assert again.facts.records["small"] == outcome.facts.records["small"]
 
 
-def test_b13_many_logs_share_a_line() -> None:
+def test_many_logs_share_a_line() -> None:
     async def many(sim: Sim) -> None:
         await sim.create("many", partitions=60)
         for partition in range(60):
@@ -154,7 +154,7 @@ def test_b13_many_logs_share_a_line() -> None:
 
 @CASES
 @pytest.mark.slow
-def test_b13_nothing_is_said_of_records_that_were_to_go(clean: bool) -> None:
+def test_nothing_is_said_of_records_that_were_to_go(clean: bool) -> None:
     """Retention, DeleteRecords, compaction, a topic that was deleted and made again."""
 
     async def live(sim: Sim) -> None:
