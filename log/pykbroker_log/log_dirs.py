@@ -518,12 +518,6 @@ class LogDir:
         writes = [self.prepare_recovery_points(), self.prepare_log_start_offsets(), self.prepare_high_watermarks()]
         return [*writes, self.prepare_cleaner_offsets()] if self._cleaner_offsets else writes
 
-    def checkpoint_recovery_points(self) -> None:
-        self.prepare_recovery_points()()
-
-    def checkpoint_log_start_offsets(self) -> None:
-        self.prepare_log_start_offsets()()
-
     # In two halves: what is collected belongs to the caller's thread, the write (an fsync) may be another's.
 
     def prepare_recovery_points(self) -> Callable[[], None]:

@@ -29,7 +29,6 @@ from pykbroker.config.topic import resolve_topic
 # Resource types and config sources, as the protocol numbers them.
 RESOURCE_TOPIC: Final = 2
 RESOURCE_BROKER: Final = 4
-RESOURCE_BROKER_LOGGER: Final = 8
 RESOURCE_CLIENT_METRICS: Final = 16
 RESOURCE_GROUP: Final = 32
 

@@ -95,11 +95,6 @@ class DynamicConfigs:
         return config.with_overrides(layers)
 
 
-def is_dynamic(name: str) -> bool:
-    key = find_key(name)
-    return key is not None and key.dynamic != READ_ONLY
-
-
 def validate_broker_overrides(
     config: Config, current: DynamicConfigs, overrides: Mapping[str, str], *, per_broker: bool, step: bool = True
 ) -> None:

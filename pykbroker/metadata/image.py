@@ -18,9 +18,6 @@ from pykbroker.security.acl import Acl
 from pykbroker.security.stored_keys import StoredKeys
 from pykbroker_wire.primitives import ZERO_UUID
 
-#: Topic id of `__cluster_metadata`: AAAAAAAAAAAAAAAAAAAAAQ.
-METADATA_TOPIC_ID = bytes(15) + b"\x01"
-
 #: Directory ids with a meaning of their own (KIP-858).
 DIRECTORY_MIGRATING = ZERO_UUID
 DIRECTORY_UNASSIGNED = bytes(15) + b"\x01"

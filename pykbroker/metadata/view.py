@@ -50,16 +50,9 @@ class MetadataView:
         if catch_up and self.image is not EMPTY_IMAGE:
             publisher.publish(MetadataDelta.of_everything(self.image), EMPTY_IMAGE, self.image)
 
-    def remove_publisher(self, publisher: Publisher) -> None:
-        self._publishers.remove(publisher)
-
     def on_leader(self, callback: Callable[[int | None, int], None]) -> None:
         """`callback(leader_id, epoch)` at every change of the quorum's leader."""
         self._leader_watchers.append(callback)
-
-    def when_at(self, offset: int) -> asyncio.Future[None]:
-        """Done once everything up to and including `offset` is in `image` and published."""
-        return self.when(lambda image: image.offset >= offset)
 
     def when(self, condition: Callable[[MetadataImage], bool]) -> asyncio.Future[None]:
         """Done once the condition holds, after publishing."""

@@ -147,18 +147,3 @@ class AllowAll:
 
     def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
         return True
-
-
-class DenyAll:
-    """For tests: proves that every handler asks."""
-
-    keeps_acls = True
-
-    def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
-        return False
-
-    def would_allow(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> bool:
-        return self.authorize(asker, operation, resource, name)
-
-    def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
-        return False

@@ -70,8 +70,6 @@ class BrokerServices(Services):
     controller_channel: Channel
     suspects: Suspects
     lease: Lease
-    #: ports that were bound, by listener name (a configured port 0 is not what a client can connect to)
-    bound_ports: dict[str, int] = field(default_factory=dict)
     shutdown: Callable[[], None] = lambda: None
     #: whether the stores that a changed configuration names can be used: ConfigError if not
     check_stores: Callable[[Config], None] = lambda config: None

@@ -35,7 +35,7 @@ from pykbroker.api import (
     update_features,
 )
 from pykbroker.metadata.image import Endpoint
-from pykbroker.security.authorizer import AllowAll, Asker, DenyAll, Operation, Resource
+from pykbroker.security.authorizer import AllowAll, Asker, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker.serving import auto_create
 from pykbroker.serving.context import RequestContext
@@ -64,6 +64,7 @@ from pykbroker_wire.messages import metadata as md
 from pykbroker_wire.messages import unregister_broker as ub
 from pykbroker_wire.messages import update_features as uf
 from tests.controller.world import CLUSTER_ID, DirectChannel, World
+from tests.deny_all import DenyAll
 from tests.node_to_controller.membership import Membership
 from tests.node_to_controller.test_lifecycle import channel
 

@@ -32,7 +32,7 @@ from pykbroker.coordinator.group.java import hash_map_order, java_hash, partitio
 from pykbroker.coordinator.group.service import OFFSETS_TOPIC, GroupService
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage, TopicsImage
-from pykbroker.security.authorizer import AllowAll, Asker, DenyAll, Operation, Resource
+from pykbroker.security.authorizer import AllowAll, Asker, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
@@ -61,6 +61,7 @@ from pykbroker_wire.messages.offset_fetch import (
 )
 from pykbroker_wire.messages.sync_group import SyncGroupRequest
 from tests.coordinator.fakes import Replicas, World, as_replicas, as_runtime
+from tests.deny_all import DenyAll
 
 TOPIC_ID = b"t" * 16
 PARTITIONS = 5

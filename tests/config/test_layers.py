@@ -11,7 +11,6 @@ import pytest
 from pykbroker.config import describe, properties
 from pykbroker.config.dynamic import (
     DynamicConfigs,
-    is_dynamic,
     loggable,
     validate_broker_overrides,
     without_invalid,
@@ -212,10 +211,6 @@ def test_dynamic_changes_that_are_refused(overrides: dict[str, str], per_broker:
 def test_dynamic_changes_that_are_taken() -> None:
     change = {"num.io.threads": "16", "a.plugin.key": "1", "listener.name.plaintext.max.connections": "1"}
     validate_broker_overrides(CONFIG, DynamicConfigs(), change, per_broker=False)
-    assert is_dynamic("num.io.threads")
-    assert is_dynamic("listener.name.plaintext.ssl.keystore.location")
-    assert not is_dynamic("num.partitions")
-    assert not is_dynamic("no.such.key")
 
 
 def test_stored_values_that_no_longer_hold_are_dropped_one_by_one() -> None:

@@ -147,13 +147,13 @@ class RetiringWorkload(Workload):
 
     def note_log_start(self) -> None:
         begun = len(self.disk.calls)
-        self.dir.checkpoint_log_start_offsets()
+        self.dir.prepare_log_start_offsets()()
         self.purge()
         self.moment(begun)
 
     def note_recovery_point(self) -> None:
         begun = len(self.disk.calls)
-        self.dir.checkpoint_recovery_points()
+        self.dir.prepare_recovery_points()()
         self.moment(begun)
 
 
@@ -377,9 +377,9 @@ def test_a_log_start_stays_noted_while_the_power_may_bring_names_back() -> None:
     log.set_high_watermark(log.log_end_offset)
     log.flush()
     assert log.retire(NOW) > 1
-    log_dir.checkpoint_log_start_offsets()
+    log_dir.prepare_log_start_offsets()()
     log.purge(NOW)
-    log_dir.checkpoint_log_start_offsets()
+    log_dir.prepare_log_start_offsets()()
     for seed in range(50):
         left = start_again(lose_power(disk, "chosen", random.Random(seed)))
         assert left is not None
@@ -397,7 +397,7 @@ def test_a_name_stays_until_the_log_start_behind_it_is_durable() -> None:
     log.flush()
     first, second, third = (segment.base_offset for segment in log.files.segments[:3])
     log.delete_records_before(second + 1)
-    log_dir.checkpoint_log_start_offsets()
+    log_dir.prepare_log_start_offsets()()
     log.delete_records_before(third)
     assert log.retire(NOW) == 2
     log.purge(NOW)
@@ -406,7 +406,7 @@ def test_a_name_stays_until_the_log_start_behind_it_is_durable() -> None:
         left = start_again(lose_power(disk, "chosen", random.Random(seed)))
         assert left is not None
         assert left.log_end_offset == log.log_end_offset
-    log_dir.checkpoint_log_start_offsets()
+    log_dir.prepare_log_start_offsets()()
     log.purge(NOW)
     assert [disk.exists(f"data/t-0/{base:020}.log") for base in (first, second, third)] == [False, False, True]
 

@@ -338,7 +338,8 @@ def test_an_aborted_transaction_never_shows() -> None:
 @pytest.mark.asyncio
 async def test_waiting_for_an_offset() -> None:
     loader = MetadataLoader()
-    waiting, later = loader.when_at(1), loader.when_at(5)
+    waiting = loader.when(lambda image: image.offset >= 1)
+    later = loader.when(lambda image: image.offset >= 5)
     commit(loader, *topic_with(1, 1))
     await asyncio.wait_for(waiting, 1)
     assert not later.done()

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pykbroker.api import TABLE
-from pykbroker.security.authorizer import DenyAll
 from pykbroker.serving.rows import On
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
@@ -81,6 +80,7 @@ from pykbroker_wire.messages import (
     write_txn_markers,
 )
 from pykbroker_wire.records.batch import build_batch
+from tests.deny_all import DenyAll
 from tests.node.sim import Sim
 
 TOPIC, GROUP, CLUSTER = (

@@ -15,10 +15,11 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.runtime import line_file
 from pykbroker.runtime.line_file import LineFile
 from pykbroker.security.audited_authorizer import AuditedAuthorizer
-from pykbroker.security.authorizer import AllowAll, DenyAll, Operation, Resource
+from pykbroker.security.authorizer import AllowAll, Operation, Resource
 from pykbroker.security.authorizer_metrics import RatePerMinute
 from pykbroker_wire.errors import ErrorCode
 from tests.acting import acts
+from tests.deny_all import DenyAll
 from tests.node.nodes import eventually
 from tests.node.wire import Wire, batch
 from tests.security.askers import AskingClient

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pykbroker.quorum.channel import InMemoryPeers
 from pykbroker_log.disk import read_file
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft.metadata_storage import DIRECTORY
 from pykbroker_wire.messages.fetch_snapshot import FetchSnapshotResponse
+from tests.in_memory_peers import InMemoryPeers
 from tests.quorum.test_observers import Shared, observer, serve
 from tests.quorum.world import InlineRuntime, Listener, driver, format_one, run, until
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pykbroker.quorum.channel import InMemoryPeers
 from pykbroker.quorum.driver import NotLeader, QuorumDriver
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_raft import metadata_storage
 from pykbroker_raft.metadata_storage import StorageConfig, format_voters
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
+from tests.in_memory_peers import InMemoryPeers
 from tests.quorum.test_observers import Shared, serve
 from tests.quorum.world import InlineRuntime, Listener, driver, format_one, run, until
 

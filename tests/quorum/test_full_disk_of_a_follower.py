@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from pykbroker.quorum.channel import InMemoryPeers
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.quorum.metadata_room import MetadataRoom
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_raft.metadata_storage import DIRECTORY, StorageConfig
+from tests.in_memory_peers import InMemoryPeers
 from tests.quorum.test_full_disk import fill
 from tests.quorum.test_observers import Shared, observer, serve
 from tests.quorum.world import InlineRuntime, Listener, driver, format_one, run, until

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pykbroker.quorum.channel import InMemoryPeers
 from pykbroker_log.disk import read_file
 from pykbroker_raft.intact import LostMetadata
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
+from tests.in_memory_peers import InMemoryPeers
 from tests.quorum.test_observers import observer, serve
 from tests.quorum.world import InlineRuntime, Listener, driver, format_one, run, until
 

@@ -6,10 +6,11 @@ import asyncio
 import functools
 from typing import Any
 
-from pykbroker.quorum.channel import InMemoryPeers, Peers
+from pykbroker.quorum.channel import Peers
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker_raft.metadata_storage import format_voters
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
+from tests.in_memory_peers import InMemoryPeers
 from tests.quorum.world import CLUSTER, InlineRuntime, Listener, driver, format_one, run, until
 
 

@@ -13,7 +13,6 @@ from pykbroker.api import TABLE
 from pykbroker.net.client import Disconnected, Unanswered
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.versions import UnsupportedVersion
-from pykbroker.security.authorizer import DenyAll
 from pykbroker.serving import forwarding
 from pykbroker.serving.dispatch import Dispatcher, ForwardedResponse
 from pykbroker.serving.suspects import Suspects
@@ -59,6 +58,7 @@ from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest
 from pykbroker_wire.messages.update_features import UpdateFeaturesRequest
 from pykbroker_wire.primitives import TopLevel
 from tests.api.broker_half import Half
+from tests.deny_all import DenyAll
 
 ACL = AclCreation(resource_type=2, resource_pattern_type=3, operation=3, permission_type=3)
 ACL_FILTER = DeleteAclsFilter(resource_type_filter=2, pattern_type_filter=3, operation=3, permission_type=3)

@@ -63,7 +63,6 @@ def test_heartbeats_go_on_at_the_new_controller(quorum: Quorum) -> None:
             assert fenced == {former.number}
             for broker in others:
                 assert broker.node.services.lease.state is BrokerState.RUNNING
-                broker.node.loader.remove_publisher(watch)
             await former.start()
             await cluster.become_whole()
         assert len(killed) > 1

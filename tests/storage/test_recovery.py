@@ -212,7 +212,7 @@ def test_the_recovery_point_is_where_the_log_ends() -> None:
     disk = killed()
     world, workers = restarted(disk)
     workers.end("large-0")
-    world.log_dirs[0].checkpoint_recovery_points()
+    world.log_dirs[0].prepare_recovery_points()()
     assert b"large 0 40\n" in read_file(disk, "d0/recovery-point-offset-checkpoint")
     assert world.replicas.get("large", 0).log.recovery_point == 40
 

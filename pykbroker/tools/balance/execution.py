@@ -83,10 +83,6 @@ class ExecutionStep:
     def is_over(self) -> bool:
         return not (self.start or self.call_back or self.elect or self.moving or self.held or self.waiting)
 
-    @property
-    def progresses(self) -> bool:
-        return bool(self.start or self.elect or self.moving or self.waiting)
-
 
 def state_of(planned: PlannedMove, seen: PlacedPartition | None) -> MoveState:
     if seen is None:

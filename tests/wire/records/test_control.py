@@ -27,6 +27,11 @@ def test_end_transaction_markers(commit: bool) -> None:
     assert parsed.coordinator_epoch == 21
 
 
+def kraft_voters(value: memoryview, *, timestamp: int, base_offset: int, leader_epoch: int) -> bytes:
+    records = [(ControlType.KRAFT_VOTERS, value)]
+    return control.control_batch(records, timestamp=timestamp, base_offset=base_offset, leader_epoch=leader_epoch)
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "build", "offset"),
     [
@@ -34,7 +39,7 @@ def test_end_transaction_markers(commit: bool) -> None:
         ("snapshot-header", ControlType.SNAPSHOT_HEADER, control.snapshot_header, 0),
         ("snapshot-footer", ControlType.SNAPSHOT_FOOTER, control.snapshot_footer, 6),
         ("kraft-version", ControlType.KRAFT_VERSION, control.kraft_version, 1),
-        ("kraft-voters", ControlType.KRAFT_VOTERS, control.kraft_voters, 2),
+        ("kraft-voters", ControlType.KRAFT_VOTERS, kraft_voters, 2),
     ],
 )
 def test_kraft_control_batches(name: str, kind: ControlType, build: object, offset: int) -> None:

@@ -48,10 +48,6 @@ _MARKER = Struct(">hi")
 _TYPES = {int(member): member for member in ControlType if member >= 0}
 
 
-def control_key(control_type: int) -> bytes:
-    return _KEY.pack(0, control_type)
-
-
 def control_batch(
     records: Iterable[tuple[int, Buffer]],
     *,
@@ -121,13 +117,6 @@ def kraft_version(value: Buffer, *, timestamp: int, base_offset: int, leader_epo
     """`value` is an encoded KRaftVersionRecord."""
     return control_batch(
         [(ControlType.KRAFT_VERSION, value)], timestamp=timestamp, base_offset=base_offset, leader_epoch=leader_epoch
-    )
-
-
-def kraft_voters(value: Buffer, *, timestamp: int, base_offset: int, leader_epoch: int) -> bytes:
-    """`value` is an encoded VotersRecord."""
-    return control_batch(
-        [(ControlType.KRAFT_VOTERS, value)], timestamp=timestamp, base_offset=base_offset, leader_epoch=leader_epoch
     )
 
 
