@@ -131,7 +131,7 @@ SAME_MODULE = {
     "security": "the room, its keys, and their texts",
     "server": "keys, and their texts",
     "service": "one for each kind of coordinator",
-    "settings": "one for each kind of coordinator",
+    "settings": "what a room reads of the configuration, once: the groups, and TLS",
     "shard": "one for each kind of coordinator",
     "states": "a table of states and their transitions",
     "storage": "the room, its keys, and their texts",

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pykbroker.config.authorization import AUDIT_FILE, AUTHORIZER, authorizer_settings
+from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.listeners import EndPoint
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
-from pykbroker.metadata.acl_publisher import AclPublisher
-from pykbroker.metadata.live_config import LiveConfigPublisher
+from pykbroker.metadata.delta import MetadataDelta
+from pykbroker.metadata.image import ConfigResource, MetadataImage
 from pykbroker.metadata.view import MetadataView
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.handshakes import Handshakes
@@ -96,7 +97,7 @@ class LoopSide:
 
     def follow(self) -> None:
         """From now on the configuration, the key stores and the authorizer follow the metadata."""
-        self.metadata.add_publisher(LiveConfigPublisher(self.live, self.config.node_id))
+        self.metadata.add_publisher(_LiveConfigPublisher(self.live, self.config.node_id))
         if self.stores is not None:
             from pykbroker.node.tls_stores import StorePublisher
 
@@ -104,7 +105,7 @@ class LoopSide:
             self.metadata.add_publisher(stores)
             self._when_loaded.append(stores.complete_initial_load)
         if self._acls is not None:
-            self.metadata.add_publisher(AclPublisher(self._acls))
+            self.metadata.add_publisher(_AclPublisher(self._acls))
             # The last: clients are answered from then on.
             self._when_loaded.append(self._acls.complete_initial_load)
 
@@ -181,3 +182,31 @@ def _authorizer_in_python(config: Config) -> Authorizer:
     made = plugin(config, AUTHORIZER, AuthorizerPlugin)
     assert made is not None, "config/protection.py lets no other authorizer start"
     return PluginAuthorizer(made)
+
+
+class _LiveConfigPublisher:
+    """Puts the dynamic layers of this broker and of all brokers into the configuration in effect. It comes before the
+    publishers that act on configuration, so that they see the new values."""
+
+    def __init__(self, live: LiveConfig, node_id: int) -> None:
+        self._live = live
+        self._name = str(node_id)
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        configs = new.configs
+        self._live.update(
+            DynamicConfigs(
+                broker=configs.of(ConfigResource.BROKER, self._name), cluster=configs.of(ConfigResource.BROKER, "")
+            )
+        )
+
+
+class _AclPublisher:
+    """Passes changes of ACLs on to the authorizer. The quorum says when the first of them are complete."""
+
+    def __init__(self, authorizer: StandardAuthorizer) -> None:
+        self._authorizer = authorizer
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        if delta.acls_changed:
+            self._authorizer.change(delta.acls_changed)

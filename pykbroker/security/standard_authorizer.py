@@ -2,7 +2,7 @@
 
 Responsible for the order of these, for the window before the ACLs are loaded, for decisions kept between requests and
 for the log of decisions (`kafka.authorizer.logger`). Not responsible for what ACLs say (acl_index.py) nor for hearing
-of them (metadata/acl_publisher.py).
+of them (node/loop_side.py).
 
 Until `complete_initial_load` only super users are answered; anything else raises AuthorizerNotReady. Decisions are kept
 for as long as no ACL changes, at most MAX_DECISIONS of them, and on names of at most KEPT_CHARACTERS: what a client may

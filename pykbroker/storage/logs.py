@@ -11,7 +11,7 @@ The parts get only what they need of this class; upkeep.py and cleaner.py, of wh
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,7 +20,6 @@ from pykbroker.storage.directories import Directories
 from pykbroker.storage.flusher import Flusher
 from pykbroker.storage.follower_gaps import FollowerGaps
 from pykbroker.storage.log_handle import LogHandle
-from pykbroker.storage.log_metrics import log_gauges
 from pykbroker.storage.missing import MissingRecords
 from pykbroker.storage.moves import DirectoryAssignments, Moves, NoAssignments
 from pykbroker.storage.opening import Opener
@@ -110,7 +109,7 @@ class Logs:
         )
         self.truncations = Truncations(runtime, self.directory_failed)
         self.follower_gaps = FollowerGaps(runtime, self.directories, self.directory_failed)
-        metrics.family(lambda: log_gauges(self))
+        metrics.family(lambda: _log_gauges(self))
 
     def __iter__(self) -> Iterator[LogHandle]:
         return iter(self._handles.values())
@@ -270,3 +269,15 @@ class Logs:
                     handle.take_offline()
             self.recovery.forget(lambda handle: handle.offline)
             self._on_directory_failure(log_dir, error)
+
+
+def _log_gauges(handles: Iterable[LogHandle]) -> Iterator[tuple[str, float]]:
+    """Apache Kafka's numbers of each log, computed when a client reads the metrics. A log that is not open has none."""
+    for handle in handles:
+        log = handle.log
+        if log is not None:
+            tags = f"topic={handle.topic},partition={handle.index}"
+            yield f"kafka.log:type=Log,name=Size,{tags}", log.size_bytes
+            yield f"kafka.log:type=Log,name=NumLogSegments,{tags}", len(log.files.segments)
+            yield f"kafka.log:type=Log,name=LogStartOffset,{tags}", log.log_start_offset
+            yield f"kafka.log:type=Log,name=LogEndOffset,{tags}", log.log_end_offset

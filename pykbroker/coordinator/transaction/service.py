@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,7 +23,6 @@ from pykbroker.coordinator.transaction import records
 from pykbroker.coordinator.transaction.markers import MarkerJob
 from pykbroker.coordinator.transaction.records import TopicPartition, Transaction
 from pykbroker.coordinator.transaction.sender import MarkerSender, Send, WriteMarker
-from pykbroker.coordinator.transaction.settings import TransactionSettings
 from pykbroker.coordinator.transaction.shard import (
     Decided,
     Identity,
@@ -52,6 +52,29 @@ logger = logging.getLogger(__name__)
 RETRY_SECONDS: Final = 0.1
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class TransactionSettings:
+    """The configuration of the coordinator as plain numbers, read once. Defaults are Apache Kafka's."""
+
+    partitions: int = 50
+    max_timeout_ms: int = 900_000
+    abort_interval_ms: int = 10_000
+    expiration_ms: int = 604_800_000
+    expiration_interval_ms: int = 3_600_000
+    request_timeout_ms: int = 30_000
+
+    @classmethod
+    def from_config(cls, config: Config) -> TransactionSettings:
+        return cls(
+            partitions=config.int("transaction.state.log.num.partitions"),
+            max_timeout_ms=config.int("transaction.max.timeout.ms"),
+            abort_interval_ms=config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            expiration_ms=config.int("transactional.id.expiration.ms"),
+            expiration_interval_ms=config.int("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            request_timeout_ms=config.int("request.timeout.ms"),
+        )
 
 
 class TransactionService:
