@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pykbroker.tools.kafka.java_dates import date_format
 from pykbroker.tools.kafka.java_text import java_fixed, java_ratio
-from pykbroker.tools.kafka.perf_report import ClientLoad, print_metrics
+from pykbroker.tools.kafka.perf_report import MEBIBYTE, ClientLoad, print_metrics
 from pykbroker.tools.kafka.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, said_of
+from pykbroker.tools.kafka.tool_clients import bootstrap_of, made, settings_of, told_as_value_error
 from pykbroker.tools.kafka.tool_options import Accepted, Given, Options, key_values
+from pykbroker.tools.kafka.topic_filter import compiled
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer
 
-_MEBIBYTE: Final = 1 << 20
 _POLL_MS: Final = 100
 _COLUMNS: Final = (
     "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, "
@@ -77,23 +78,20 @@ def run(words: Sequence[str]) -> int:
 
 def _measured(given: Given, wanted_by: str) -> int:
     """Raises ValueError and what options and properties can raise."""
-    from kafka.errors import KafkaError as PythonClientError
-
     consumer = _consumer(given)
     try:
-        if given.has("topic"):
-            # Otherwise kafka-python joins the group before it knows the topic, gets no partitions and joins again.
-            consumer.topics()
-        began_ms = _now_ms()
-        load = ClientLoad()
-        rebalances = Rebalances(began_ms)
-        read = _consume(consumer, given, given.integer(wanted_by), rebalances)
-        # The end of the client revokes its partitions, which is no rebalance of the run.
-        ended_ms, join_ms = _now_ms(), rebalances.total_ms
-        load.warn()
-        metrics = consumer.metrics(raw=True) if given.has("print-metrics") else None
-    except (PythonClientError, AssertionError) as error:
-        raise ValueError(" ".join(str(error).split())) from None
+        with told_as_value_error():
+            if given.has("topic"):
+                # Otherwise kafka-python joins the group before it knows the topic, gets no partitions and joins again.
+                consumer.topics()
+            began_ms = _now_ms()
+            load = ClientLoad()
+            rebalances = Rebalances(began_ms)
+            read = _consume(consumer, given, given.integer(wanted_by), rebalances)
+            # The end of the client revokes its partitions, which is no rebalance of the run.
+            ended_ms, join_ms = _now_ms(), rebalances.total_ms
+            load.warn()
+            metrics = consumer.metrics(raw=True) if given.has("print-metrics") else None
     finally:
         consumer.close()
     if not given.has("show-detailed-stats"):
@@ -107,8 +105,6 @@ def _consumer(given: Given) -> KafkaConsumer:
     from kafka import KafkaConsumer
 
     from pykbroker.tools.cluster.client_properties import read_properties
-    from pykbroker.tools.kafka.perf_sending import bootstrap_of
-    from pykbroker.tools.kafka.tool_clients import made, settings_of
 
     file = given.text("command-config") or given.text("consumer.config")
     properties = read_properties(file) if file else {}
@@ -130,7 +126,7 @@ def _consumer(given: Given) -> KafkaConsumer:
 
 @dataclass(slots=True)
 class Read:
-    """What was read up to a moment."""
+    """The records that were read up to a moment, and their bytes."""
 
     records: int = 0
     size_bytes: int = 0
@@ -218,11 +214,8 @@ def whole_name(pattern: str) -> str:
     flags = re.match(r"(?:\(\?[a-zA-Z]+\))*", pattern)
     assert flags is not None
     whole = rf"{flags[0]}(?:{pattern[flags.end() :]})\Z"
-    try:
-        re.compile(pattern)
-        re.compile(whole)
-    except re.error:
-        raise ValueError(f"{pattern} is an invalid regex.") from None
+    compiled(pattern)
+    compiled(whole, written=pattern)
     return whole
 
 
@@ -233,7 +226,7 @@ def _dates(given: Given) -> Callable[[float], str]:
 def total_row(read: Read, began_ms: int, ended_ms: int, join_ms: int, dates: Callable[[float], str]) -> str:
     """Apache Kafka's row of a whole run. Times are milliseconds since the epoch."""
     seconds, fetch_ms = (ended_ms - began_ms) / 1000, ended_ms - began_ms - join_ms
-    megabytes = read.size_bytes / _MEBIBYTE
+    megabytes = read.size_bytes / MEBIBYTE
     fetch = [java_ratio(amount, fetch_ms / 1000) for amount in (megabytes, read.records)]
     whole = [java_ratio(amount, seconds) for amount in (megabytes, read.records)]
     return _row([dates(began_ms / 1000), dates(ended_ms / 1000)], read, whole, join_ms, fetch_ms, fetch)
@@ -244,7 +237,7 @@ def interval_row(
 ) -> str:
     """Apache Kafka's row of one interval: the sums up to now, and the rates since the last row."""
     elapsed_ms, fetch_ms = ended_ms - began_ms, ended_ms - began_ms - join_ms
-    amounts = ((read.size_bytes - before.size_bytes) / _MEBIBYTE, read.records - before.records)
+    amounts = ((read.size_bytes - before.size_bytes) / MEBIBYTE, read.records - before.records)
     fetch = [1000 * amount / fetch_ms if fetch_ms > 0 else 0.0 for amount in amounts]
     whole = [java_ratio(1000 * amount, elapsed_ms) for amount in amounts]
     # All rows are of thread 0: there is one.
@@ -254,7 +247,7 @@ def interval_row(
 def _row(
     begin: Sequence[str], read: Read, whole: Sequence[float], join_ms: int, fetch_ms: int, fetch: Sequence[float]
 ) -> str:
-    megabytes = java_fixed(read.size_bytes / _MEBIBYTE, 4)
+    megabytes = java_fixed(read.size_bytes / MEBIBYTE, 4)
     per_second = [java_fixed(rate, 4) for rate in whole]
     cells = [*begin, megabytes, per_second[0], str(read.records), per_second[1], str(join_ms), str(fetch_ms)]
     return ", ".join([*cells, *(java_fixed(rate, 4) for rate in fetch)])

@@ -1,4 +1,5 @@
-"""What both perf tools print besides their rates: the client's metrics, and a warning that the client was the limit."""
+"""Prints what both perf tools have beside their rates: the client's metrics, and a warning of a client that was the
+limit."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 from pykbroker.tools.kafka.java_text import java_fixed
 
+MEBIBYTE: Final = 1 << 20
 #: The share of a shorter run says nothing of the client.
 _LEAST_SECONDS: Final = 1.0
 

@@ -1,4 +1,4 @@
-"""The records of kafka-producer-perf-test, and how they are sent.
+"""Sends the records of kafka-producer-perf-test.
 
 Responsible for payloads, pace, transactions and times. Not responsible for the command line (producer_perf_test.py)
 or for the lines that are printed of the times (send_stats.py).
@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import path
 from pathlib import Path
@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pykbroker.tools.kafka.perf_report import ClientLoad, print_metrics
 from pykbroker.tools.kafka.send_stats import SendStats
+from pykbroker.tools.kafka.tool_clients import bootstrap_of, made, settings_of, told_as_value_error
+from pykbroker.tools.kafka.topic_filter import compiled
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -33,7 +35,7 @@ _LETTERS: Final = bytes(ord("A") + number % 26 for number in range(256))
 
 @dataclass(slots=True, frozen=True)
 class SendPlan:
-    """What is sent, and how."""
+    """A run: its topic, its records and its pace."""
 
     topic: str
     records: int
@@ -42,7 +44,7 @@ class SendPlan:
     #: how many records come before the steady state; 0: the run has none
     warmup: int
     interval_ms: int
-    #: how long a transaction lasts; None: no transactions
+    #: how long a transaction lasts, or None if the run has none
     transaction_ms: int | None
     shows_metrics: bool
 
@@ -82,10 +84,7 @@ def read_payloads(file: str, delimiter: str) -> list[bytes]:
         raise ValueError("File does not exist or empty file provided.")
     # "\n" as two characters is the default of the option.
     written = "\n" if delimiter == "\\n" else delimiter
-    try:
-        pattern = re.compile(written, re.ASCII)
-    except re.error:
-        raise ValueError(f"{written} is an invalid regex.") from None
+    pattern = compiled(written, re.ASCII)
     text = Path(file).read_bytes().decode(errors="replace")
     listed = [part.encode() for part in parts_of(text, pattern)]
     print(f"Number of records read: {len(listed)}")
@@ -107,28 +106,27 @@ def parts_of(text: str, delimiter: re.Pattern[str]) -> Iterator[str]:
 
 def sent(plan: SendPlan, payloads: Payloads, properties: dict[str, str]) -> int:
     """Send all records and print the times. Return the exit status. Raises ValueError and what properties can raise."""
-    from kafka.errors import KafkaError as PythonClientError
-
     producer = _producer(properties)
     try:
-        if plan.transaction_ms is not None:
-            producer.init_transactions()
-        # kafka-python takes 0.1 s to find a topic, which is not the cluster's time.
-        producer.partitions_for(plan.topic)
-        _Sending(plan, payloads, producer).run()
-        if plan.shows_metrics:
-            print_metrics(producer.metrics(raw=True))
-    except (PythonClientError, AssertionError) as error:
-        raise ValueError(" ".join(str(error).split())) from None
+        with told_as_value_error():
+            _send_all(plan, payloads, producer)
     finally:
         producer.close()
     return 0
 
 
+def _send_all(plan: SendPlan, payloads: Payloads, producer: KafkaProducer) -> None:
+    if plan.transaction_ms is not None:
+        producer.init_transactions()
+    # kafka-python takes 0.1 s to find a topic, which is not the cluster's time.
+    producer.partitions_for(plan.topic)
+    _Sending(plan, payloads, producer).run()
+    if plan.shows_metrics:
+        print_metrics(producer.metrics(raw=True))
+
+
 def _producer(properties: dict[str, str]) -> KafkaProducer:
     from kafka import KafkaProducer
-
-    from pykbroker.tools.kafka.tool_clients import made, settings_of
 
     bootstrap = bootstrap_of(properties, "producer")
     if properties.get("acks", "all") not in ("all", "-1"):
@@ -137,21 +135,6 @@ def _producer(properties: dict[str, str]) -> KafkaProducer:
         raise ValueError("Cannot set a transactional.id without also enabling idempotence.")
     client: KafkaProducer = made(KafkaProducer, settings_of(properties, KafkaProducer, "producer", bootstrap))
     return client
-
-
-def bootstrap_of(properties: Mapping[str, str], kind: str) -> str:
-    """The addresses that a client begins with. Raises ValueError, as the Java client does, if there are none."""
-    if "bootstrap.servers" not in properties:
-        raise ValueError('Missing required configuration "bootstrap.servers" which has no default value.')
-    addresses = properties["bootstrap.servers"]
-    if not addresses:
-        raise ValueError(
-            "Configuration 'bootstrap.servers' must not be empty. Valid values include: any non-empty value"
-        )
-    for address in addresses.split(","):
-        if not re.fullmatch(r".+:\d+", address.strip()):
-            raise ValueError(f"Failed to construct kafka {kind}: Invalid url in bootstrap.servers: {address}")
-    return addresses
 
 
 class _Sending:
@@ -206,7 +189,7 @@ class _Sending:
         """Keep to the rate."""
         rate = self._plan.rate
         if rate == 0 and done < self._plan.records:
-            # Apache Kafka's tool waits for ever, too.
+            # Apache Kafka's tool does not end either.
             threading.Event().wait()
         if rate > 0:
             time.sleep(max(0.0, began + done / rate - time.monotonic()))

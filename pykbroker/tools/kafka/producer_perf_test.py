@@ -26,10 +26,11 @@ def run(words: Sequence[str]) -> int:
     given = _checked(_parser(), words)
     from pykbroker.tools.cluster.client_properties import read_properties
     from pykbroker.tools.kafka.perf_sending import SendPlan, payloads_of, sent
+    from pykbroker.tools.kafka.tool_clients import say_deprecated
 
     for new, old in _RENAMED:
         if getattr(given, _name(old)) is not None:
-            print(f"Option --{old} has been deprecated and will be removed in a future version. Use --{new} instead.")
+            say_deprecated(old, new)
     try:
         made = payloads_of(
             given.record_size, given.payload_file, given.payload_delimiter, SystemRandom().getrandbits(64)

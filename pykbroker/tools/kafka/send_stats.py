@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from pykbroker.tools.kafka.java_text import java_fixed, java_ratio
+from pykbroker.tools.kafka.perf_report import MEBIBYTE
 
-_MEBIBYTE: Final = 1 << 20
 _SAMPLES: Final = 500_000
 _PERCENTILES: Final = ((0.5, "50th"), (0.95, "95th"), (0.99, "99th"), (0.999, "99.9th"))
 
@@ -89,7 +89,7 @@ class _Sum:
         return java_ratio(1000.0 * self.count, elapsed_ms)
 
     def megabytes_per_second(self, elapsed_ms: int) -> float:
-        return java_ratio(1000.0 * self.size_bytes / _MEBIBYTE, elapsed_ms)
+        return java_ratio(1000.0 * self.size_bytes / MEBIBYTE, elapsed_ms)
 
     def mean_ms(self) -> float:
         return java_ratio(self.latency_ms, self.count)

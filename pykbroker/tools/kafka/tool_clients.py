@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 C = TypeVar("C")
@@ -27,6 +29,21 @@ def settings_of(
     return settings
 
 
+def bootstrap_of(properties: Mapping[str, str], kind: str) -> str:
+    """The addresses that a client begins with. Raises ValueError, as the Java client does, if there are none."""
+    if "bootstrap.servers" not in properties:
+        raise ValueError('Missing required configuration "bootstrap.servers" which has no default value.')
+    addresses = properties["bootstrap.servers"]
+    if not addresses:
+        raise ValueError(
+            "Configuration 'bootstrap.servers' must not be empty. Valid values include: any non-empty value"
+        )
+    for address in addresses.split(","):
+        if not re.fullmatch(r".+:\d+", address.strip()):
+            raise ValueError(f"Failed to construct kafka {kind}: Invalid url in bootstrap.servers: {address}")
+    return addresses
+
+
 def made(client: Callable[..., C], settings: Mapping[str, Any]) -> C:
     """The client. ValueError for settings that it refuses, and where it reaches no broker."""
     from kafka.errors import KafkaError as PythonClientError
@@ -37,11 +54,24 @@ def made(client: Callable[..., C], settings: Mapping[str, Any]) -> C:
         raise ValueError(str(error)) from None
 
 
+@contextmanager
+def told_as_value_error() -> Iterator[None]:
+    """What kafka-python raises of its work becomes a ValueError of one line."""
+    from kafka.errors import KafkaError as PythonClientError
+
+    try:
+        yield
+    except (PythonClientError, AssertionError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+def say_deprecated(old: str, new: str) -> None:
+    """Print Apache Kafka's line for an option that has another name now."""
+    print(f"Option --{old} has been deprecated and will be removed in a future version. Use --{new} instead.")
+
+
 def file_of(command_config: str | None, old: str | None, old_option: str) -> str | None:
     """The properties file that was named, by --command-config or by the option that it has replaced."""
     if old:
-        print(
-            f"Option --{old_option} has been deprecated and will be removed in a future version. "
-            "Use --command-config instead."
-        )
+        say_deprecated(old_option, "command-config")
     return command_config or old
