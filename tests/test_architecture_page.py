@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.long_runs import ROOT, git
+
 PAGE = ROOT / "docs" / "architecture.md"
 #: A path on the page may leave out the folder of the layer or of the package.
 BELOW = ("", "pykbroker/", "wire/pykbroker_wire/", "log/pykbroker_log/", "raft/pykbroker_raft/")
@@ -20,8 +20,7 @@ def names() -> list[str]:
 
 @pytest.fixture(scope="module")
 def files() -> list[str]:
-    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    return git("ls-files").splitlines()
 
 
 @pytest.fixture(scope="module")

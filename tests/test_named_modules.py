@@ -4,13 +4,13 @@ the same folder or of one above it, so that a reader knows which one is meant.""
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 import pytest
 
-from tests.test_architecture_page import BELOW, ROOT
+from tests.long_runs import ROOT, git
+from tests.test_architecture_page import BELOW
 
 _MODULE = re.compile(r"(?<![\w./*<-])(?:[\w.-]+/)*[\w-]+\.py\b")
 _SOURCES = ("pykbroker/", "wire/pykbroker_wire/", "log/pykbroker_log/", "raft/pykbroker_raft/")
@@ -29,8 +29,7 @@ APART = {
 
 @pytest.fixture(scope="module")
 def files() -> set[str]:
-    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return set(done.stdout.splitlines())
+    return set(git("ls-files").splitlines())
 
 
 def unresolved(file: str, text: str, files: set[str]) -> Iterator[str]:

@@ -8,15 +8,15 @@ parameters. A name of a class stands for all tests of that class.
 from __future__ import annotations
 
 import ast
-import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from functools import cache
+from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
 
+from tests.long_runs import ROOT, git
 from tests.parsed import parsed
 
-ROOT: Final = Path(__file__).parents[2]
 HERE: Final = Path(__file__).parent
 BEFORE: Final = HERE / "before.txt"
 MOVES: Final = HERE / "moves.toml"
@@ -32,11 +32,12 @@ class Moves(NamedTuple):
 
     def now(self, test: str) -> str:
         """Where a test of before stands: the longest beginning decides."""
-        fitting = [old for old in self.moved if test == old or test.startswith(old if old[-1] == "/" else f"{old}::")]
-        if not fitting:
-            return test
-        longest = max(fitting, key=len)
-        return self.moved[longest] + test.removeprefix(longest)
+        file = test.partition("::")[0]
+        folders = (f"{folder}/" for folder in PurePosixPath(file).parents)
+        for begin in (test, file, *folders):
+            if begin in self.moved:
+                return self.moved[begin] + test.removeprefix(begin)
+        return test
 
 
 def read_moves() -> Moves:
@@ -56,14 +57,15 @@ def read_before() -> set[str]:
     return found
 
 
-def standing() -> set[str]:
+@cache
+def standing() -> frozenset[str]:
     """The tests of this tree, read from the sources."""
-    return {
+    return frozenset(
         f"{path.relative_to(ROOT).as_posix()}::{name}"
         for folder in _FOLDERS
         for path in sorted((ROOT / folder).rglob("test_*.py"))
         for name in names(parsed(path))
-    }
+    )
 
 
 def names(module: ast.Module) -> Iterator[str]:
@@ -83,8 +85,7 @@ def names(module: ast.Module) -> Iterator[str]:
 
 def record() -> None:
     """Write `before.txt` anew, from this tree and its commit."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    lines = [f"# The tests of {commit.strip()}."]
+    lines = [f"# The tests of {git('rev-parse', 'HEAD')}."]
     file = ""
     for test in sorted(standing()):
         at, _, name = test.partition("::")
