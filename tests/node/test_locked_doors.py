@@ -1,4 +1,4 @@
-"""What promises protection that is not given stops the start; what has no effect is named."""
+"""A setting that promises protection which is not given stops the start. A setting without effect is named."""
 
 from __future__ import annotations
 
@@ -499,7 +499,7 @@ def test_what_is_stored_for_others_stops_nobody(caplog: pytest.LogCaptureFixture
     sim.close()
 
 
-# What is set and has no effect.
+# Settings that have no effect.
 
 
 def test_one_line_at_the_start_names_all_keys_without_effect(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""What the answer to Produce waits for: flushes first, then commits, and no longer than the request allows."""
+"""The answer to Produce waits for flushes first, then for commits, and no longer than the request allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kind of group is to the shard: three small protocols. `group_kinds.py` has the table of those that are served.
+"""Three small protocols that a kind of group has for the shard. `group_kinds.py` has the table of the kinds served.
 
 A *group* is a value of the shard's one dict: what its records say, the answers to questions that are asked of any group
 (ListGroups, DeleteGroups, committed offsets, expiry), and the checks of commits. A *step* is one input to one group: a

@@ -1,8 +1,8 @@
-"""What must hold between the two loops of a node (decision 30): a leadership that is over appends nothing (P14), and a
+"""Invariants between the two loops of a node (decision 30): a leadership that is over appends nothing (P14), and a
 broker whose broker loop stands still keeps no lease (C4).
 
-What the control loop has seen counts from the event in which its loader has it: the broker loop must take it before it
-appends. No run has so many changes of the metadata that some are held back (crossing/feed.py).
+The control loop has seen a change from the event in which its loader has it. The broker loop must take the change
+before it appends. No run has so many changes of the metadata that some are held back (crossing/feed.py).
 """
 
 from __future__ import annotations
