@@ -28,8 +28,8 @@ class Broker(WithBlock, Watched, Inspected):
     """A single combined node.
 
     config: Kafka's configuration keys, over the development profile. data_dir: kept at the end when given; otherwise a
-    temporary directory that is removed. port: 0 takes a free one, anew with every start. record: keep what clients ask,
-    for `requests`.
+    temporary directory that is removed. port: of the listener for clients; 0 takes a free one, anew with every start,
+    as the controller's listener always does. record: keep what clients ask, for `requests`.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Broker(WithBlock, Watched, Inspected):
             self._temporary = tempfile.TemporaryDirectory(prefix="pykbroker-")
         directory = self._data_dir or (self._temporary.name if self._temporary else "")
         try:
-            properties = {**development_profile(directory, self._port), **self._overrides}
+            properties = {**development_profile(directory, self._port, controller_port=0), **self._overrides}
             config = start_config(properties)
         except ConfigError:
             self._remove_temporary()

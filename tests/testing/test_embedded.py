@@ -9,6 +9,8 @@ import resource
 import signal
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,34 @@ def test_what_keeps_it_from_starting_is_raised(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "full" / "something").touch()
     with pytest.raises(StorageFormatError, match=r"No `meta\.properties` found"):
         pykbroker.Broker(data_dir=tmp_path / "full").start()
+
+
+def test_the_next_port_may_be_taken() -> None:
+    """The controller of a broker with a port of its own does not need the port after it."""
+    with (
+        taken_after_a_free_port() as port,
+        pykbroker.Broker(port=port) as broker,
+        Wire(broker.bootstrap_servers) as wire,
+    ):
+        assert broker.port == port
+        assert wire.metadata().topics == []
+
+
+@contextmanager
+def taken_after_a_free_port() -> Iterator[int]:
+    """A port that is free, while something listens on the next one."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            second.listen()
+            first.close()
+            yield port
+            return
 
 
 def test_two_brokers_cannot_share_a_directory(tmp_path: Path) -> None:
