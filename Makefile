@@ -34,7 +34,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.install: pyproject.toml $(COMPILED) | $(BIN)/python
-	$(BIN)/python -m pip install -q -e .
+	$(BIN)/python -m pip install -q -e '.[tools]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(COMPILED) | $(BIN)/python

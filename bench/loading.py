@@ -95,8 +95,8 @@ class _Watch:
 
 def serve(arguments: list[str]) -> int:
     """`pykbroker start` with the watch in it."""
+    from pykbroker.__main__ import main as pykbroker
     from pykbroker.node import node
-    from pykbroker.tools.commands.main import main as pykbroker
 
     class Watched(node.Node):
         async def start(self) -> None:

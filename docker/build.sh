@@ -29,7 +29,7 @@ if [ ! -e "$marker" ]; then
     "$python" -m pip download -q -d "$context/wheels" --only-binary :all: --python-version "$wanted" \
         --implementation cp --abi "cp${wanted/./}" --abi abi3 --abi none \
         --platform "manylinux_2_28_$machine" --platform "manylinux_2_27_$machine" --platform "manylinux_2_17_$machine" \
-        --platform "manylinux2014_$machine" --platform "linux_$machine" --platform any "$context"/dist/pykbroker-*.whl
+        --platform "manylinux2014_$machine" --platform "linux_$machine" --platform any "$(echo "$context"/dist/pykbroker-*.whl)[tools]"
     "$python" docker/strip_wheels.py "$context"/wheels/*.whl
     touch "$marker"
 fi

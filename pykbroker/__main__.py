@@ -1,7 +1,69 @@
-"""`python -m pykbroker` is the `pykbroker` command."""
+"""The program `pykbroker`, also `python -m pykbroker`.
 
+It runs the commands of a broker by itself (pykbroker/entry). Every other command is one of pykbroker/tools, which needs
+the packages of the extra `tools`: without them one line says what to install.
+
+Imports are kept small: a container engine runs `pykbroker health` every few seconds, and the time from here to the
+first answered request is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
 import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from types import FrameType
 
-from pykbroker.tools.commands.main import main
+from pykbroker.entry import failures
+from pykbroker.entry.command_parser import UsageError
+from pykbroker.entry.own_commands import COMPLETE_VARIABLE, OWN_COMMANDS, run_own_command
 
-sys.exit(main())
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status. `arguments`: without the program's name; None: those of the process."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command = given[0] if given else ""
+    if command == "in-container" or os.getpid() == 1:
+        _end_on_signals()
+    if command in OWN_COMMANDS and COMPLETE_VARIABLE not in os.environ:
+        return failures.exit_status(lambda: run_own_command(command, given[1:]))
+    if find_spec("click") is not None:
+        from pykbroker.tools.commands.main import main as run_tools
+
+        return run_tools(given)
+    return failures.exit_status(lambda: _without_tools(command))
+
+
+def _without_tools(command: str) -> int:
+    """Raises UsageError for a command of the tools."""
+    from pykbroker import __version__
+    from pykbroker.extras import how_to_install
+
+    if command == "--version":
+        print(f"pykbroker {__version__}")
+    elif command in ("", "--help"):
+        print("Usage: pykbroker COMMAND [ARGS]...\n\nCommands:")
+        for name, text in OWN_COMMANDS.items():
+            print(f"  {name:<8}  {text}")
+        print(f"\nThe other commands need more packages: {how_to_install('tools')}")
+    else:
+        raise UsageError(f"`pykbroker {command}` needs more packages: {how_to_install('tools')}")
+    return 0
+
+
+def _end_on_signals() -> None:
+    """The first process of a container gets no signal that it does not handle: at once, until a node handles them. The
+    image's scripts block them before they start this interpreter, so that those of the meantime come now."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,13 +12,24 @@ from pathlib import Path
 import pytest
 
 from tests.parsed import parsed
+from tests.test_house import MODULES
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OWN = {"pykbroker", "pykbroker_wire", "pykbroker_log", "pykbroker_raft"}
 PRODUCT = [ROOT / folder for folder in ("pykbroker", "wire/pykbroker_wire", "log/pykbroker_log", "raft/pykbroker_raft")]
+#: The beginning of modules -> packages that they may import beside those of pyproject's `dependencies`.
+MAY_IMPORT = {
+    "pykbroker.tools.": {"click", "kafka", "rich"},
+    "pykbroker.tools.balance.": {"numpy"},
+    "pykbroker.tools.commands.balance_": {"numpy"},
+    "pykbroker.testing.kafka_test_utils": {"kafka"},
+    "pykbroker.testing.pykbroker_container": {"testcontainers"},
+    "pykbroker.testing.pytest_plugin": {"pytest"},
+}
 #: extra -> where it is for
 FOLDERS = {
+    "tools": ["pykbroker/tools"],
     "balance": ["pykbroker"],
     "spark": ["spark", "compat_tests"],
     "pipeline": ["spark"],
@@ -32,7 +43,7 @@ BY_NAME = {"pytest-timeout", "pytest-xdist", "pytest-asyncio", "kio", "matplotli
 
 
 def names(requirements: list[str]) -> set[str]:
-    return {normal(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
+    return {normal(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements} - OWN
 
 
 def normal(distribution: str) -> str:
@@ -41,10 +52,10 @@ def normal(distribution: str) -> str:
 
 
 def imports(folders: list[Path]) -> set[str]:
-    """Dotted names of what the sources import; generated messages import nothing from outside."""
+    """Dotted names of what the sources import, of files and folders; generated messages import nothing from outside."""
     found: set[str] = set()
     for folder in folders:
-        for path in folder.rglob("*.py"):
+        for path in folder.rglob("*.py") if folder.is_dir() else [folder]:
             if path.parent.name in ("messages", "stored"):
                 continue
             for node in ast.walk(parsed(path)):
@@ -66,17 +77,37 @@ def distributions(imported: set[str]) -> set[str]:
     } - OWN
 
 
+def foreign(imported: set[str]) -> set[str]:
+    return {name for name in imported if name.partition(".")[0] not in (OWN | set(sys.stdlib_module_names))}
+
+
 @pytest.mark.slow
 def test_each_dependency_is_imported_by_the_product_and_nothing_else_is() -> None:
-    third_party = {
-        name for name in imports(PRODUCT) if name.partition(".")[0] not in (OWN | set(sys.stdlib_module_names))
-    }
+    third_party = foreign(imports(PRODUCT))
     wanted = names(PROJECT["dependencies"])
     # Of what is shipped for tests of others, and of an extra.
-    optional = {"pytest", "testcontainers", "numpy"}
+    optional = {"pytest", "testcontainers", "numpy", *names(PROJECT["optional-dependencies"]["tools"])}
     assert distributions(third_party) - optional == wanted
     private = [name for name in third_party if any(part.startswith("_") for part in name.split("."))]
     assert not private, "another release may not have them"
+
+
+@pytest.mark.slow
+def test_only_the_tools_import_the_packages_of_the_tools() -> None:
+    """Wherever the import statement stands. Only the program (`__main__`) imports the tools."""
+    base = names(PROJECT["dependencies"])
+    wrong, programs = {}, set()
+    for module, path in MODULES.items():
+        imported = imports([path])
+        own = [packages for begin, packages in MAY_IMPORT.items() if f"{module}.".startswith(begin)]
+        outside = {name for name in foreign(imported) if not distributions({name}) <= base}
+        found = {name.partition(".")[0] for name in outside}.difference(*own)
+        if found:
+            wrong[module] = found
+        if any(f"{name}.".startswith("pykbroker.tools.") for name in imported) and "tools" not in module.split("."):
+            programs.add(module)
+    assert wrong == {}
+    assert programs == {"pykbroker.__main__"}
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from pykbroker.api import describe_configs, find_coordinator
 from pykbroker.config import checks, kinds, protection
 from pykbroker.config.kinds import ConfigError, Type, parse_text
 from pykbroker.config.listeners import _LISTENER, security_protocol_map
+from pykbroker.entry import failures
 from pykbroker.metadata import topic_names
 from pykbroker.security import client_software
 from pykbroker.security.sasl import scram
@@ -28,7 +29,7 @@ from tests.parsed import parsed
 from tests.test_house import MODULES, is_generated
 
 #: Rooms that serve no client: programs that people run, and what only tests have.
-TOOLS: Final = ("pykbroker.tools", "pykbroker.testing")
+TOOLS: Final = ("pykbroker.tools", "pykbroker.testing", "pykbroker.extras")
 
 FILE: Final = "the operator's properties file, environment or command line"
 NAME: Final = "names of files in a directory of the node"
@@ -99,6 +100,7 @@ MET: Final = {
     "pykbroker.config.kinds 'fullmatch' pattern": Met(kinds._is_duration, ("P", "1", "1D", "PT", "PT1H", "PT1.")),
     "pykbroker.config.kinds 'split' '[.$]'": Met(value_of(Type.CLASS), (".", "a", "a.", "$")),
     "pykbroker.config.listeners._LISTENER": Met(_LISTENER.fullmatch, ("://", "a", "a://a:", ":", "[", "1")),
+    "pykbroker.entry.failures._STEERS": Met(failures.one_line, ("\n", "a", "\x1b[", "\u2028a")),
     "pykbroker.metadata.topic_names._LEGAL": Met(topic_names._LEGAL.fullmatch, ("a", ".")),
     "pykbroker.security.client_software._SOFTWARE": Met(client_software._SOFTWARE.fullmatch, ("a", "-", "a-", ".")),
     "pykbroker.security.sasl.scram._CLIENT_FIRST": Met(

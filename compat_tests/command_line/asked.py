@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from pykbroker.tools.commands.main import main
+from pykbroker.__main__ import main
 
 
 @dataclass(frozen=True, slots=True)

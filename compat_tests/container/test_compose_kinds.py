@@ -16,7 +16,7 @@ from compat_tests.container.conftest import Projects
 from compat_tests.container.containers import PATIENCE_S
 from compat_tests.container.host_clients import Traffic, consume, produce, records_in, topics_at
 from compat_tests.container.projects import FOLDER, SECRETS, Project
-from pykbroker.tools.commands.main import main as generate
+from pykbroker.__main__ import main as generate
 
 #: The engine may have to make a base image first.
 pytestmark = pytest.mark.timeout(900)

@@ -12,10 +12,10 @@ import pytest
 
 from compat_tests.mixed_cluster.conftest import NewCluster
 from compat_tests.mixed_cluster.members import Cluster, Member
+from pykbroker.__main__ import main
 from pykbroker.tools.cluster import reassignments, replicas_on_disk, run_marks
 from pykbroker.tools.cluster.replicas_on_disk import ReplicaName
 from pykbroker.tools.commands.client_options import ClientOptions
-from pykbroker.tools.commands.main import main
 from pykbroker_wire.errors import ErrorCode
 from tests.node.nodes import eventually
 from tests.node.processes import command, environment

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from compat_tests.built import java_classes
 from compat_tests.on_disk.home import Owner
 from compat_tests.oracle.kafka import SINGLE_NODE, java_command
+from pykbroker.__main__ import main
 from pykbroker.config.properties import parse
-from pykbroker.tools.commands.main import main
 from pykbroker_log.checkpoints import decode_uuid
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.control import ControlType, parse_control

@@ -3,7 +3,7 @@
 The line is written as soon as a client connects, and the connection ends; nothing is read. So that an answer comes says
 that the control loop turns, and what it says is `NodeHealth`, also whether the broker loop turns. Responsible for the
 socket at `pykbroker.health.socket` (its owner alone may connect). `pykbroker health` asks it
-(tools/commands/health.py).
+(entry/health.py).
 """
 
 from __future__ import annotations

@@ -246,7 +246,7 @@ class OsRuntime:
         self._watch: TurnWatch | None = None
         self._two_loops = two_loops
         self._second_loop: SecondLoop | None = None
-        #: what `keep` does; only a process that is nothing but a node may touch its collector (tools/commands/start.py)
+        #: what `keep` does; only a process that is nothing but a node may touch its collector (entry/node_process.py)
         self.on_keep: Callable[[], None] = lambda: None
 
     def now_ms(self) -> int:

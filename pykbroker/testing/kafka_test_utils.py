@@ -2,7 +2,8 @@
 
 `KafkaUtils` has the names of PySpark's tests since 4.1, `KafkaTestUtils` those of Spark's Scala tests and of PySpark's
 before. A test that was written with Spark's keeps its lines, and needs no container and no JVM for its broker. What
-clients do goes through kafka-python, as in PySpark's; offsets and sizes are read from the broker itself.
+clients do goes through kafka-python, as in PySpark's: versions 2.0.2, 2.2 and 3 of it do, and it is imported when it is
+needed first. Offsets and sizes are read from the broker itself.
 """
 
 from __future__ import annotations
@@ -11,10 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
-
-from kafka import KafkaProducer
-from kafka.admin import KafkaAdminClient, NewPartitions, NewTopic
-from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from pykbroker.testing.cluster import Cluster
 from pykbroker.testing.embedded import Broker
@@ -78,6 +75,8 @@ class KafkaUtils:
     @property
     def admin_client(self) -> Any:
         """kafka-python's `KafkaAdminClient`."""
+        from kafka.admin import KafkaAdminClient
+
         if self._admin is None:
             self._admin = KafkaAdminClient(bootstrap_servers=self._running.bootstrap_servers)
         return self._admin
@@ -85,6 +84,8 @@ class KafkaUtils:
     @property
     def producer(self) -> Any:
         """kafka-python's `KafkaProducer`; keys and values become text, and text becomes bytes."""
+        from kafka import KafkaProducer
+
         if self._producer is None:
             self._producer = KafkaProducer(
                 bootstrap_servers=self._running.bootstrap_servers, key_serializer=_encoded, value_serializer=_encoded
@@ -93,6 +94,9 @@ class KafkaUtils:
 
     def create_topics(self, topic_names: Iterable[str], num_partitions: int = 1, replication_factor: int = 1) -> None:
         """Create topics; those that are there stay as they are."""
+        from kafka.admin import NewTopic
+        from kafka.errors import TopicAlreadyExistsError
+
         for name in topic_names:
             try:
                 self.admin_client.create_topics([NewTopic(name, num_partitions, replication_factor)])
@@ -102,6 +106,8 @@ class KafkaUtils:
 
     def delete_topics(self, topic_names: Iterable[str]) -> None:
         """Delete topics; those that are not there are passed over."""
+        from kafka.errors import UnknownTopicOrPartitionError
+
         for name in topic_names:
             try:
                 self.admin_client.delete_topics([name])
@@ -164,6 +170,8 @@ class KafkaTestUtils(KafkaUtils):
 
     def createTopic(self, topic: str, partitions: int = 1, overwrite: bool = False) -> None:
         """Create a topic; with `overwrite` in place of one that is there, else TopicAlreadyExistsError."""
+        from kafka.errors import TopicAlreadyExistsError
+
         if topic in self._running.topics():
             if not overwrite:
                 raise TopicAlreadyExistsError(topic)
@@ -176,6 +184,8 @@ class KafkaTestUtils(KafkaUtils):
 
     def addPartitions(self, topic: str, partitions: int) -> None:
         """Let a topic have so many partitions in all."""
+        from kafka.admin import NewPartitions
+
         self.admin_client.create_partitions({topic: NewPartitions(partitions)})
         _until(
             lambda: self._running.topics(internal=True).get(topic) == partitions,

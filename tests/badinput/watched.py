@@ -194,8 +194,8 @@ def watched_node(config: Mapping[str, str] | None = None) -> Iterator[WatchedNod
 def _serve() -> int:
     """The program."""
     sys.path[:0] = [str(root) for root in ROOTS]
+    from pykbroker.__main__ import main
     from pykbroker.node import node as running
-    from pykbroker.tools.commands.main import main
 
     nodes: list[Any] = []
     make = running.Node.__init__

@@ -10,10 +10,10 @@ from threading import Thread
 
 import pytest
 
+from pykbroker.__main__ import main
 from pykbroker.node.node_health import NodeHealth
 from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.runtime.unix_sockets import bind_unix
-from pykbroker.tools.commands.main import main
 from tests.acting import acts
 from tests.node.processes import Process, format_combined, run
 from tests.node.sim import Play, Sim

@@ -11,9 +11,9 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, SaslAuthenticationFailedError, TopicAuthorizationFailedError
 
+from pykbroker.__main__ import main
 from pykbroker.config.kinds import ConfigError
 from pykbroker.testing import SecureBroker
-from pykbroker.tools.commands.main import main
 
 FORMS = [
     pytest.param({"protocol": "SSL"}, id="SSL"),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pykbroker.config.nearest import nearest
+from pykbroker.entry.own_commands import OWN_COMMANDS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -68,7 +69,7 @@ class CommandGroup(click.Group):
 
 
 class Program(CommandGroup):
-    """The commands of a table, each in the module of its name."""
+    """The commands of a table, each in the module of its name, or in pykbroker/entry."""
 
     def __init__(
         self,
@@ -92,6 +93,10 @@ class Program(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in (*self.list_commands(ctx), *self.hidden_commands):
             return None
+        if cmd_name in OWN_COMMANDS:
+            from pykbroker.tools.commands.passed_on import PassedOnCommand
+
+            return PassedOnCommand(cmd_name)
         found: click.Command = import_module(f"pykbroker.tools.commands.{cmd_name.replace('-', '_')}").command
         return found
 

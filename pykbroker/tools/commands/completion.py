@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from pykbroker.entry.failures import said_of
 from pykbroker.tools.commands.client_options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, ClientOptions
-from pykbroker.tools.commands.failures import said_of
 
 if TYPE_CHECKING:
     from pykbroker.tools.cluster.asked_cluster import AskedCluster

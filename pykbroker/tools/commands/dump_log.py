@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pykbroker.tools.commands import failures
+from pykbroker.entry import failures
 from pykbroker.tools.commands.command_group import Command
 from pykbroker.tools.commands.logs import DumpOptions, dump_files, dump_options, verify_paths
 from pykbroker.tools.commands.output import Output

@@ -139,7 +139,8 @@ def completion(shell: str, output: str | None) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from pykbroker.tools.commands.main import COMPLETE_VARIABLE, program
+    from pykbroker.entry.own_commands import COMPLETE_VARIABLE
+    from pykbroker.tools.commands.main import program
 
     found = get_completion_class(shell)
     assert found is not None

@@ -29,9 +29,9 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config
 from pykbroker.config.properties import parse_bytes
 from pykbroker.config.start_up import start_config, start_texts
+from pykbroker.entry.health import USUAL_SOCKETS
+from pykbroker.entry.node_log import log_to
 from pykbroker.tools.commands.command_group import CommandGroup
-from pykbroker.tools.commands.health import USUAL_SOCKETS
-from pykbroker.tools.commands.node_log import log_to
 from pykbroker.tools.container.data_directories import (
     DirectorySeen,
     FirstVoters,
@@ -143,7 +143,7 @@ def _format(options: ContainerOptions) -> int:
 
 
 def _launch(options: ContainerOptions) -> int:
-    from pykbroker.tools.commands.start import run_node
+    from pykbroker.entry.node_process import run_node
 
     config = _config(options)
     if config.is_default(_HEALTH):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from pykbroker.tools.commands import failures
+from pykbroker.entry import failures
 from pykbroker.tools.commands.command_group import CommandGroup
 from pykbroker.tools.commands.output import Output, output_option
 

@@ -1,25 +1,25 @@
-"""`pykbroker`: the command line. One module per command; this one knows their names and how a command ends.
+"""The tree of all commands of `pykbroker`: one module per command; this one knows their names.
 
-Imports are kept small: the time from here to the first answered request is measured.
+Responsible for how a command of this tree ends. Not responsible for which commands a node needs (pykbroker/entry).
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 from collections.abc import Sequence
-from types import FrameType
 from typing import TYPE_CHECKING, Final
+
+from pykbroker.entry import failures
+from pykbroker.entry.own_commands import COMPLETE_VARIABLE, OWN_COMMANDS
+from pykbroker.extras import how_to_install, is_of_extra
 
 if TYPE_CHECKING:
     from pykbroker.tools.commands.command_group import Program
 
 SECTIONS: Final = {
     "Nodes on this machine": {
-        "start": "Run a node, or a cluster of nodes; no argument is needed.",
-        "health": "Ask a running node whether it serves.",
-        "format": "Format the log directories of a properties file.",
+        "start": OWN_COMMANDS["start"],
+        "health": OWN_COMMANDS["health"],
+        "format": OWN_COMMANDS["format"],
         "storage": "Do what Apache Kafka's kafka-storage does, with its options.",
         "random-uuid": "Print a new cluster id or directory id.",
         "logs": "Print and verify the files of a log directory, of this node or of Apache Kafka.",
@@ -43,15 +43,11 @@ SECTIONS: Final = {
         "generate": "Print what other programs read: manifests, units, Prometheus' configuration, completion scripts.",
         "in-container": "Do what the scripts of the container image ask for.",
         "tls": "Make certificates for development.",
-        "version": "Print the version.",
+        "version": OWN_COMMANDS["version"],
     },
 }
-#: By this variable the script of `generate completion` asks what may follow.
-COMPLETE_VARIABLE: Final = "_PYKBROKER_COMPLETE"
 #: Old names, and what only programs run; no list has them.
 HIDDEN: Final = ("dump-log",)
-#: What a shell says of a program that Ctrl-C has ended.
-_INTERRUPTED: Final = 128 + signal.SIGINT
 
 
 def program() -> Program:
@@ -70,52 +66,32 @@ def program() -> Program:
     return click.version_option(__version__, prog_name="pykbroker", message="%(prog)s %(version)s")(whole)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    command = given[0] if given else ""
-    if command == "in-container" or os.getpid() == 1:
-        _end_on_signals()
+def main(given: Sequence[str]) -> int:
+    """Run one command of the whole tree; returns the exit status. `given`: without the program's name."""
+    return failures.exit_status(lambda: _run(list(given)))
+
+
+def _run(given: list[str]) -> int | None:
     import click
 
-    from pykbroker.tools.commands import failures
+    from pykbroker.tools.commands.usage import said_of_usage
 
     try:
-        status = program().main(given, prog_name="pykbroker", complete_var=COMPLETE_VARIABLE, standalone_mode=False)
-        sys.stdout.flush()
+        status: int | None = program().main(
+            given, prog_name="pykbroker", complete_var=COMPLETE_VARIABLE, standalone_mode=False
+        )
     except click.UsageError as error:
-        failures.say(failures.said_of_usage(error))
+        failures.say(said_of_usage(error))
         # Apache Kafka's kafka-storage says 1 of words that it does not know.
-        return 1 if command == "storage" else 2
+        return 1 if given[:1] == ["storage"] else failures.USAGE
     except click.ClickException as error:
         failures.say(error.format_message())
         return 1
-    except (click.Abort, KeyboardInterrupt):
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # What reads the output has ended. The interpreter flushes once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except Exception as error:
-        line = failures.said_of(error)
-        if line is None:
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except ImportError as error:
+        if not is_of_extra(error.name, "tools"):
             raise
-        failures.say(line)
-        return 1
-    return int(status or 0)
-
-
-def _end_on_signals() -> None:
-    """The first process of a container gets no signal that it does not handle: at once, until a node handles them. The
-    image's scripts block them before they start this interpreter, so that those of the meantime come now."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        failures.say(f"`pykbroker {given[0]}` needs more packages: {how_to_install('tools')}")
+        return failures.USAGE
+    return status

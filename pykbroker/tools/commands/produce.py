@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
+from pykbroker.entry import failures
 from pykbroker.tools.cluster.bounds import parsed_time_ms
 from pykbroker.tools.cluster.escapes import as_bytes, unescaped
 from pykbroker.tools.cluster.json_records import BadInput, NewRecord
 from pykbroker.tools.cluster.record_input import JsonRecords, LineRecords, Template, Written, header_of, pieces
-from pykbroker.tools.commands import drawn_progress, failures
+from pykbroker.tools.commands import drawn_progress
 from pykbroker.tools.commands.client_options import ClientOptions, client_options
 from pykbroker.tools.commands.command_group import Command, excluding
 from pykbroker.tools.commands.completion import topic_names

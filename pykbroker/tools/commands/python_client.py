@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from pykbroker.entry import failures
 from pykbroker.tools.cluster.encodings import ENCODINGS
-from pykbroker.tools.commands import failures
 
 if TYPE_CHECKING:
     from pykbroker.tools.commands.client_options import ClientOptions

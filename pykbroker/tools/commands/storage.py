@@ -16,10 +16,12 @@ import click
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config
-from pykbroker.tools.commands import failures
-from pykbroker.tools.commands.command_group import Command, CommandGroup
-from pykbroker.tools.commands.format_options import FormatOptions, format_options, name_and_level
-from pykbroker.tools.commands.options import read
+from pykbroker.entry import failures
+from pykbroker.entry.command_parser import CommandParser
+from pykbroker.entry.format_options import FormatOptions, add_format_options, format_options, name_and_level
+from pykbroker.entry.options import read
+from pykbroker.tools.commands.command_group import Command, CommandGroup, excluding
+from pykbroker.tools.commands.passed_on import click_parameters
 from pykbroker.tools.commands.random_uuid import print_uuid
 
 if TYPE_CHECKING:
@@ -110,14 +112,15 @@ def _block(title: str, one: str, several: str, lines: list[str]) -> None:
 )
 @_config_option
 @click.option("-t", "--cluster-id", required=True, metavar="ID", help="The cluster id.")
-@format_options
-def format_(config_file: str, cluster_id: str, chosen: FormatOptions) -> int:
+@click.pass_context
+def format_(ctx: click.Context, /, config_file: str, cluster_id: str, **words: Any) -> int:
     """Format the log directories of this node."""
+    excluding(ctx, "standalone", "no_initial_controllers", "initial_controllers")
     from pykbroker.metadata.features import METADATA_VERSION, metadata_version_name
     from pykbroker.storage.format import format_directories
     from pykbroker_log.os_disk.disk import OsDisk
 
-    config = _config(config_file)
+    chosen, config = format_options(words), _config(config_file)
     _check_voters(chosen, config)
     voters = chosen.voters(config)
     levels = chosen.levels(config)
@@ -147,6 +150,16 @@ def format_(config_file: str, cluster_id: str, chosen: FormatOptions) -> int:
                 kind = "dynamic metadata voter"
         print(f"Formatting {kind} directory {path} with {METADATA_VERSION} {release}.")
     return 0
+
+
+def _add_format_options() -> None:
+    """The same options as of `pykbroker format`."""
+    parser = CommandParser("storage format", "", example="")
+    add_format_options(parser)
+    format_.params += click_parameters(parser)
+
+
+_add_format_options()
 
 
 def _check_voters(chosen: FormatOptions, config: Config) -> None:

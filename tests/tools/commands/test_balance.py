@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from pykbroker.__main__ import main
 from pykbroker.testing import Cluster
 from pykbroker.tools.cluster import partition_load
 from pykbroker.tools.cluster.partition_load import PlacedReplicas
 from pykbroker.tools.commands import balance
 from pykbroker.tools.commands.client_options import ClientOptions
-from pykbroker.tools.commands.main import main
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.node.nodes import eventually

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from pykbroker.__main__ import main
 from pykbroker.testing import Cluster
 from pykbroker.tools.cluster import reassignments, run_marks
 from pykbroker.tools.commands import left_throttles
 from pykbroker.tools.commands.client_options import ClientOptions
-from pykbroker.tools.commands.main import main
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.node.wire import Wire, batch

@@ -14,9 +14,10 @@ import click
 import pytest
 
 from compat_tests.ports import steady_port
+from pykbroker.__main__ import main
 from pykbroker.testing import Broker
 from pykbroker.tools.commands import client_options, reference
-from pykbroker.tools.commands.main import main, program
+from pykbroker.tools.commands.main import program
 
 COMMANDS = [
     pytest.param(ctx, command, id=ctx.command_path)

@@ -12,7 +12,7 @@ import pytest
 
 from compat_tests.ports import steady_port
 from pykbroker import __version__
-from pykbroker.tools.commands.options import read
+from pykbroker.entry.options import read
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.primitives import uuid_from_str

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from pykbroker.tools.commands.main import COMPLETE_VARIABLE, main, program
+from pykbroker.__main__ import main
+from pykbroker.entry.own_commands import COMPLETE_VARIABLE
+from pykbroker.tools.commands.main import program
 from tests.node.processes import environment
 
 

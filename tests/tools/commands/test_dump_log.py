@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pykbroker.tools.commands.main import main
+from pykbroker.__main__ import main
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.partition_log import PartitionLog
 from tests.log.helpers import append, open_log
@@ -128,7 +128,7 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_node_does_not_load_it() -> None:
-    imported = "pykbroker.tools.commands.start, pykbroker.node.node"
+    imported = "pykbroker.entry.start, pykbroker.node.node"
     code = f"import sys, {imported}; print([m for m in sys.modules if 'dump' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

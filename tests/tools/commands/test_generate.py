@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from pykbroker import __version__
-from pykbroker.tools.commands.main import main
+from pykbroker.__main__ import main
 
 
 def generate(*arguments: str) -> int:

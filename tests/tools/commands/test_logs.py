@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pykbroker.tools.commands.main import main
+from pykbroker.__main__ import main
 from pykbroker_log.os_disk.disk import OsDisk
 from tests.log.helpers import append, open_log
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from pykbroker.__main__ import main
 from pykbroker.testing import Cluster
-from pykbroker.tools.commands.main import main
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 60

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pykbroker.__main__ import main
 from pykbroker.config.properties import parse
 from pykbroker.security.tls.contexts import client_context, read_material, server_context
 from pykbroker.security.tls.settings import settings_of
-from pykbroker.tools.commands.main import main
 
 
 def test_a_node_and_a_client_read_what_was_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,7 +53,7 @@ def test_names_that_are_no_files_are_refused(name: str, tmp_path: Path) -> None:
 
 def test_help_loads_no_cryptography() -> None:
     program = (
-        "import sys\nfrom pykbroker.tools.commands.main import main\nmain(['tls', 'create', '--help'])\n"
+        "import sys\nfrom pykbroker.__main__ import main\nmain(['tls', 'create', '--help'])\n"
         "assert 'cryptography' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=True)

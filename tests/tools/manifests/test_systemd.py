@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from pykbroker.__main__ import main
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import find_key, load
 from pykbroker.config.protection import refuse
-from pykbroker.tools.commands import start
-from pykbroker.tools.commands.health import USUAL_SOCKETS
-from pykbroker.tools.commands.main import main
-from pykbroker.tools.commands.options import assignments
+from pykbroker.entry import start
+from pykbroker.entry.health import USUAL_SOCKETS
+from pykbroker.entry.options import assignments
 from pykbroker.tools.manifests.secured import Security
 from pykbroker.tools.manifests.systemd import CREDENTIALS, SECRETS, SystemdUnit, systemd
 
@@ -38,7 +38,7 @@ def test_start_takes_the_command() -> None:
     found = service(SystemdUnit(program="/opt/pykbroker/bin/pykbroker", properties="/etc/k.properties"))
     program, verb, *words = shlex.split(found["ExecStart"])
     assert (program, verb) == ("/opt/pykbroker/bin/pykbroker", "start")
-    options = start.command.make_context("start", words).params
+    options = vars(start.parser().parse(words))
     assert options["properties"] == "/etc/k.properties"
     ((key, path),) = assignments(options["settings"])
     assert find_key(key) is not None

@@ -6,7 +6,7 @@ import io
 import logging
 import re
 
-from pykbroker.tools.commands.status_line import StatusLine, bar
+from pykbroker.entry.status_line import StatusLine, bar
 from tests.coordinator.fakes import Loop, as_loop
 
 

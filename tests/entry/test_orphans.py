@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from pykbroker.tools.commands.orphans import Orphans
+from pykbroker.entry.orphans import Orphans
 from tests.node.processes import command, environment
 
 

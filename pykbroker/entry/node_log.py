@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from pykbroker.tools.commands.one_line import one_line
+from pykbroker.entry.failures import one_line
 
 
 def log_to(handler: logging.Handler, level: str) -> None:

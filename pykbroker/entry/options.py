@@ -8,14 +8,13 @@ import os
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
-
-import click
+from typing import Final
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config, development_profile
 from pykbroker.config.properties import parse
 from pykbroker.config.start_up import start_config
+from pykbroker.entry.command_parser import CommandParser
 
 logger = logging.getLogger("pykbroker")
 #: Keys that name the port of a controller.
@@ -26,7 +25,6 @@ _WHERE_CONTROLLERS_ARE: Final = {
     "controller.quorum.voters",
     "listeners",
 }
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(slots=True)
@@ -41,12 +39,17 @@ def default_data_dir(name: str = "pykbroker") -> str:
     return os.path.join(base, name)
 
 
-def properties_argument(function: F) -> F:
+def add_properties(parser: CommandParser) -> None:
     """The argument `properties` and the option `--set` of a command."""
-    chosen = click.option(
-        "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set one configuration key (may be repeated)."
-    )(function)
-    return click.argument("properties", required=False, metavar="[server.properties]")(chosen)
+    parser.add_argument("properties", nargs="?", metavar="[server.properties]")
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="Set one configuration key (may be repeated).",
+    )
 
 
 def read(

@@ -6,14 +6,13 @@ is answered is node/node_health.py's.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import socket
 from collections.abc import Iterable
 
-import click
-
-from pykbroker.tools.commands.command_group import Command
+from pykbroker.entry.command_parser import CommandParser, one_of
 
 #: of the container image: the first that has a directory which the node may write to (a read-only root has only the
 #: second)
@@ -21,38 +20,45 @@ USUAL_SOCKETS = ("/run/pykbroker/health.sock", f"/dev/shm/pykbroker-{os.getuid()
 _PATIENCE_SECONDS = 2.0
 
 
-@click.command("health", cls=Command, example="pykbroker health")
-@click.option(
-    "--socket",
-    "path",
-    metavar="PATH",
-    help="The node's pykbroker.health.socket (default: those of the container image).",
-)
-@click.option("-o", "--output", type=click.Choice(["json"]), help="Print what the node answered.")
-@click.option(
-    "--alive",
-    is_flag=True,
-    help="Exit status 0 when the node answers, whatever it says: no new start helps a node without a quorum.",
-)
-def command(path: str | None, output: str | None, alive: bool) -> int:
-    """Ask a running node whether it serves.
+def parser() -> CommandParser:
+    words = CommandParser(
+        "health",
+        """Ask a running node whether it serves.
 
-    The exit status is 0 when it does.
-    """
-    paths = USUAL_SOCKETS if path is None else (path,)
+        The exit status is 0 when it does.""",
+        example="pykbroker health",
+    )
+    words.add_argument(
+        "--socket",
+        dest="path",
+        metavar="PATH",
+        help="The node's pykbroker.health.socket (default: those of the container image).",
+    )
+    words.add_argument("-o", "--output", type=one_of(["json"]), metavar="json", help="Print what the node answered.")
+    words.add_argument(
+        "--alive",
+        action="store_true",
+        help="Exit status 0 when the node answers, whatever it says: no new start helps a node without a quorum.",
+    )
+    return words
+
+
+def run(given: argparse.Namespace) -> int:
+    """Raises OSError when no node answers."""
+    paths = USUAL_SOCKETS if given.path is None else (given.path,)
     try:
         line = ask(paths)
     except OSError as error:
         reason = error.strerror or error
-        raise click.ClickException(f"no node answers at {' or '.join(paths)}: {reason}") from error
+        raise OSError(f"no node answers at {' or '.join(paths)}: {reason}") from error
     answer = json.loads(line)
-    if output == "json":
-        click.echo(line.decode().strip())
+    if given.output == "json":
+        print(line.decode().strip())
     elif answer["healthy"]:
-        click.echo(f"node {answer['node_id']} serves")
+        print(f"node {answer['node_id']} serves")
     else:
-        click.echo(f"node {answer['node_id']} does not serve: {'; '.join(answer['problems'])}")
-    return 0 if answer["healthy"] or alive else 1
+        print(f"node {answer['node_id']} does not serve: {'; '.join(answer['problems'])}")
+    return 0 if answer["healthy"] or given.alive else 1
 
 
 def ask(paths: Iterable[str]) -> bytes:

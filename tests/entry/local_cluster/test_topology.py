@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import load
-from pykbroker.tools.local_cluster.topology import (
+from pykbroker.entry.local_cluster.topology import (
     CONTROLLERS_BEHIND,
     Layout,
     bootstrap_servers,

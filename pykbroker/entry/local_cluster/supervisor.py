@@ -26,8 +26,7 @@ from functools import partial
 from pykbroker.config import properties
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.start_up import start_config
-from pykbroker.storage.format import format_directories
-from pykbroker.tools.local_cluster.topology import (
+from pykbroker.entry.local_cluster.topology import (
     HOST,
     Layout,
     Member,
@@ -40,6 +39,7 @@ from pykbroker.tools.local_cluster.topology import (
     properties_of,
     signals_of,
 )
+from pykbroker.storage.format import format_directories
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_wire.primitives import random_uuid
 

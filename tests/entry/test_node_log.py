@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykbroker.tools.commands import failures
-from pykbroker.tools.commands.node_log import OneLineFormatter
-from pykbroker.tools.commands.one_line import one_line
-from pykbroker.tools.commands.status_line import StatusLine
+from pykbroker.entry import failures
+from pykbroker.entry.failures import one_line
+from pykbroker.entry.node_log import OneLineFormatter
+from pykbroker.entry.status_line import StatusLine
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from pykbroker.config.kinds import ConfigError
-from pykbroker.tools.commands.command_group import excluding
+from pykbroker.entry.command_parser import CommandParser
 
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
@@ -24,11 +21,11 @@ class FormatOptions:
 
     ignore_formatted: bool
     release_version: str | None
-    feature: tuple[str, ...]
+    feature: Sequence[str]
     standalone: bool
     no_initial_controllers: bool
     initial_controllers: str | None
-    add_scram: tuple[str, ...]
+    add_scram: Sequence[str]
 
     def check(self, config: Config) -> None:
         """Raises ConfigError with Apache Kafka's text."""
@@ -62,56 +59,56 @@ class FormatOptions:
         return scram_records(self.add_scram, levels)
 
 
-_OPTIONS = (
-    click.option(
-        "-g", "--ignore-formatted", is_flag=True, help="Leave directories that are formatted already as they are."
-    ),
-    click.option(
+def add_format_options(parser: CommandParser) -> None:
+    """`format_options` finds what they were given."""
+    parser.add_argument(
+        "-g",
+        "--ignore-formatted",
+        action="store_true",
+        help="Leave directories that are formatted already as they are.",
+    )
+    parser.add_argument(
         "-r", "--release-version", metavar="VERSION", help="The release whose features the cluster begins with."
-    ),
-    click.option(
+    )
+    parser.add_argument(
         "-f",
         "--feature",
-        multiple=True,
+        action="append",
+        default=[],
         metavar="NAME=LEVEL",
         help="The level of one feature, for example transaction.version=1 (may be repeated).",
-    ),
-    click.option("-s", "--standalone", is_flag=True, help="This controller is the first voter of a new quorum."),
-    click.option(
-        "-N", "--no-initial-controllers", is_flag=True, help="This node knows no voter until it finds a quorum."
-    ),
-    click.option(
+    )
+    parser.add_argument(
+        "-s", "--standalone", action="store_true", help="This controller is the first voter of a new quorum."
+    )
+    parser.add_argument(
+        "-N",
+        "--no-initial-controllers",
+        action="store_true",
+        help="This node knows no voter until it finds a quorum.",
+    )
+    parser.add_argument(
         "-I",
         "--initial-controllers",
         metavar="VOTERS",
         help="The first voters of a new quorum, each id@host:port:directory.id, separated by commas; the same for "
         "all nodes.",
-    ),
-    click.option(
+    )
+    parser.add_argument(
         "-S",
         "--add-scram",
-        multiple=True,
+        action="append",
+        default=[],
         metavar="CREDENTIAL",
         help="A user that the cluster begins with, for example 'SCRAM-SHA-256=[name=alice,password=alice-secret]' or "
         '\'SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]\' (may be repeated).',
-    ),
-)
+    )
+    parser.exclude("--standalone", "--no-initial-controllers", "--initial-controllers")
 
 
-def format_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add the options; the function gets them as `chosen`, a FormatOptions."""
-
-    @click.pass_context
-    @wraps(function)
-    def with_options(ctx: click.Context, /, **words: Any) -> int:
-        excluding(ctx, "standalone", "no_initial_controllers", "initial_controllers")
-        own = {name: words.pop(name) for name in FormatOptions.__dataclass_fields__}
-        return function(chosen=FormatOptions(**own), **words)
-
-    decorated: Callable[..., int] = with_options
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+def format_options(words: Mapping[str, Any]) -> FormatOptions:
+    """`words`: by the names of FormatOptions, among others."""
+    return FormatOptions(**{name: words[name] for name in FormatOptions.__dataclass_fields__})
 
 
 def name_and_level(text: str) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""The one line that is said of a failure.
+"""How a command ends: its exit status, and the one line that is said of a failure.
 
 Responsible for which exceptions are failures that a person can do something about, and for their words; every other
 one is a fault of the program, and keeps its traceback.
@@ -6,13 +6,14 @@ one is a fault of the program, and keeps its traceback.
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import sys
+from collections.abc import Callable
 from typing import Final
 
-import click
-
-from pykbroker.config.nearest import nearest
-from pykbroker.tools.commands.one_line import one_line
+from pykbroker.entry.command_parser import UsageError
 
 #: Looked up among the modules that are loaded: what was not loaded has raised nothing.
 _EXPECTED: Final = (
@@ -22,12 +23,48 @@ _EXPECTED: Final = (
     ("pykbroker.tools.cluster.failure", "AskFailed"),
     ("pykbroker.tools.cluster.failure", "NotServed"),
 )
+#: Exit status of words that no command takes, as of the programs of a shell.
+USAGE: Final = 2
+#: Exit status of a program that Ctrl-C has ended, as a shell has it.
+_INTERRUPTED: Final = 128 + signal.SIGINT
+#: What ends a line for a reader or a terminal (those of str.splitlines), what else steers one (escapes, the direction
+#: of letters), and halves of characters, which no encoding has. A tab stays.
+_STEERS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def exit_status(act: Callable[[], int | None]) -> int:
+    """Run a command to its end. `act` returns the exit status; None is 0. What is no failure is raised on."""
+    try:
+        status = act()
+        sys.stdout.flush()
+    except UsageError as error:
+        say(str(error))
+        return USAGE
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # What reads the output has ended. The interpreter flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        line = said_of(error)
+        if line is None:
+            raise
+        say(line)
+        return 1
+    return int(status or 0)
 
 
 def say(line: str) -> None:
     """Write a failure's line to standard error, behind the program's name."""
     sys.stdout.flush()
     print(f"pykbroker: {one_line(line)}", file=sys.stderr, flush=True)
+
+
+def one_line(text: str) -> str:
+    r"""A text that a client, a file or another program has chosen, as one line that steers no terminal: such characters
+    as Python writes them, \n for the end of a line."""
+    return _STEERS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def said_of(error: BaseException) -> str | None:
@@ -45,21 +82,6 @@ def said_of(error: BaseException) -> str | None:
                 return f"{text}. A broker has told this address: see its advertised.listeners"
             return text if code is None else f"{text.rstrip('.')} ({code.name})"
     return None
-
-
-def said_of_usage(error: click.ClickException) -> str:
-    """What is wrong with the words, and where the right ones are."""
-    text = " ".join(error.format_message().split())
-    context = getattr(error, "ctx", None)
-    if isinstance(error, click.NoSuchOption) and context is not None:
-        # In the words of an unknown command; those of click differ between its versions.
-        known = [name for parameter in context.command.get_params(context) for name in parameter.opts]
-        meant = nearest(error.option_name, known)
-        text = f"No such option '{error.option_name}'." + (f" Did you mean '{meant}'?" if meant else "")
-    if context is None:
-        return text
-    end = "" if text.endswith((".", "?", ")")) else "."
-    return f"{text}{end} Try '{context.command_path} --help'."
 
 
 def _of_system(error: OSError) -> str:

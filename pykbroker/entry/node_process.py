@@ -1,0 +1,171 @@
+"""A node in this process: it runs until a signal, the end of standard input or a failure ends it.
+
+Only here may a node change its process: signals, garbage collector, file limits. An embedded broker never does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from pykbroker.config.load import Config
+from pykbroker.entry import failures
+from pykbroker.entry.orphans import reap_as_first_process
+from pykbroker.entry.status_line import StatusLine
+
+if TYPE_CHECKING:
+    from pykbroker.node.node import Node
+    from pykbroker.testing.faults_server import FaultsServer
+
+logger = logging.getLogger("pykbroker")
+
+#: Between two looks at whether a node that ends still turns.
+_LOOK_SECONDS = 0.5
+
+
+def run_node(
+    config: Config,
+    *,
+    may_format: bool,
+    status: StatusLine | None = None,
+    until_stdin_ends: bool = False,
+    faults: FaultsServer | None = None,
+) -> int:
+    """Run a node in this process until a signal or a failure ends it; returns the exit status. `faults`: not started.
+    Raises OSError when its address cannot be taken."""
+    if faults is not None:
+        faults.start()
+    _raise_file_limit()
+    loop = _new_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(
+            _serve(loop, config, may_format=may_format, status=status, until_stdin_ends=until_stdin_ends, faults=faults)
+        )
+    finally:
+        loop.close()
+        if faults is not None:
+            faults.close()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _raise_file_limit() -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (ValueError, OSError) as error:
+            logger.info("The limit of open files stays at %d: %s", soft, error)
+
+
+async def _serve(
+    loop: asyncio.AbstractEventLoop,
+    config: Config,
+    *,
+    may_format: bool,
+    status: StatusLine | None,
+    until_stdin_ends: bool,
+    faults: FaultsServer | None,
+) -> int:
+    from pykbroker.net import connection
+    from pykbroker.node.node import Node
+    from pykbroker.node.shared import StartError
+    from pykbroker.runtime import OsRuntime
+    from pykbroker.serving.dispatch import Dispatcher
+
+    # Set by tests: see pykbroker/net/connection.py.
+    connection.POISON_RECEIVED = bool(os.environ.get("PYKBROKER_POISON_RECEIVED"))
+    if os.environ.get("PYKBROKER_CHECK_OWNERS"):
+        from pykbroker.node import owner_check
+
+        owner_check.install(owner_check.parts_of_loops())
+    stop = asyncio.Event()
+    runtime = OsRuntime(loop, two_loops=True)
+    # Nothing of the testing kit is in the way of a request unless --faults asks for it.
+    make_dispatcher = Dispatcher if faults is None else faults.make_dispatcher
+    node = Node(config, runtime, may_format=may_format, make_dispatcher=make_dispatcher)
+    # What the imports made lives as long as the process: no collection needs to look at it again. Before anything
+    # runs, because this one takes some time.
+    gc.collect()
+    gc.freeze()
+    # Requests make hundreds of objects that die by their count; looking for cycles among them every 700 is for nothing.
+    gc.set_threshold(20_000, 20, 50)
+    runtime.on_keep = gc.freeze
+
+    def asked_to_stop(number: int) -> None:
+        stop.set()
+        # An operator who asks twice does not want to wait for a controlled shutdown.
+        loop.remove_signal_handler(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, asked_to_stop, number)
+    reap_as_first_process(loop)
+    if until_stdin_ends:
+        loop.add_reader(sys.stdin.fileno(), _read_stdin, loop, stop)
+    node.on_fatal(stop.set)
+    starting, stopping = asyncio.ensure_future(node.start()), asyncio.ensure_future(stop.wait())
+    if status is not None:
+        status.follow_recovery(loop, node.recovery_progress, lambda: not starting.done())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if node.fatal is None:
+        starting.cancel()  # of no effect when it is done
+    # Else the start ends by itself, and says why.
+    try:
+        await _unless_it_stands(node, starting)
+    except (StartError, OSError, asyncio.CancelledError) as error:
+        interrupted = isinstance(error, asyncio.CancelledError)
+        if not interrupted:
+            failures.say(failures.said_of(error) or str(error))
+        await _unless_it_stands(node, node.stop())
+        runtime.close()
+        return 0 if interrupted else 1
+    # What start-up made stays as well. Not collected first: coordinators may be loading, and clients are there already.
+    gc.freeze()
+    print(f"pykbroker is ready: {node.bootstrap_servers}", flush=True)
+    await stop.wait()
+    failed = node.fatal is not None
+    await _unless_it_stands(node, node.stop())
+    runtime.close()
+    return 1 if failed else 0
+
+
+async def _unless_it_stands(node: Node, end: Awaitable[None]) -> None:
+    """Wait for the end of a start or of a stop. Both wait for the broker loop. If that has not turned for a session,
+    nothing can be closed in order any more, and the process ends as it stands."""
+    ending, longest = asyncio.ensure_future(end), node.config.int("broker.session.timeout.ms") / 1000
+    while not ending.done():
+        await asyncio.wait({ending}, timeout=_LOOK_SECONDS)
+        silent = node.health().broker_silent_seconds
+        if silent >= longest and not ending.done():
+            logger.critical(
+                "The broker loop has not turned for %.1f s: this process ends without a shutdown, and the next start "
+                "recovers its logs. Its threads stand here:",
+                silent,
+            )
+            logging.shutdown()
+            faulthandler.dump_traceback()
+            os._exit(1)
+    await ending
+
+
+def _read_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """What comes is of no meaning, but its end."""
+    if not os.read(sys.stdin.fileno(), 4096):
+        loop.remove_reader(sys.stdin.fileno())
+        stop.set()

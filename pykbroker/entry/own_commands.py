@@ -1,0 +1,46 @@
+"""The commands of this room by name, each in a module of that name: `parser()` and `run(given)`.
+
+A module is imported when its command is asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final, Protocol, cast
+
+from pykbroker.entry.command_parser import CommandParser
+
+OWN_COMMANDS: Final = {
+    "start": "Run a node, or a cluster of nodes; no argument is needed.",
+    "format": "Format the log directories of a properties file.",
+    "health": "Ask a running node whether it serves.",
+    "version": "Print the version.",
+}
+#: By this variable the script of `generate completion` asks what may follow.
+COMPLETE_VARIABLE: Final = "_PYKBROKER_COMPLETE"
+
+
+class OwnCommand(Protocol):
+    """What each of the modules has."""
+
+    def parser(self) -> CommandParser: ...
+
+    def run(self, given: argparse.Namespace) -> int:
+        """Returns the exit status."""
+
+
+def own_command(name: str) -> OwnCommand:
+    return cast("OwnCommand", import_module(f"pykbroker.entry.{name}"))
+
+
+def run_own_command(name: str, words: Sequence[str]) -> int:
+    """Returns the exit status. Raises UsageError, and what `exit_status` in failures.py makes a line of."""
+    found = own_command(name)
+    try:
+        given = found.parser().parse(words)
+    except SystemExit:
+        # The help is printed.
+        return 0
+    return found.run(given)

@@ -1,0 +1,161 @@
+"""`pykbroker start`: run a node, or a cluster of nodes, until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.load import Config
+from pykbroker.entry.command_parser import CommandParser, integer, one_of
+from pykbroker.entry.node_log import log_to
+from pykbroker.entry.node_process import run_node
+from pykbroker.entry.options import add_properties, assignments, default_data_dir, read
+from pykbroker.entry.status_line import StatusLine
+
+if TYPE_CHECKING:
+    from pykbroker.testing.faults_server import FaultsServer
+
+
+def parser() -> CommandParser:
+    words = CommandParser(
+        "start",
+        """Run a node, or a cluster of nodes; no argument is needed.
+
+        Without a properties file the development profile holds: a broker and controller on localhost. One line on
+        standard output says the address when clients are served. Ctrl-C stops it.""",
+        example="pykbroker start\npykbroker start --brokers 3 --ephemeral",
+    )
+    add_properties(words)
+    words.add_argument("--data-dir", metavar="DIR", help="Where the data is (default: $XDG_DATA_HOME/pykbroker).")
+    words.add_argument(
+        "--port",
+        type=integer,
+        metavar="N",
+        help="Port of the client listener; 0 takes a free one (default: 9092).",
+    )
+    words.add_argument(
+        "--ephemeral", action="store_true", help="Keep the data in a temporary directory and remove it at the end."
+    )
+    words.add_argument(
+        "--format",
+        dest="may_format",
+        action="store_true",
+        help="Format log directories that are absent or empty, also with a properties file.",
+    )
+    words.add_argument(
+        "--brokers",
+        type=integer,
+        metavar="N",
+        help="Run a cluster of N brokers, each a process of its own, on --port and the ports after it.",
+    )
+    words.add_argument(
+        "--controllers",
+        type=integer,
+        default=0,
+        metavar="N",
+        help="With --brokers: N controllers of their own (default: one or three of the brokers are controllers too).",
+    )
+    words.add_argument(
+        "--until-stdin-ends",
+        action="store_true",
+        help="Stop also when standard input ends, as it does with the program that holds its other end.",
+    )
+    words.add_argument(
+        "--faults",
+        metavar="HOST:PORT",
+        help="For tests: take fault rules over HTTP there, on a loopback address (docs/testing.md).",
+    )
+    words.add_argument(
+        "--faults-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Let other machines reach --faults under this name (may be repeated).",
+    )
+    words.add_argument(
+        "--log-level",
+        type=one_of(["DEBUG", "INFO", "WARNING", "ERROR"]),
+        default="INFO",
+        metavar="LEVEL",
+        help="The least important lines in the log: DEBUG, INFO (default), WARNING or ERROR.",
+    )
+    return words
+
+
+def run(given: argparse.Namespace) -> int:
+    """Raises ConfigError, OSError."""
+    status = StatusLine(sys.stderr) if sys.stderr.isatty() else None
+    log_to(status or logging.StreamHandler(sys.stderr), given.log_level)
+
+    def in_directory(directory: str) -> int:
+        if given.brokers is not None or given.controllers:
+            return _run_cluster(given, directory)
+        return _run(given, directory, status)
+
+    if given.ephemeral:
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="pykbroker-") as directory:
+            return in_directory(directory)
+    return in_directory(
+        given.data_dir or default_data_dir("pykbroker" if given.brokers is None else "pykbroker-cluster")
+    )
+
+
+def _run(given: argparse.Namespace, data_dir: str, status: StatusLine | None) -> int:
+    """Raises ConfigError, OSError."""
+    chosen = read(given.properties, given.settings, data_dir, given.port, is_taken=_is_taken)
+    if chosen.has_file and (given.data_dir or given.ephemeral):
+        option = "--data-dir" if given.data_dir else "--ephemeral"
+        raise ConfigError(f"{option} goes with the development profile; with a properties file set `log.dirs`")
+    faults = _faults_server(given, chosen.config)
+    return run_node(
+        chosen.config,
+        may_format=given.may_format or not chosen.has_file,
+        status=status,
+        until_stdin_ends=given.until_stdin_ends,
+        faults=faults,
+    )
+
+
+def _is_taken(port: int) -> bool:
+    """Return True if another program listens on this port of localhost."""
+    from pykbroker.runtime import bind_sockets
+
+    try:
+        bound = bind_sockets("localhost", port, 1)
+    except OSError as error:
+        return error.errno == errno.EADDRINUSE
+    for sock in bound:
+        sock.close()
+    return False
+
+
+def _faults_server(given: argparse.Namespace, config: Config) -> FaultsServer | None:
+    """Raises ConfigError."""
+    if given.faults is None:
+        if given.faults_host:
+            raise ConfigError("--faults-host goes with --faults")
+        return None
+    from pykbroker.testing.faults_server import FaultsServer
+
+    return FaultsServer(given.faults, config, given.faults_host)
+
+
+def _run_cluster(given: argparse.Namespace, tree: str) -> int:
+    """Raises ConfigError."""
+    from pykbroker.entry.local_cluster.supervisor import Wanted, run
+
+    if given.brokers is None:
+        raise ConfigError("--controllers goes with --brokers")
+    if given.properties is not None:
+        raise ConfigError("--brokers goes without a properties file; --set sets a key for all nodes")
+    if given.faults is not None or given.faults_host:
+        raise ConfigError("--faults goes with one node; in tests pykbroker.testing.Cluster has fault rules")
+    settings = dict(assignments(given.settings))
+    port = 9092 if given.port is None else given.port
+    return run(Wanted(given.brokers, given.controllers, port, tree, settings, given.log_level))
