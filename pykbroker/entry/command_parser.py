@@ -25,7 +25,7 @@ class UsageError(Exception):
 
 
 class CommandParser(argparse.ArgumentParser):
-    """The options of one command.
+    """The options of one command. An option that takes a value has a long name.
 
     name: as on the command line. text: what the command does; its first line is a summary. example: one command line,
     or several in lines of their own.
@@ -69,12 +69,8 @@ class CommandParser(argparse.ArgumentParser):
                 yield from following
             elif action is None or action.nargs == 0 or (value := next(following, None)) is None:
                 yield word
-            elif word.startswith("--"):
-                yield f"{word}={value}"
-            elif value:
-                yield word + value
             else:
-                yield from (word, value)
+                yield f"{max(action.option_strings, key=len)}={value}"
 
     def _is_given(self, given: argparse.Namespace, option: str) -> bool:
         action = self._option_string_actions[option]
@@ -156,6 +152,8 @@ def _said_of(error: argparse.ArgumentError) -> str:
     name = max((error.argument_name or "").split("/"), key=len)
     if error.message.startswith("expected "):
         return f"Option '{name}' requires an argument."
+    if error.message.startswith("ignored "):
+        return f"Option '{name}' takes no value."
     return f"Invalid value for '{name}': {error.message}."
 
 

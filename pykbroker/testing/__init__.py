@@ -39,11 +39,11 @@ def __getattr__(name: str) -> Any:
         try:
             from pykbroker.testing.pykbroker_container import PykbrokerContainer
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in ("testcontainers", "docker"):
+            from pykbroker.extras import how_to_install, is_of_extra
+
+            if not is_of_extra(error.name, "testcontainers"):
                 raise
-            raise ImportError(
-                "PykbrokerContainer needs testcontainers: pip install 'pykbroker[testcontainers]'"
-            ) from error
+            raise ImportError(f"PykbrokerContainer needs testcontainers: {how_to_install('testcontainers')}") from error
 
         return PykbrokerContainer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

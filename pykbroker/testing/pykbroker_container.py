@@ -1,7 +1,7 @@
 """The container image in tests of others: `with PykbrokerContainer() as kafka: kafka.bootstrap_servers`.
 
 For clients that run in containers themselves, or that are to meet the image as it runs elsewhere; `Broker` is sooner
-there and needs no Docker. Stands on testcontainers (`pip install 'pykbroker[testcontainers]'`); docker/README.md is
+there and needs no Docker. Stands on testcontainers (the extra `testcontainers`); docker/README.md is
 about the image.
 
 The port on this machine is known when the container runs, and the node must advertise it: the container waits for a

@@ -108,6 +108,8 @@ def refused_in_one_line() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise click.ClickException(f"`balance` needs {error.name}: pip install 'pykbroker[balance]'") from None
+        from pykbroker.extras import how_to_install
+
+        raise click.ClickException(f"`balance` needs {error.name}: {how_to_install('balance')}") from None
     except ValueError as error:
         raise click.ClickException(str(error)) from None

@@ -1,0 +1,114 @@
+"""Tests of somebody's application, who installed pykbroker beside the kafka-python that the application has.
+
+test_installed.py runs this file with other Pythons: it imports nothing of this repository but what is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+from pykbroker.testing.kafka_test_utils import KafkaTestUtils, KafkaUtils
+
+
+def passed_on(topic, settings):
+    """What a consumer reads of what a producer sent."""
+    producer = KafkaProducer(**settings)
+    for number in range(20):
+        producer.send(topic, key=b"k", value=b"%d" % number)
+    producer.flush(60)
+    producer.close()
+    consumer = KafkaConsumer(
+        topic, group_id=f"{topic}-readers", auto_offset_reset="earliest", consumer_timeout_ms=60_000, **settings
+    )
+    values = [next(consumer).value for _ in range(20)]
+    consumer.commit()
+    consumer.close()
+    return values
+
+
+EXPECTED = [b"%d" % number for number in range(20)]
+
+
+def test_a_broker(kafka_broker, kafka_topics):
+    assert passed_on(kafka_topics("orders"), {"bootstrap_servers": kafka_broker.bootstrap_servers}) == EXPECTED
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compression(kafka_broker, kafka_topics, codec):
+    topic = kafka_topics("orders")
+    producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers, compression_type=codec)
+    producer.send(topic, b"value " * 100).get(60)
+    producer.close()
+    assert [record.value for record in kafka_broker.records(topic)] == [b"value " * 100]
+
+
+def test_faults(kafka_broker, kafka_faults, kafka_topics):
+    topic = kafka_topics("orders")
+    fault = kafka_faults.add("Produce", topic=topic, error="NOT_LEADER_OR_FOLLOWER", times=2)
+    producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers, retries=5)
+    producer.send(topic, b"one").get(60)
+    producer.close()
+    assert fault.acted == 2
+
+
+def test_a_secured_broker(kafka_broker_secure, kafka_topics):
+    settings = kafka_broker_secure.kafka_python("alice")
+    assert (settings["security_protocol"], settings["sasl_mechanism"]) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert passed_on(kafka_topics("orders"), settings) == EXPECTED
+
+
+def test_a_cluster(kafka_cluster, kafka_topics):
+    assert passed_on(kafka_topics("orders"), {"bootstrap_servers": kafka_cluster.bootstrap_servers}) == EXPECTED
+
+
+def test_the_helpers_of_spark():
+    with KafkaUtils() as utils:
+        utils.create_topics(["pairs"], num_partitions=2)
+        utils.create_topics(["pairs"])
+        utils.send_messages("pairs", [("k", 1), (None, "v")])
+        utils.delete_topics(["pairs", "absent"])
+    with KafkaTestUtils() as utils:
+        utils.createTopic("t", 2)
+        utils.addPartitions("t", 3)
+        assert [message for message, _ in utils.sendMessages("t", ["a", "b"], partition=2)] == ["a", "b"]
+        assert utils.getLatestOffsets(["t"]) == {("t", 0): 0, ("t", 1): 0, ("t", 2): 2}
+
+
+def test_the_commands_of_a_broker_need_nothing_else(tmp_path):
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, "-m", "pykbroker", *words], capture_output=True, text=True, timeout=60, check=False
+        )
+
+    assert run("version").returncode == 0
+    assert run("start", "--help").stdout.startswith("Usage: pykbroker start")
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://localhost:0,CONTROLLER://localhost:0\n"
+        "controller.listener.names=CONTROLLER\ncontroller.quorum.bootstrap.servers=localhost:0\n"
+        f"log.dirs={tmp_path / 'data'}\n"
+    )
+    assert run("format", str(properties)).stdout.startswith(f"Formatting {tmp_path / 'data'}")
+    assert run("health", "--socket", str(tmp_path / "none")).returncode == 1
+    asked = run("topics", "list")
+    if importlib.util.find_spec("click") is None:
+        assert asked.returncode == 2
+        assert asked.stderr.startswith("pykbroker: `pykbroker topics` needs more packages: pip install 'click")
+    node = subprocess.Popen(
+        [sys.executable, "-m", "pykbroker", "start", "--ephemeral", "--port", "0"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        said, _, address = node.stdout.readline().strip().rpartition(" ")
+        assert said == "pykbroker is ready:"
+        if importlib.util.find_spec("click") is not None:
+            assert run("topics", "create", "t", "-b", address).returncode == 0
+            assert "t" in run("topics", "list", "-b", address).stdout.split()
+    finally:
+        node.terminate()
+        assert node.wait(60) == 0
+        node.stdout.close()
