@@ -19,9 +19,9 @@ def handle(ctx: ControllerContext, request: BrokerHeartbeatRequest) -> asyncio.F
     answer = controller.submit(
         "BrokerHeartbeat", lambda state, now_ms: heartbeat(state, request, now_ms, controller.next_offset)
     )
-    early_fencing = ctx.services.early_fencing
-    if early_fencing is not None and not (answer.done() and answer.exception() is not None):
-        early_fencing.heartbeat(request.broker_id, request.broker_epoch, ctx.peer, is_leaving=request.want_shut_down)
+    broker_watch = ctx.services.broker_watch
+    if broker_watch is not None and not (answer.done() and answer.exception() is not None):
+        broker_watch.heartbeat(request.broker_id, request.broker_epoch, ctx.peer, is_leaving=request.want_shut_down)
     return respond(
         ctx,
         answer,

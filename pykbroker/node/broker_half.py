@@ -20,10 +20,11 @@ from pykbroker.coordinator.transaction.verifier import Verifier
 from pykbroker.crossing.broker_end import BrokerEnd
 from pykbroker.crossing.hand_over import HandOver
 from pykbroker.crossing.loop_messages import ToBroker
+from pykbroker.liveness.dead_brokers import DeadBrokers
+from pykbroker.liveness.lost_peers import LostPeers
 from pykbroker.metadata.features import not_served
 from pykbroker.metadata.view import MetadataView
 from pykbroker.net.from_config import EARLY_FENCING
-from pykbroker.net.lost_peers import LostPeers
 from pykbroker.node.loop_side import LoopSide
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import answers_versions
@@ -135,15 +136,16 @@ class BrokerHalf:
         )
         to_broker = partial(_address_of, metadata, config.listeners.inter_broker_name)
         is_watching = config.bool(EARLY_FENCING)
-        self._views = ClusterViews(runtime.loop.call_later if is_watching else None)
+        dead = self._dead = DeadBrokers(runtime.loop.call_later if is_watching else None)
         self._lost: LostPeers | None = None
         if is_watching:
             self._lost = LostPeers(
                 runtime,
-                lambda address: self._views.lose(self._brokers_at(address)),
-                lambda address: self._views.find_again(self._brokers_at(address)),
-                self._views.doubt,
-                self._views.settle,
+                side.prober,
+                lambda address: dead.lose(self._brokers_at(address)),
+                lambda address: dead.find_again(self._brokers_at(address)),
+                dead.doubt,
+                dead.settle,
             )
         self._fetchers = FetcherManager(
             runtime,
@@ -193,7 +195,7 @@ class BrokerHalf:
             lease=lease,
             inbox=inbox,
             rows=rows(On.BROKER, side.metrics),
-            cluster_views=self._views,
+            cluster_views=ClusterViews(dead),
             check_stores=side.check_stores,
         )
 
@@ -209,7 +211,7 @@ class BrokerHalf:
         parts.add("group coordinator", services.groups.close)
         if self._lost is not None:
             parts.add("lost brokers", self._lost.close)
-            metadata.add_publisher(self._views)
+            metadata.add_publisher(self._dead)
         parts.add("channels to brokers", self._channels.close)
         parts.add("transaction coordinator", services.transactions.close)
         parts.add("directory assignments", self.assignments.close)

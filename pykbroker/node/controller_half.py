@@ -6,7 +6,6 @@ for what a controller decides (controller/).
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from pykbroker.api import rows
@@ -14,9 +13,8 @@ from pykbroker.config.authorization import starts_early
 from pykbroker.config.listeners import EndPoint
 from pykbroker.controller import controller_metrics
 from pykbroker.controller.active import ActiveController
-from pykbroker.controller.early_fencing import EarlyFencing
+from pykbroker.liveness.broker_watch import BrokerWatch
 from pykbroker.net.from_config import EARLY_FENCING
-from pykbroker.net.probe import PortProbe
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import answers_versions
 from pykbroker.node.shared import SharedServer
@@ -49,10 +47,10 @@ class ControllerHalf:
         controller_metrics.register(
             shared.side.metrics, lambda: shared.loader.image, is_active=lambda: self._controller.is_active
         )
-        self._early_fencing: EarlyFencing | None = None
+        self._broker_watch: BrokerWatch | None = None
         if config.bool(EARLY_FENCING):
-            self._early_fencing = EarlyFencing(
-                shared.runtime, config.node_id, self._controller, shared.loader, partial(PortProbe, shared.runtime)
+            self._broker_watch = BrokerWatch(
+                shared.runtime, config.node_id, shared.loader, shared.side.prober, self._controller.fence_early
             )
         self.services = ControllerServices(
             config=config,
@@ -64,7 +62,7 @@ class ControllerHalf:
             metrics=shared.side.metrics,
             authorizer=shared.side.authorizer,
             controller=self._controller,
-            early_fencing=self._early_fencing,
+            broker_watch=self._broker_watch,
             rows=rows(On.CONTROLLER, shared.side.metrics),
         )
         self._dispatcher = Dispatcher(self.services)
@@ -76,10 +74,10 @@ class ControllerHalf:
         """Hear of the quorum's leaders and records."""
         parts.add("controller", self._controller.stop)
         self._shared.quorum.register(self._controller)
-        if self._early_fencing is not None:
-            parts.add("early fencing", self._early_fencing.close)
-            self._early_fencing.start()
-            self._shared.when_leader_left(self._early_fencing.leader_left)
+        if self._broker_watch is not None:
+            parts.add("broker watch", self._broker_watch.close)
+            self._broker_watch.start()
+            self._shared.when_leader_left(self._broker_watch.leader_left)
 
     async def serve(self, parts: StartedParts) -> None:
         """Let brokers, controllers and clients in; by listeners that early.start.listeners leaves out, when the ACLs

@@ -16,6 +16,7 @@ from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.listeners import EndPoint
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
+from pykbroker.liveness.prober import Prober
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import ConfigResource, MetadataImage
 from pykbroker.metadata.view import MetadataView
@@ -52,6 +53,7 @@ class LoopSide:
         self.metadata = metadata
         self.points = points
         self.live = LiveConfig(config)
+        self.prober = Prober(runtime)
         self.cold_reads = ColdReads(runtime, config.int("pykbroker.max.cold.reads"))
         self.metrics = Metrics()
         self._cluster_id = cluster_id

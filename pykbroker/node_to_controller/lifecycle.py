@@ -195,7 +195,7 @@ class BrokerLifecycle:
 
     def connection_lost(self) -> None:
         """The connection to the controller has ended: open the next at once. The controller takes a broker that is not
-        back within half a second for dead (controller/early_fence.py)."""
+        back within half a second for dead (liveness/broker_deaths.py)."""
         if self._registered:
             self._sender.wake(_AFTER_LOSS_MS)
 

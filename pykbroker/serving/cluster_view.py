@@ -6,9 +6,10 @@ was made of them once is kept for the next request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
+from pykbroker.liveness.dead_brokers import DeadBrokers
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
 from pykbroker.net.promise import Promise
 from pykbroker_wire.errors import ErrorCode
@@ -20,8 +21,6 @@ NO_LEADER_ID = -1
 
 #: Of so many partitions a view keeps what it answered: some 100 bytes each.
 KEPT_PARTITIONS = 20_000
-#: The processes on one machine that hear of a death by their sockets have read it by then: a client asks within 1 ms.
-UNREAD_SECONDS = 0.002
 
 
 class ListedBroker(NamedTuple):
@@ -104,70 +103,21 @@ class ClusterView:
 
 
 class ClusterViews:
-    """A node's views, one for each of its listeners; and which brokers are gone, until an image says something new of
-    them (a publisher)."""
+    """A node's views, one for each of its listeners."""
 
-    __slots__ = ("_call_later", "_doubts", "_gone", "_has_others", "_views", "_waiting")
+    __slots__ = ("_gone", "_views")
 
-    def __init__(self, call_later: Callable[[float, Callable[[], None]], object] | None = None) -> None:
-        """`call_later(seconds, callback)`: given where it is watched which brokers are gone."""
+    def __init__(self, gone: DeadBrokers | None = None) -> None:
+        """Clients are told of no partition that a broker leads which is in `gone`."""
         self._views: dict[str, ClusterView] = {}
-        self._gone: frozenset[int] = frozenset()
-        self._doubts: set[Hashable] = set()
-        self._waiting: list[Callable[[], None]] = []
-        self._call_later = call_later
-        self._has_others = False
+        self._gone = gone if gone is not None else DeadBrokers()
 
     def when_settled(self, answer: Callable[[], R]) -> R | Promise:
-        """`answer()`; later while it is in doubt whether a broker is gone, and after UNREAD_SECONDS where a broker may
-        have died so lately that its end has not been read. A client that hears a dead leader's name right after its
-        death may ask again only after a second (librdkafka)."""
-        wait = self._call_later if self._has_others else None
-        if wait is None and not self._doubts:
-            return answer()
-        promise = Promise()
-
-        def go_on() -> None:
-            if promise.done():
-                return
-            try:
-                promise.set_result(answer())
-            except Exception as error:  # noqa: BLE001  # the connection answers as it does for any handler
-                promise.set_exception(error)
-
-        if wait is None:
-            self._waiting.append(go_on)
-        else:
-            wait(UNREAD_SECONDS, lambda: self._waiting.append(go_on) if self._doubts else go_on())
-        return promise
-
-    def doubt(self, peer: Hashable) -> None:
-        """It is not known whether this peer is gone, until `settle`."""
-        self._doubts.add(peer)
-
-    def settle(self, peer: Hashable) -> None:
-        self._doubts.discard(peer)
-        if not self._doubts:
-            waiting, self._waiting = self._waiting, []
-            for go_on in waiting:
-                go_on()
-
-    def lose(self, broker_ids: Iterable[int]) -> None:
-        """These brokers refuse connections: clients are told of no partition that they lead it."""
-        self._gone |= frozenset(broker_ids)
-
-    def find_again(self, broker_ids: Iterable[int]) -> None:
-        self._gone -= frozenset(broker_ids)
-
-    def publish(self, delta: object, old: MetadataImage, new: MetadataImage) -> None:
-        """Publisher of the loader: the controller may have decided. Other changes say nothing of these brokers: a new
-        active controller writes before it fences."""
-        self._has_others = len(new.brokers) > 1
-        if self._gone:
-            self._gone = frozenset(each for each in self._gone if new.brokers.get(each) is old.brokers.get(each))
+        """Return `answer()`, or a Promise of it while it is in doubt whether a broker is gone."""
+        return self._gone.when_settled(answer)
 
     def of(self, image: MetadataImage, listener: str) -> ClusterView:
-        view = self._views.get(listener)
-        if view is None or view.brokers is not image.brokers or view.gone is not self._gone:
-            view = self._views[listener] = ClusterView(image.brokers, listener, self._gone)
+        view, gone = self._views.get(listener), self._gone.ids
+        if view is None or view.brokers is not image.brokers or view.gone is not gone:
+            view = self._views[listener] = ClusterView(image.brokers, listener, gone)
         return view

@@ -16,13 +16,13 @@ from pykbroker.serving.cluster_view import ClusterViews
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
     from pykbroker.controller.active import ActiveController
-    from pykbroker.controller.early_fencing import EarlyFencing
     from pykbroker.coordinator.group.service import GroupService
     from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
     from pykbroker.coordinator.transaction.service import TransactionService
     from pykbroker.coordinator.transaction.verifier import Verifier
     from pykbroker.crossing.hand_over import HandOver
     from pykbroker.crossing.lease import Lease
+    from pykbroker.liveness.broker_watch import BrokerWatch
     from pykbroker.metadata.view import MetadataView
     from pykbroker.metrics.registry import Metrics
     from pykbroker.node_to_controller.controller_channel import Channel
@@ -82,4 +82,4 @@ class ControllerServices(Services):
     quorum: QuorumRequests
     controller: ActiveController
     #: None: pykbroker.early.fencing.enable is off
-    early_fencing: EarlyFencing | None = None
+    broker_watch: BrokerWatch | None = None

@@ -146,7 +146,7 @@ class World:
             cluster_id=CLUSTER_ID,
             metadata=self.loader,
             controller=self.controller,
-            early_fencing=None,
+            broker_watch=None,
             cluster_views=ClusterViews(),
         )
 

@@ -39,8 +39,8 @@ from tests.node.wire import TOPIC, Wire, batch
 BOUNCES = 5
 #: longer than a broker's session, and than the fetch timeout of the quorum
 LONG_SECONDS = 6.0
-#: Longer than a controller waits for a broker to come back (net/peer_ends.py): what a network has kept may tell it of
-#: the end of a connection when the network is whole again.
+#: Longer than a controller waits for a broker to come back (liveness/peer_ends.py): what a network has kept may tell
+#: it of the end of a connection when the network is whole again.
 RETURN_SECONDS = 1.0
 #: within message.timestamp.after.max.ms of Apache Kafka's default
 HOUR_SECONDS = 3_000

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
+from pykbroker.liveness.dead_brokers import DeadBrokers
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
-from pykbroker.net.promise import Promise
 from pykbroker.serving import cluster_view
 from pykbroker.serving.cluster_view import ClusterView, ClusterViews
 from pykbroker_wire.errors import ErrorCode
@@ -65,80 +63,26 @@ def test_a_view_lives_as_long_as_the_brokers_stay_the_same() -> None:
 
 
 def test_clients_are_not_sent_to_a_leader_whose_process_is_gone() -> None:
-    views = ClusterViews()
+    dead_brokers = DeadBrokers()
+    views = ClusterViews(dead_brokers)
     image = replace(MetadataImage(), brokers={1: broker()})
     partition = topic("t").partitions[0]
     before = views.of(image, LISTENER)
     assert (before.leader(partition), before.leader_problem(partition, ErrorCode.LISTENER_NOT_FOUND)) == (1, None)
-    views.lose([1])
+    dead_brokers.lose([1])
     gone = views.of(image, LISTENER)
     problem = gone.leader_problem(partition, ErrorCode.LISTENER_NOT_FOUND)
     assert (gone.leader(partition), problem) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
-    views.find_again([1])
+    dead_brokers.find_again([1])
     assert views.of(image, LISTENER).leader(partition) == 1
     # An image decides that says something new of the broker, not one that has other news.
-    views.lose([1])
+    dead_brokers.lose([1])
     other = replace(image, brokers={**image.brokers, 2: broker()})
-    views.publish(None, image, other)
+    dead_brokers.publish(None, image, other)
     assert views.of(other, LISTENER).leader(partition) == -1
     again = replace(other, brokers={**other.brokers, 1: broker()})
-    views.publish(None, other, again)
+    dead_brokers.publish(None, other, again)
     assert views.of(again, LISTENER).leader(partition) == 1
-
-
-def test_answers_wait_while_a_broker_is_in_doubt() -> None:
-    views = ClusterViews()
-    assert views.when_settled(lambda: "at once") == "at once"
-    views.doubt("a")
-    views.doubt("b")
-    said: list[str] = []
-    first, second = (views.when_settled(partial(told_later, said, name)) for name in ("first", "second"))
-    assert isinstance(first, Promise)
-    assert isinstance(second, Promise)
-    # Its client has gone.
-    second.cancel()
-    views.settle("a")
-    assert not first.done()
-    views.settle("b")
-    assert first.result() == "first"
-    assert said == ["first"]
-    assert views.when_settled(lambda: "at once") == "at once"
-
-
-def test_answers_in_a_cluster_wait_until_what_has_arrived_is_read() -> None:
-    timers: list[tuple[float, Callable[[], None]]] = []
-    views = ClusterViews(lambda seconds, callback: timers.append((seconds, callback)))
-    alone = replace(MetadataImage(), brokers={1: broker()})
-    views.publish(None, MetadataImage(), alone)
-    assert views.when_settled(lambda: "at once") == "at once"
-    views.publish(None, alone, replace(alone, brokers={1: broker(), 2: broker()}))
-    settled, doubted = (views.when_settled(partial(told_later, [], name)) for name in ("settled", "doubted"))
-    assert isinstance(settled, Promise)
-    assert isinstance(doubted, Promise)
-    assert not settled.done()
-    assert [seconds for seconds, _ in timers] == [cluster_view.UNREAD_SECONDS] * 2
-    timers[0][1]()
-    assert settled.result() == "settled"
-    # The end of a connection was read meanwhile.
-    views.doubt("a")
-    timers[1][1]()
-    assert not doubted.done()
-    views.settle("a")
-    assert doubted.result() == "doubted"
-
-
-def test_an_answer_that_waited_and_fails_gives_its_error() -> None:
-    views = ClusterViews()
-    views.doubt("a")
-    failing = views.when_settled(lambda: 1 / 0)
-    assert isinstance(failing, Promise)
-    views.settle("a")
-    assert isinstance(failing.exception(), ZeroDivisionError)
-
-
-def told_later(said: list[str], name: str) -> str:
-    said.append(name)
-    return name
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ from unittest import mock
 from pykbroker.api import produce
 from pykbroker.controller import active, alter_partition, brokers
 from pykbroker.controller.active import ActiveController
-from pykbroker.controller.early_fence import BrokerAddress, EarlyFence, FenceEffect
 from pykbroker.controller.held_elections import HeldElections
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
@@ -27,7 +26,9 @@ from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.request_guards import Verification
 from pykbroker.coordinator.transaction.shard import TransactionShard
 from pykbroker.crossing.hand_over import HandOver
+from pykbroker.liveness.broker_deaths import BrokerDeaths, DeathEffect
 from pykbroker.metadata.image import PartitionImage
+from pykbroker.net.client import PeerAddress
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.quorum.metadata_listeners import MetadataListeners
@@ -217,14 +218,14 @@ def early_fence_that_elects_uncleanly() -> Iterator[None]:
 @contextmanager
 def early_fence_of_a_broker_that_is_alive() -> Iterator[None]:
     """A broker that ends a connection is fenced, whatever its port says (decision 23)."""
-    probed = EarlyFence.probed
+    probed = BrokerDeaths.probed
 
     def refuses_always(
-        self: EarlyFence, broker_id: int, number: int, endpoint: BrokerAddress, *, refuses: bool
-    ) -> list[FenceEffect]:
+        self: BrokerDeaths, broker_id: int, number: int, endpoint: PeerAddress, *, refuses: bool
+    ) -> list[DeathEffect]:
         return probed(self, broker_id, number, endpoint, refuses=True)
 
-    with mock.patch.object(EarlyFence, "probed", refuses_always):
+    with mock.patch.object(BrokerDeaths, "probed", refuses_always):
         yield
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from pykbroker.controller.early_fence import GRACE_MS
+from pykbroker.liveness.broker_deaths import GRACE_MS
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import (
     EMPTY_IMAGE,

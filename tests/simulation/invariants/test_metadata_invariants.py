@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykbroker.controller.early_fence import GRACE_MS
+from pykbroker.liveness.broker_deaths import GRACE_MS
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.metadata.records import encode_record
 from pykbroker_raft import batches

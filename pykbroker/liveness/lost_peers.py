@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from pykbroker.liveness.peer_ends import AGAIN_MS, LATE_MS, RETURN_MS
+from pykbroker.liveness.prober import PortVerdict, Prober, RunningProbes
 from pykbroker.net.client import PeerAddress
-from pykbroker.net.peer_ends import AGAIN_MS, LATE_MS, RETURN_MS
-from pykbroker.net.probe import PortProbe, PortVerdict
 from pykbroker.runtime import Runtime
 
 #: A process that has died refuses sooner.
@@ -36,6 +36,7 @@ class LostPeers:
     def __init__(
         self,
         runtime: Runtime,
+        prober: Prober,
         gone: Callable[[PeerAddress], object],
         back: Callable[[PeerAddress], object] = lambda _: None,
         doubted: Callable[[PeerAddress], object] = lambda _: None,
@@ -54,13 +55,13 @@ class LostPeers:
         self._doubts: dict[PeerAddress, asyncio.TimerHandle] = {}
         #: lost, and not ready since; until when a refusal counts
         self._lost: dict[PeerAddress, asyncio.TimerHandle | None] = {}
-        self._probes: dict[PeerAddress, PortProbe] = {}
+        self._probes: RunningProbes[PeerAddress] = RunningProbes(prober)
         self._is_closed = False
 
     def ready(self, address: PeerAddress) -> None:
         self._forget(address)
         self._lost.pop(address, None)
-        self._end_probe(address)
+        self._probes.end(address)
         self._end_wait(address)
         self._settle(address)
 
@@ -75,7 +76,7 @@ class LostPeers:
             self._doubts[address] = self._runtime.loop.call_later(DOUBT_SECONDS, self._settle, address)
             self._doubted(address)
             # Now: whatever needs the connection waits before it connects again.
-            self._probes[address] = PortProbe(self._runtime, *address, lambda verdict: self._probed(address, verdict))
+            self._probes.begin(address, address, lambda verdict: self._probed(address, verdict))
 
     def refused(self, address: PeerAddress) -> None:
         if address in self._lost and not self._is_closed:
@@ -83,7 +84,7 @@ class LostPeers:
             if counts is not None:
                 counts.cancel()
             self._lost[address] = self._runtime.loop.call_later(GONE_SECONDS, self._forget, address)
-            self._end_probe(address)
+            self._probes.end(address)
             if self._end_wait(address):
                 self._left(address)
             self._gone(address)
@@ -96,8 +97,7 @@ class LostPeers:
         for counts in self._lost.values():
             if counts is not None:
                 counts.cancel()
-        for address in list(self._probes):
-            self._end_probe(address)
+        self._probes.close()
         for address in list(self._away):
             self._end_wait(address)
 
@@ -119,7 +119,6 @@ class LostPeers:
         return away is not None
 
     def _probed(self, address: PeerAddress, verdict: PortVerdict) -> None:
-        del self._probes[address]
         if verdict is PortVerdict.REFUSED:
             self.refused(address)
         elif verdict is PortVerdict.ACCEPTED:
@@ -139,8 +138,3 @@ class LostPeers:
         if doubt is not None:
             doubt.cancel()
             self._settled(address)
-
-    def _end_probe(self, address: PeerAddress) -> None:
-        probe = self._probes.pop(address, None)
-        if probe is not None:
-            probe.cancel()

@@ -1,21 +1,22 @@
-"""When a broker is fenced before its session is over: its process is gone, and its sockets say so. Pure.
+"""A broker's process is gone before its session is over, and its sockets show it. Pure.
 
-Events come in (what the metadata says of brokers, heartbeats, connections that end, what probes find, time), effects go
-out (connections to try, fences). Not responsible for sockets (early_fencing.py), nor for what fencing changes
-(brokers.py). docs/decisions/0023-early-fence.md says why this is safe.
+Events come in: the brokers of the metadata, heartbeats, connections that end, what probes find, time. Effects go out:
+connections to try, and brokers that are gone. Not responsible for sockets (broker_watch.py), nor for the fence that
+follows (controller/brokers.py). docs/decisions/0023-early-fence.md says why it is safe to fence such a broker.
 
 The rule. The peer, and not this node, ends the connection of a broker's last accepted heartbeat: then every armed
-endpoint of the broker is probed, and when all of them, one at least, refuse, the broker is fenced. An endpoint is armed
+endpoint of the broker is probed, and when all of them, one at least, refuse, the broker is gone. An endpoint is armed
 once this controller has connected to it since the broker's registration. Whatever the probes find, the broker is also
-fenced if it is not back with a heartbeat soon (net/peer_ends.py has that rule, and when it does not count). In every
-other case (the broker is in controlled shutdown, it has a newer epoch, its connection is only silent) the session
-decides, as in Apache Kafka. A new active controller probes, by the same rule, each broker that serves and has sent no
-heartbeat within GRACE_MS; it fences the broker of the former leader's process, if that has ended its connection to this
-node and is not back.
+gone if it is not back with a heartbeat soon (peer_ends.py has that rule, and when it does not count). In every other
+case (the broker is in controlled shutdown, it has a newer epoch, its connection is only silent) the session decides, as
+in Apache Kafka. A new active controller probes, by the same rule, each broker that serves and has sent no heartbeat
+within GRACE_MS. The broker of the former leader's process is gone if that has ended its connection to this node and is
+not back.
 
 Invariants:
 * A heartbeat takes back every probe that began before it.
-* A broker that sends a heartbeat after it was fenced so was alive: it is never fenced so again in this broker epoch.
+* A broker that sends a heartbeat after it was reported as gone was alive. It is never reported again in this broker
+  epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pykbroker.net.peer_ends import PeerEnds
+from pykbroker.liveness.peer_ends import PeerEnds
+from pykbroker.net.client import PeerAddress
 
 #: A broker that serves has sent a heartbeat to a new controller by then.
 GRACE_MS = 200
@@ -32,15 +34,12 @@ GRACE_MS = 200
 #: of a connection says nothing of a broker that may have come back to another controller.
 LEFT_MS = 2_000
 
-#: Host and port.
-BrokerAddress = tuple[str, int]
-
 
 class Registration(NamedTuple):
     """What the metadata says of a broker."""
 
     broker_epoch: int
-    endpoints: tuple[BrokerAddress, ...]
+    endpoints: tuple[PeerAddress, ...]
     is_fenced: bool
     in_controlled_shutdown: bool
 
@@ -51,7 +50,7 @@ class TryEndpoint:
 
     broker_id: int
     broker_epoch: int
-    endpoint: BrokerAddress
+    endpoint: PeerAddress
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,27 +59,28 @@ class ProbeEndpoints:
 
     broker_id: int
     number: int
-    endpoints: tuple[BrokerAddress, ...]
+    endpoints: tuple[PeerAddress, ...]
 
 
 @dataclass(slots=True, frozen=True)
-class Fence:
-    """Fence this incarnation, and end its session. `refused`: the endpoints that say so; empty if it is not back."""
+class BrokerGone:
+    """The process of this incarnation is gone. `refused` has the endpoints that show it. It is empty if the broker is
+    not back."""
 
     broker_id: int
     broker_epoch: int
-    refused: tuple[BrokerAddress, ...]
+    refused: tuple[PeerAddress, ...]
 
 
 @dataclass(slots=True, frozen=True)
-class Disarmed:
-    """The broker was alive: tell it once."""
+class BrokerAlive:
+    """The broker that was reported as gone is alive. This comes once."""
 
     broker_id: int
     broker_epoch: int
 
 
-FenceEffect = TryEndpoint | ProbeEndpoints | Fence | Disarmed
+DeathEffect = TryEndpoint | ProbeEndpoints | BrokerGone | BrokerAlive
 
 
 @dataclass(slots=True)
@@ -90,22 +90,22 @@ class _Watched:
     broker_epoch: int
     #: None: a heartbeat came before the metadata was here
     registration: Registration | None = None
-    armed: set[BrokerAddress] = field(default_factory=set)
-    trying: set[BrokerAddress] = field(default_factory=set)
+    armed: set[PeerAddress] = field(default_factory=set)
+    trying: set[PeerAddress] = field(default_factory=set)
     #: that of the last accepted heartbeat; None: there is none, or it has ended
     connection: int | None = None
     #: the last heartbeat asked for a shutdown
     is_leaving: bool = False
     #: the probe under way, 0 for none, and the endpoints that have not answered it
     probe: int = 0
-    unanswered: set[BrokerAddress] = field(default_factory=set)
-    was_fenced: bool = False
-    is_disarmed: bool = False
+    unanswered: set[PeerAddress] = field(default_factory=set)
+    was_reported: bool = False
+    was_alive: bool = False
     #: when a broker of which a new controller hears nothing is probed
     due_ms: int | None = None
 
 
-class EarlyFence:
+class BrokerDeaths:
     """Decides for one controller, active or not. `now_ms`: the loop's clock."""
 
     def __init__(self) -> None:
@@ -119,11 +119,11 @@ class EarlyFence:
 
     # -- every controller ---------------------------------------------------------------------------------------------
 
-    def metadata(self, brokers: Mapping[int, Registration]) -> list[FenceEffect]:
+    def metadata(self, brokers: Mapping[int, Registration]) -> list[DeathEffect]:
         """The brokers of a new image, all of them."""
         for broker_id in set(self._brokers) - set(brokers):
             del self._brokers[broker_id]
-        effects: list[FenceEffect] = []
+        effects: list[DeathEffect] = []
         for broker_id, registration in brokers.items():
             watched = self._brokers.get(broker_id)
             if watched is None or watched.broker_epoch < registration.broker_epoch:
@@ -135,7 +135,7 @@ class EarlyFence:
                 effects += self._registered(broker_id, watched, registration)
         return effects
 
-    def _registered(self, broker_id: int, watched: _Watched, registration: Registration) -> Iterable[FenceEffect]:
+    def _registered(self, broker_id: int, watched: _Watched, registration: Registration) -> Iterable[DeathEffect]:
         before, watched.registration = watched.registration, registration
         watched.armed &= set(registration.endpoints)
         if before is None or before.endpoints != registration.endpoints:
@@ -149,7 +149,7 @@ class EarlyFence:
         watched = self._brokers.get(effect.broker_id)
         return watched is not None and watched.broker_epoch == effect.broker_epoch and effect.endpoint in watched.trying
 
-    def tried(self, broker_id: int, broker_epoch: int, endpoint: BrokerAddress, *, accepts: bool) -> None:
+    def tried(self, broker_id: int, broker_epoch: int, endpoint: PeerAddress, *, accepts: bool) -> None:
         """What came of a TryEndpoint."""
         watched = self._brokers.get(broker_id)
         if watched is not None and watched.broker_epoch == broker_epoch:
@@ -186,7 +186,7 @@ class EarlyFence:
 
     def heartbeat(
         self, broker_id: int, broker_epoch: int, connection: int | None, *, is_leaving: bool = False
-    ) -> list[FenceEffect]:
+    ) -> list[DeathEffect]:
         """A heartbeat was accepted. `connection` is None when it came in memory."""
         watched = self._brokers.get(broker_id)
         if not self.is_active or (watched is not None and watched.broker_epoch > broker_epoch):
@@ -199,14 +199,14 @@ class EarlyFence:
         watched.due_ms = None
         self._ends.back(broker_id)
         self._left_ms.pop(broker_id, None)
-        if watched.was_fenced and not watched.is_disarmed:
-            watched.is_disarmed = True
-            return [Disarmed(broker_id, broker_epoch)]
+        if watched.was_reported and not watched.was_alive:
+            watched.was_alive = True
+            return [BrokerAlive(broker_id, broker_epoch)]
         return []
 
-    def connection_ended(self, connection: int, *, by_peer: bool, now_ms: int) -> list[FenceEffect]:
+    def connection_ended(self, connection: int, *, by_peer: bool, now_ms: int) -> list[DeathEffect]:
         """A connection over which heartbeats came has ended."""
-        effects: list[FenceEffect] = []
+        effects: list[DeathEffect] = []
         for broker_id, watched in self._brokers.items():
             if watched.connection == connection:
                 watched.connection = None
@@ -224,9 +224,9 @@ class EarlyFence:
             due.append(self._ends.deadline_ms)
         return min(due, default=None)
 
-    def clock(self, now_ms: int) -> list[FenceEffect]:
+    def clock(self, now_ms: int) -> list[DeathEffect]:
         """Time has passed."""
-        effects: list[FenceEffect] = []
+        effects: list[DeathEffect] = []
         for broker_id, watched in self._brokers.items():
             if watched.due_ms is not None and watched.due_ms <= now_ms:
                 watched.due_ms = None
@@ -240,22 +240,22 @@ class EarlyFence:
                 effects += self._not_back(broker_id, self._brokers[broker_id])
         return effects
 
-    def _not_back(self, broker_id: int, watched: _Watched) -> Iterable[FenceEffect]:
+    def _not_back(self, broker_id: int, watched: _Watched) -> Iterable[DeathEffect]:
         registration = watched.registration
         serves = registration is not None and not registration.is_fenced and not registration.in_controlled_shutdown
-        if serves and not watched.is_leaving and not watched.was_fenced:
+        if serves and not watched.is_leaving and not watched.was_reported:
             watched.probe = 0
-            watched.was_fenced = True
-            yield Fence(broker_id, watched.broker_epoch, ())
+            watched.was_reported = True
+            yield BrokerGone(broker_id, watched.broker_epoch, ())
 
-    def _probe(self, broker_id: int, watched: _Watched) -> Iterable[FenceEffect]:
-        if watched.armed and not watched.is_leaving and not watched.was_fenced:
+    def _probe(self, broker_id: int, watched: _Watched) -> Iterable[DeathEffect]:
+        if watched.armed and not watched.is_leaving and not watched.was_reported:
             self._probes += 1
             watched.probe = self._probes
             watched.unanswered = set(watched.armed)
             yield ProbeEndpoints(broker_id, watched.probe, tuple(sorted(watched.armed)))
 
-    def probed(self, broker_id: int, number: int, endpoint: BrokerAddress, *, refuses: bool) -> list[FenceEffect]:
+    def probed(self, broker_id: int, number: int, endpoint: PeerAddress, *, refuses: bool) -> list[DeathEffect]:
         """What a probe found at one of its endpoints."""
         watched = self._brokers.get(broker_id)
         if watched is None or not number or watched.probe != number:
@@ -267,6 +267,6 @@ class EarlyFence:
         if watched.unanswered:
             return []
         watched.probe = 0
-        watched.was_fenced = True
+        watched.was_reported = True
         self._ends.refused(broker_id)
-        return [Fence(broker_id, watched.broker_epoch, tuple(sorted(watched.armed)))]
+        return [BrokerGone(broker_id, watched.broker_epoch, tuple(sorted(watched.armed)))]

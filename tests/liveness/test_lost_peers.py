@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from pykbroker.liveness.lost_peers import DOUBT_SECONDS, GONE_SECONDS, LostPeers
+from pykbroker.liveness.peer_ends import RETURN_MS
+from pykbroker.liveness.prober import PATIENCE_SECONDS, TRIES, PortVerdict, Prober
 from pykbroker.net.client import BrokerConnection, ConnectionSetup, PeerAddress
-from pykbroker.net.lost_peers import DOUBT_SECONDS, GONE_SECONDS, LostPeers
-from pykbroker.net.peer_ends import RETURN_MS
-from pykbroker.net.probe import PATIENCE_SECONDS, TRIES, PortProbe, PortVerdict
 from pykbroker.runtime import OsRuntime
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.messages.metadata import MetadataRequest
@@ -58,7 +58,7 @@ def verdict_of(*outcomes: Exception | str | None) -> tuple[PortVerdict, float, i
 
     async def ask() -> PortVerdict:
         said: asyncio.Future[PortVerdict] = runtime.loop.create_future()
-        PortProbe(runtime, *PEER, said.set_result)  # type: ignore[arg-type]
+        Prober(runtime).begin(PEER, said.set_result)  # type: ignore[arg-type]
         return await said
 
     verdict = runtime.loop.run_until_complete(ask())
@@ -107,7 +107,7 @@ def test_real_sockets_accept_and_refuse() -> None:
 
     async def probe(runtime: OsRuntime, port: int) -> PortVerdict:
         said: asyncio.Future[PortVerdict] = runtime.loop.create_future()
-        PortProbe(runtime, "127.0.0.1", port, said.set_result)
+        Prober(runtime).begin(("127.0.0.1", port), said.set_result)
         return await said
 
     assert asyncio.run(ask()) == [PortVerdict.ACCEPTED, PortVerdict.REFUSED]
@@ -126,6 +126,7 @@ class Node:
         runtime = self.runtime = self.world.runtime("client", MemoryDisk())
         self.lost = LostPeers(
             runtime,
+            Prober(runtime),
             self.gone.append,
             self.back.append,
             lambda _: self.doubts.append(("doubted", runtime.loop.time())),

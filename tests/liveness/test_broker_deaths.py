@@ -1,4 +1,4 @@
-"""When a broker is fenced before its session is over: the rule, and a machine of everything that may happen."""
+"""A broker's process is gone before its session is over: the rule, and a machine of everything that may happen."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
-from pykbroker.controller.early_fence import (
+from pykbroker.liveness.broker_deaths import (
     GRACE_MS,
     LEFT_MS,
-    BrokerAddress,
-    Disarmed,
-    EarlyFence,
-    Fence,
-    FenceEffect,
+    BrokerAlive,
+    BrokerDeaths,
+    BrokerGone,
+    DeathEffect,
     ProbeEndpoints,
     Registration,
     TryEndpoint,
 )
-from pykbroker.net.peer_ends import RETURN_MS
+from pykbroker.liveness.peer_ends import RETURN_MS
+from pykbroker.net.client import PeerAddress
 
 A, B = ("one", 9092), ("two", 9093)
 
 
-def registration(epoch: int = 5, *endpoints: BrokerAddress, **changes: Any) -> Registration:
+def registration(epoch: int = 5, *endpoints: PeerAddress, **changes: Any) -> Registration:
     fields: dict[str, Any] = {"is_fenced": False, "in_controlled_shutdown": False}
     return Registration(epoch, endpoints or (A, B), **(fields | changes))
 
 
-def watched(*, armed: tuple[BrokerAddress, ...] = (A, B), **changes: Any) -> EarlyFence:
+def watched(*, armed: tuple[PeerAddress, ...] = (A, B), **changes: Any) -> BrokerDeaths:
     """An active controller with broker 7, of epoch 5, whose last heartbeat came over connection 1."""
-    fence = EarlyFence()
+    fence = BrokerDeaths()
     assert fence.metadata({7: registration(**changes)}) == [TryEndpoint(7, 5, A), TryEndpoint(7, 5, B)]
     for endpoint in (A, B):
         fence.tried(7, 5, endpoint, accepts=endpoint in armed)
@@ -41,7 +41,7 @@ def watched(*, armed: tuple[BrokerAddress, ...] = (A, B), **changes: Any) -> Ear
     return fence
 
 
-def probe_after_the_end(fence: EarlyFence, connection: int = 1) -> ProbeEndpoints:
+def probe_after_the_end(fence: BrokerDeaths, connection: int = 1) -> ProbeEndpoints:
     (probe,) = fence.connection_ended(connection, by_peer=True, now_ms=0)
     assert isinstance(probe, ProbeEndpoints)
     return probe
@@ -52,7 +52,7 @@ def test_all_armed_endpoints_refuse() -> None:
     probe = probe_after_the_end(fence)
     assert probe.endpoints == (A, B)
     assert fence.probed(7, probe.number, A, refuses=True) == []
-    assert fence.probed(7, probe.number, B, refuses=True) == [Fence(7, 5, (A, B))]
+    assert fence.probed(7, probe.number, B, refuses=True) == [BrokerGone(7, 5, (A, B))]
 
 
 def test_one_endpoint_does_not_refuse() -> None:
@@ -66,7 +66,7 @@ def test_only_armed_endpoints_are_asked() -> None:
     fence = watched(armed=(B,))
     probe = probe_after_the_end(fence)
     assert probe.endpoints == (B,)
-    assert fence.probed(7, probe.number, B, refuses=True) == [Fence(7, 5, (B,))]
+    assert fence.probed(7, probe.number, B, refuses=True) == [BrokerGone(7, 5, (B,))]
 
 
 def test_nothing_is_armed() -> None:
@@ -122,7 +122,7 @@ def test_a_living_broker_is_disarmed_until_it_registers_anew() -> None:
     probe = probe_after_the_end(fence)
     for endpoint in (A, B):
         fence.probed(7, probe.number, endpoint, refuses=True)
-    assert fence.heartbeat(7, 5, 2) == [Disarmed(7, 5)]
+    assert fence.heartbeat(7, 5, 2) == [BrokerAlive(7, 5)]
     assert fence.heartbeat(7, 5, 2) == []
     assert fence.connection_ended(2, by_peer=True, now_ms=0) == []
     fence.deactivated()
@@ -136,7 +136,7 @@ def test_a_living_broker_is_disarmed_until_it_registers_anew() -> None:
 
 
 def test_a_new_controller_asks_after_a_while() -> None:
-    fence = EarlyFence()
+    fence = BrokerDeaths()
     fence.metadata({7: registration(5, A), 8: registration(6, B), 9: registration(7, A, is_fenced=True)})
     for broker_id, endpoint in ((7, A), (8, B), (9, A)):
         fence.tried(broker_id, broker_id - 2, endpoint, accepts=True)
@@ -148,7 +148,7 @@ def test_a_new_controller_asks_after_a_while() -> None:
     assert isinstance(probe, ProbeEndpoints)
     assert probe.broker_id == 7
     assert fence.deadline_ms is None
-    assert fence.probed(7, probe.number, A, refuses=True) == [Fence(7, 5, (A,))]
+    assert fence.probed(7, probe.number, A, refuses=True) == [BrokerGone(7, 5, (A,))]
 
 
 def test_a_standby_fences_nothing() -> None:
@@ -162,7 +162,7 @@ def test_a_standby_fences_nothing() -> None:
 
 
 def test_each_registration_is_tried_once() -> None:
-    fence = EarlyFence()
+    fence = BrokerDeaths()
     first = TryEndpoint(7, 5, A)
     assert fence.metadata({7: registration(5, A, is_fenced=True)}) == [first]
     assert fence.metadata({7: registration(5, A)}) == []
@@ -175,7 +175,7 @@ def test_each_registration_is_tried_once() -> None:
 
 
 def test_a_heartbeat_may_come_before_the_metadata() -> None:
-    fence = EarlyFence()
+    fence = BrokerDeaths()
     fence.activated(0)
     assert fence.heartbeat(7, 5, 1) == []
     assert fence.metadata({}) == []
@@ -191,8 +191,8 @@ def test_a_broker_that_is_not_back_is_fenced_whatever_its_endpoints_say() -> Non
     assert fence.probed(7, probe.number, A, refuses=False) == []
     assert fence.deadline_ms == RETURN_MS
     assert fence.clock(RETURN_MS - 1) == []
-    assert fence.clock(RETURN_MS) == [Fence(7, 5, ())]
-    assert fence.heartbeat(7, 5, 2) == [Disarmed(7, 5)]
+    assert fence.clock(RETURN_MS) == [BrokerGone(7, 5, ())]
+    assert fence.heartbeat(7, 5, 2) == [BrokerAlive(7, 5)]
 
 
 def test_a_broker_that_is_back_is_not_fenced() -> None:
@@ -210,12 +210,12 @@ def test_a_new_registration_takes_the_end_back() -> None:
 
 
 def test_the_broker_of_the_former_leader_is_fenced_if_it_is_not_back() -> None:
-    fence = EarlyFence()
+    fence = BrokerDeaths()
     fence.metadata({7: registration(5), 8: registration(6)})
     fence.leader_left(7, 900)
     fence.activated(1_000)
-    assert fence.clock(1_000 + GRACE_MS) == [Fence(7, 5, ())]
-    fence = EarlyFence()
+    assert fence.clock(1_000 + GRACE_MS) == [BrokerGone(7, 5, ())]
+    fence = BrokerDeaths()
     fence.metadata({7: registration(5)})
     fence.leader_left(7, 900)
     fence.activated(1_000)
@@ -225,20 +225,20 @@ def test_the_broker_of_the_former_leader_is_fenced_if_it_is_not_back() -> None:
 
 def test_a_former_leader_that_has_registered_again_is_not_fenced() -> None:
     """It led, was restarted, and serves again when the next controller dies and a third one takes over."""
-    fence = EarlyFence()
+    fence = BrokerDeaths()
     fence.metadata({7: registration(5)})
     fence.leader_left(7, 900)
     fence.metadata({7: registration(6)})
     fence.activated(1_000)
-    assert not [effect for effect in fence.clock(1_000 + GRACE_MS) if isinstance(effect, Fence)]
+    assert not [effect for effect in fence.clock(1_000 + GRACE_MS) if isinstance(effect, BrokerGone)]
 
 
 def test_a_leader_that_left_long_ago_is_not_fenced_for_it() -> None:
-    fence = EarlyFence()
+    fence = BrokerDeaths()
     fence.metadata({7: registration(5)})
     fence.leader_left(7, 900)
     fence.activated(900 + LEFT_MS)
-    assert not [effect for effect in fence.clock(900 + LEFT_MS + GRACE_MS) if isinstance(effect, Fence)]
+    assert not [effect for effect in fence.clock(900 + LEFT_MS + GRACE_MS) if isinstance(effect, BrokerGone)]
 
 
 BROKERS = st.sampled_from((1, 2))
@@ -251,7 +251,7 @@ class Anything(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.fence = EarlyFence()
+        self.fence = BrokerDeaths()
         self.now_ms = 0
         self.epoch = 2
         self.image = {1: registration(1), 2: registration(2)}
@@ -260,11 +260,11 @@ class Anything(RuleBasedStateMachine):
         #: what a newest heartbeat said, by broker: its connection, negative for one that asks for a shutdown
         self.last: dict[int, int] = {}
         #: accepted since the registration, by broker epoch
-        self.accepted: dict[int, set[BrokerAddress]] = {1: {A, B}, 2: {A, B}}
+        self.accepted: dict[int, set[PeerAddress]] = {1: {A, B}, 2: {A, B}}
         #: probes that a heartbeat, another probe or a new role took back, or one answer ended
         self.void: set[int] = set()
         self.open: dict[int, ProbeEndpoints] = {}
-        self.refused: dict[int, set[BrokerAddress]] = {}
+        self.refused: dict[int, set[PeerAddress]] = {}
         self.fenced: set[int] = set()
         self.disarmed: set[int] = set()
         self.silent_since: dict[int, int] = {}
@@ -279,7 +279,7 @@ class Anything(RuleBasedStateMachine):
     def take_back(self, broker_id: int) -> None:
         self.void.update(number for number, probe in self.open.items() if probe.broker_id == broker_id)
 
-    def see(self, effects: list[FenceEffect]) -> list[ProbeEndpoints]:
+    def see(self, effects: list[DeathEffect]) -> list[ProbeEndpoints]:
         found: list[ProbeEndpoints] = []
         for effect in effects:
             if isinstance(effect, ProbeEndpoints):
@@ -291,10 +291,10 @@ class Anything(RuleBasedStateMachine):
                 self.open[effect.number] = effect
                 self.refused[effect.number] = set()
                 found.append(effect)
-            elif isinstance(effect, Fence):
+            elif isinstance(effect, BrokerGone):
                 assert effect.broker_epoch not in self.fenced
                 self.fenced.add(effect.broker_epoch)
-            elif isinstance(effect, Disarmed):
+            elif isinstance(effect, BrokerAlive):
                 assert effect.broker_epoch in self.fenced
                 assert effect.broker_epoch not in self.disarmed
                 self.disarmed.add(effect.broker_epoch)
@@ -302,7 +302,7 @@ class Anything(RuleBasedStateMachine):
 
     @precondition(lambda self: self.connections % 7 == 6)
     @rule(target=tries, broker_id=BROKERS, endpoints=st.sets(st.sampled_from((A, B)), min_size=1))
-    def register(self, broker_id: int, endpoints: set[BrokerAddress]) -> Any:
+    def register(self, broker_id: int, endpoints: set[PeerAddress]) -> Any:
         self.epoch += 1
         self.take_back(broker_id)
         self.last.pop(broker_id, None)
@@ -312,7 +312,7 @@ class Anything(RuleBasedStateMachine):
         self.image[broker_id] = registration(self.epoch, *sorted(endpoints))
         return self.tries_of(self.fence.metadata(self.image))
 
-    def tries_of(self, effects: list[FenceEffect]) -> Any:
+    def tries_of(self, effects: list[DeathEffect]) -> Any:
         tries = [effect for effect in effects if isinstance(effect, TryEndpoint)]
         assert len(tries) == len(effects)
         # A bundle takes one value: the first endpoint is tried, the other never answers or was the only one.
@@ -372,17 +372,17 @@ class Anything(RuleBasedStateMachine):
     def pass_time(self, passed_ms: int) -> None:
         self.now_ms += passed_ms
         effects = self.fence.clock(self.now_ms)
-        for fence in effects:
-            if isinstance(fence, Fence):
-                assert fence.refused == ()
-                assert self.ended.pop(fence.broker_id) <= self.now_ms - RETURN_MS
-                self.take_back(fence.broker_id)
+        for effect in effects:
+            if isinstance(effect, BrokerGone):
+                assert effect.refused == ()
+                assert self.ended.pop(effect.broker_id) <= self.now_ms - RETURN_MS
+                self.take_back(effect.broker_id)
         for probe in self.see(effects):
             assert self.silent_since.pop(probe.broker_id) <= self.now_ms - GRACE_MS
 
     @precondition(lambda self: self.open)
     @rule(back=st.integers(1, 3), endpoint=st.sampled_from((A, B)), refuses=st.integers(0, 9))
-    def answer(self, back: int, endpoint: BrokerAddress, refuses: int) -> None:
+    def answer(self, back: int, endpoint: PeerAddress, refuses: int) -> None:
         probe = list(self.open.values())[-min(back, len(self.open))]
         if endpoint not in probe.endpoints:
             return
@@ -393,7 +393,7 @@ class Anything(RuleBasedStateMachine):
         elif is_open:
             self.refused[probe.number].add(endpoint)
         should_fence = is_open and refuses < 9 and self.refused[probe.number] == set(probe.endpoints)
-        assert [type(effect) for effect in effects] == ([Fence] if should_fence else [])
+        assert [type(effect) for effect in effects] == ([BrokerGone] if should_fence else [])
         if should_fence:
             self.void.add(probe.number)
         self.see(effects)

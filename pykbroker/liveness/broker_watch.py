@@ -1,7 +1,7 @@
-"""Early fences at work: a controller's eye on the sockets of brokers.
+"""A controller's eye on the sockets of brokers.
 
-Responsible for carrying events to early_fence.py, which decides, and for doing what it says. Not responsible for what a
-probe is: the composition hands it down.
+Responsible for carrying events to broker_deaths.py, which judges them, and for its effects. Not responsible for what
+follows when a broker is gone: `on_gone` passes it to the controller, which fences the broker.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from pykbroker.controller.early_fence import (
-    BrokerAddress,
-    Disarmed,
-    EarlyFence,
-    Fence,
-    FenceEffect,
+from pykbroker.liveness.broker_deaths import (
+    BrokerAlive,
+    BrokerDeaths,
+    BrokerGone,
+    DeathEffect,
     ProbeEndpoints,
     Registration,
     TryEndpoint,
 )
+from pykbroker.liveness.prober import PortVerdict, Prober, RunningProbes
+from pykbroker.net.client import PeerAddress
 from pykbroker.net.connection_state import End, StatefulConnection
-from pykbroker.net.probe import PortVerdict
 
 if TYPE_CHECKING:
-    from pykbroker.controller.active import ActiveController
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.metadata.image import BrokerImage, MetadataImage
     from pykbroker.metadata.view import MetadataView
@@ -42,27 +41,20 @@ LAST_FAILURE = 10
 TURN_SECONDS = 0.25
 
 
-class RunningProbe(Protocol):
-    def cancel(self) -> None: ...
+#: Called with the broker's id, its epoch, and the endpoints that refuse.
+OnGone = Callable[[int, int, tuple[PeerAddress, ...]], object]
 
 
-#: (host, port, told of the verdict) -> a probe that has begun.
-StartProbe = Callable[[str, int, Callable[[PortVerdict], object]], RunningProbe]
-
-
-class EarlyFencing:
+class BrokerWatch:
     """Watches for one controller, active or not; a publisher of the loader. `start` once, `close` once."""
 
-    def __init__(
-        self, runtime: Runtime, node_id: int, controller: ActiveController, metadata: MetadataView, probe: StartProbe
-    ) -> None:
+    def __init__(self, runtime: Runtime, node_id: int, metadata: MetadataView, prober: Prober, on_gone: OnGone) -> None:
         self._runtime = runtime
         self._node_id = node_id
-        self._controller = controller
         self._metadata = metadata
-        self._start_probe = probe
-        self._fence = EarlyFence()
-        self._running: dict[RunningProbe, None] = {}
+        self._on_gone = on_gone
+        self._deaths = BrokerDeaths()
+        self._probes: RunningProbes[tuple[DeathEffect, PeerAddress]] = RunningProbes(prober)
         #: connections that this is told of
         self._watched: set[int] = set()
         self._look_soon: asyncio.Handle | None = None
@@ -79,9 +71,7 @@ class EarlyFencing:
         for handle in (self._look_soon, self._timer, self._turns):
             if handle is not None:
                 handle.cancel()
-        for probe in tuple(self._running):
-            probe.cancel()
-        self._running.clear()
+        self._probes.close()
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -96,37 +86,37 @@ class EarlyFencing:
         brokers = self._metadata.image.brokers.values()
         # The broker of this process ends when this controller does.
         others = {broker.id: _registration(broker) for broker in brokers if broker.id != self._node_id}
-        self._do(self._fence.metadata(others))
+        self._do(self._deaths.metadata(others))
 
     def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
         if self._is_closed:
             return
         if leader_id == self._node_id:
-            if not self._fence.is_active:
+            if not self._deaths.is_active:
                 if self._look_soon is not None:
                     self._look_soon.cancel()
                 self._look()
-                self._fence.activated(self._now_ms())
+                self._deaths.activated(self._now_ms())
                 self._arm_timer()
                 self._turn()
-        elif self._fence.is_active:
-            self._fence.deactivated()
+        elif self._deaths.is_active:
+            self._deaths.deactivated()
             if self._turns is not None:
                 self._turns.cancel()
 
     def _turn(self) -> None:
-        self._fence.turned(self._now_ms())
+        self._deaths.turned(self._now_ms())
         self._turns = self._runtime.loop.call_later(TURN_SECONDS, self._turn)
 
     def leader_left(self, node_id: int) -> None:
         """The leader of the quorum has ended its connection to this node, and is not back."""
-        self._fence.leader_left(node_id, self._now_ms())
+        self._deaths.leader_left(node_id, self._now_ms())
 
     def heartbeat(self, broker_id: int, broker_epoch: int, peer: object, *, is_leaving: bool) -> None:
         """The active controller has accepted a heartbeat from this peer."""
         connection = peer if isinstance(peer, StatefulConnection) else None
         number: int | None = None if connection is None else getattr(connection, "connection_number", None)
-        self._do(self._fence.heartbeat(broker_id, broker_epoch, number, is_leaving=is_leaving))
+        self._do(self._deaths.heartbeat(broker_id, broker_epoch, number, is_leaving=is_leaving))
         if connection is not None and number is not None and number not in self._watched:
             self._watched.add(number)
             connection.when_finished(partial(self._ended, number))
@@ -134,22 +124,22 @@ class EarlyFencing:
     def _ended(self, number: int, end: End) -> None:
         self._watched.discard(number)
         if not self._is_closed:
-            self._do(self._fence.connection_ended(number, by_peer=end.by_peer, now_ms=self._now_ms()))
+            self._do(self._deaths.connection_ended(number, by_peer=end.by_peer, now_ms=self._now_ms()))
             self._arm_timer()
 
     def _try(self, effect: TryEndpoint, failures: int = 0) -> None:
-        if not self._is_closed and self._fence.is_trying(effect):
-            self._connect(effect.endpoint, partial(self._tried, effect, failures))
+        if not self._is_closed and self._deaths.is_trying(effect):
+            self._probe(effect, effect.endpoint, partial(self._tried, effect, failures))
 
     def _tried(self, effect: TryEndpoint, failures: int, verdict: PortVerdict) -> None:
         accepts = verdict is PortVerdict.ACCEPTED
         if accepts or failures >= LAST_FAILURE:
-            self._fence.tried(effect.broker_id, effect.broker_epoch, effect.endpoint, accepts=accepts)
+            self._deaths.tried(effect.broker_id, effect.broker_epoch, effect.endpoint, accepts=accepts)
         else:
             # A broker that registers may not listen yet.
             self._runtime.loop.call_later(FIRST_PAUSE_SECONDS * 2**failures, self._try, effect, failures + 1)
 
-    def _probed(self, effect: ProbeEndpoints, endpoint: BrokerAddress, verdict: PortVerdict) -> None:
+    def _probed(self, effect: ProbeEndpoints, endpoint: PeerAddress, verdict: PortVerdict) -> None:
         refuses = verdict is PortVerdict.REFUSED
         if not refuses:
             logger.info(
@@ -160,7 +150,7 @@ class EarlyFencing:
                 *endpoint,
                 verdict.value,
             )
-        self._do(self._fence.probed(effect.broker_id, effect.number, endpoint, refuses=refuses))
+        self._do(self._deaths.probed(effect.broker_id, effect.number, endpoint, refuses=refuses))
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -171,29 +161,29 @@ class EarlyFencing:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        deadline_ms = self._fence.deadline_ms
+        deadline_ms = self._deaths.deadline_ms
         if deadline_ms is not None:
             delay_ms = max(1, deadline_ms - self._now_ms())
             self._timer = self._runtime.loop.call_later(delay_ms / 1000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        self._do(self._fence.clock(self._now_ms()))
+        self._do(self._deaths.clock(self._now_ms()))
         self._arm_timer()
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
-    def _do(self, effects: Iterable[FenceEffect]) -> None:
+    def _do(self, effects: Iterable[DeathEffect]) -> None:
         for effect in effects:
             match effect:
                 case TryEndpoint():
                     self._try(effect)
                 case ProbeEndpoints():
                     for endpoint in effect.endpoints:
-                        self._connect(endpoint, partial(self._probed, effect, endpoint))
-                case Fence():
-                    self._controller.fence_early(effect.broker_id, effect.broker_epoch, effect.refused)
-                case Disarmed():
+                        self._probe(effect, endpoint, partial(self._probed, effect, endpoint))
+                case BrokerGone():
+                    self._on_gone(effect.broker_id, effect.broker_epoch, effect.refused)
+                case BrokerAlive():
                     logger.warning(
                         "[Controller id=%d] Broker %d at epoch %d was fenced because its connection ended and it "
                         "refused new ones or did not come back, and it is alive: until it registers again only its "
@@ -203,13 +193,8 @@ class EarlyFencing:
                         effect.broker_epoch,
                     )
 
-    def _connect(self, endpoint: BrokerAddress, then: Callable[[PortVerdict], None]) -> None:
-        def told(verdict: PortVerdict) -> None:
-            self._running.pop(probe, None)
-            then(verdict)
-
-        probe = self._start_probe(*endpoint, told)
-        self._running[probe] = None
+    def _probe(self, effect: DeathEffect, endpoint: PeerAddress, then: Callable[[PortVerdict], None]) -> None:
+        self._probes.begin((effect, endpoint), endpoint, then)
 
 
 def _registration(broker: BrokerImage) -> Registration:

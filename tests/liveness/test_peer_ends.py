@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykbroker.net.peer_ends import AGAIN_MS, LATE_MS, RETURN_MS, STALL_MS, TOGETHER_MS, PeerEnds
+from pykbroker.liveness.peer_ends import AGAIN_MS, LATE_MS, RETURN_MS, STALL_MS, TOGETHER_MS, PeerEnds
 
 
 def ends(*ended: tuple[int, int]) -> PeerEnds[int]:

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 
-from pykbroker.net.probe import PortProbe, PortVerdict
+from pykbroker.liveness.prober import PortVerdict, Prober, RunningProbes
 from pykbroker.runtime import Runtime
 from pykbroker_raft.voters import VoterSet
 
@@ -35,6 +34,7 @@ class QuorumWatch:
     def __init__(
         self,
         runtime: Runtime,
+        prober: Prober,
         node_id: int,
         voters: Callable[[], VoterSet],
         has_heirs: Callable[[], bool],
@@ -46,7 +46,8 @@ class QuorumWatch:
         self._voters = voters
         self._has_heirs = has_heirs
         self._then = then
-        self._probes: dict[int, PortProbe] = {}
+        #: by the id of the voter
+        self._probes: RunningProbes[int] = RunningProbes(prober)
         self._refused = 0
         # The first of the rounds on end in which most voters have refused.
         self._refused_since: float | None = None
@@ -56,21 +57,17 @@ class QuorumWatch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for probe in self._probes.values():
-            probe.cancel()
-        self._probes.clear()
+        self._probes.close()
 
     def _round(self) -> None:
         self._refused = 0
         for voter in self._voters():
             if voter.key.id != self._node_id and voter.endpoints:
                 point = voter.endpoints[0]
-                told = partial(self._probed, voter.key.id)
-                self._probes[voter.key.id] = PortProbe(self._runtime, point.host, point.port, told)
+                self._probes.begin(voter.key.id, (point.host, point.port), self._probed)
         self._end_of_round()
 
-    def _probed(self, number: int, verdict: PortVerdict) -> None:
-        del self._probes[number]
+    def _probed(self, verdict: PortVerdict) -> None:
         self._refused += verdict is PortVerdict.REFUSED
         self._end_of_round()
 

@@ -1,20 +1,28 @@
-"""Whether a peer still takes connections: one TCP connection, made to be closed.
+"""A probe finds out if a peer still takes connections: one TCP connection, made to be closed.
 
 A process that ends closes its sockets one after the other: a connection of it may end before its port refuses, and the
-kernel resets what the port took meanwhile. So a connection that does not last is tried again. What is neither taken nor
-refused is SILENT: a machine that is off, a network that is cut, a filter that drops.
+kernel resets the connections that the port took in between. So a connection that does not last is tried again. A peer
+that neither takes nor refuses a connection is SILENT: a machine that is off, a network that is cut, or a filter that
+drops.
 
-Responsible for one verdict about one address. Not responsible for what follows from it.
+Each event loop of a node has one `Prober`. A part that wants verdicts has `RunningProbes` of its own, from that
+prober. Two parts never share a probe, because one that began earlier may have found the peer alive before the other
+part asked.
+
+Responsible for verdicts about addresses. Not responsible for what follows from them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
+from pykbroker.net.client import PeerAddress
 from pykbroker.runtime import Runtime
+
+K = TypeVar("K", bound=Hashable)
 
 #: Without an answer for so long a peer is silent.
 PATIENCE_SECONDS = 1.0
@@ -54,12 +62,11 @@ class _Held(asyncio.Protocol):
 
 
 class PortProbe:
-    """One verdict about `host`:`port`, told to `then` once, unless it is cancelled before."""
+    """Calls `then` with one verdict about the address, unless it is cancelled before."""
 
-    def __init__(self, runtime: Runtime, host: str, port: int, then: Callable[[PortVerdict], object]) -> None:
+    def __init__(self, runtime: Runtime, address: PeerAddress, then: Callable[[PortVerdict], object]) -> None:
         self._runtime = runtime
-        self._host = host
-        self._port = port
+        self._host, self._port = address
         self._then = then
         self._tries = 0
         self._held: _Held | None = None
@@ -70,7 +77,7 @@ class PortProbe:
         self._try()
 
     def cancel(self) -> None:
-        """Nothing is told any more."""
+        """Do not call `then`."""
         if self._is_over:
             return
         self._is_over = True
@@ -123,3 +130,48 @@ class PortProbe:
         else:
             # Something takes connections there and does not keep them: a proxy of a container, for one.
             self._end(PortVerdict.ACCEPTED)
+
+
+class RunningProbes(Generic[K]):
+    """The running probes of one part, at most one for each key."""
+
+    def __init__(self, prober: Prober) -> None:
+        self._prober = prober
+        self._running: dict[K, PortProbe] = {}
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._running
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def begin(self, key: K, address: PeerAddress, then: Callable[[PortVerdict], object]) -> None:
+        """Probe the address. `then` gets the verdict once, later, unless the probe is ended before."""
+
+        def found(verdict: PortVerdict) -> None:
+            del self._running[key]
+            then(verdict)
+
+        self.end(key)
+        self._running[key] = self._prober.begin(address, found)
+
+    def end(self, key: K) -> None:
+        """End the probe if it runs. There is no verdict."""
+        probe = self._running.pop(key, None)
+        if probe is not None:
+            probe.cancel()
+
+    def close(self) -> None:
+        """End all probes."""
+        for key in list(self._running):
+            self.end(key)
+
+
+class Prober:
+    """The prober of one event loop."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def begin(self, address: PeerAddress, then: Callable[[PortVerdict], object]) -> PortProbe:
+        return PortProbe(self._runtime, address, then)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pykbroker.node_to_controller.quorum_watch import EVERY_SECONDS, FIRST_SECONDS, RESTART_SECONDS, QuorumWatch
+from pykbroker.liveness.prober import Prober
+from pykbroker.liveness.quorum_watch import EVERY_SECONDS, FIRST_SECONDS, RESTART_SECONDS, QuorumWatch
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from tests.simulation.world import World
 
@@ -40,7 +41,7 @@ def watched(
 
     async def wait() -> tuple[bool, float]:
         said = asyncio.Event()
-        watch = QuorumWatch(ports, node_id, lambda: of, has_heirs, said.set)  # type: ignore[arg-type]
+        watch = QuorumWatch(ports, Prober(ports), node_id, lambda: of, has_heirs, said.set)  # type: ignore[arg-type]
         try:
             await asyncio.wait_for(said.wait(), seconds)
         except TimeoutError:

@@ -1,0 +1,81 @@
+"""Brokers whose processes are gone though the metadata does not say so yet, and answers that wait for a verdict.
+
+One for each broker half. Responsible for what is known of other brokers until an image has news of them. Not
+responsible for finding out (lost_peers.py), nor for what clients are told (serving/cluster_view.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+from pykbroker.metadata.image import MetadataImage
+from pykbroker.net.promise import Promise
+
+R = TypeVar("R")
+
+#: The processes on one machine that a death reaches by their sockets have read it by then: a client asks within 1 ms.
+UNREAD_SECONDS = 0.002
+
+
+class DeadBrokers:
+    """A publisher of the loader."""
+
+    __slots__ = ("_call_later", "_doubts", "_has_others", "_waiting", "ids")
+
+    def __init__(self, call_later: Callable[[float, Callable[[], None]], object] | None = None) -> None:
+        """`call_later(seconds, callback)`. It is None if no part watches which brokers are gone."""
+        #: replaced by another set when it changes
+        self.ids: frozenset[int] = frozenset()
+        self._doubts: set[Hashable] = set()
+        self._waiting: list[Callable[[], None]] = []
+        self._call_later = call_later
+        self._has_others = False
+
+    def when_settled(self, answer: Callable[[], R]) -> R | Promise:
+        """Return `answer()`. Return a Promise of it while it is in doubt whether a broker is gone, and for
+        UNREAD_SECONDS where a broker may have died so lately that its end has not been read. A client that gets the
+        name of a dead leader right after its death may ask again only after a second (librdkafka)."""
+        wait = self._call_later if self._has_others else None
+        if wait is None and not self._doubts:
+            return answer()
+        promise = Promise()
+
+        def go_on() -> None:
+            if promise.done():
+                return
+            try:
+                promise.set_result(answer())
+            except Exception as error:  # noqa: BLE001  # the connection answers as it does for any handler
+                promise.set_exception(error)
+
+        if wait is None:
+            self._waiting.append(go_on)
+        else:
+            wait(UNREAD_SECONDS, lambda: self._waiting.append(go_on) if self._doubts else go_on())
+        return promise
+
+    def doubt(self, peer: Hashable) -> None:
+        """It is not known whether this peer is gone, until `settle`."""
+        self._doubts.add(peer)
+
+    def settle(self, peer: Hashable) -> None:
+        self._doubts.discard(peer)
+        if not self._doubts:
+            waiting, self._waiting = self._waiting, []
+            for go_on in waiting:
+                go_on()
+
+    def lose(self, broker_ids: Iterable[int]) -> None:
+        """These brokers refuse connections."""
+        self.ids |= frozenset(broker_ids)
+
+    def find_again(self, broker_ids: Iterable[int]) -> None:
+        self.ids -= frozenset(broker_ids)
+
+    def publish(self, delta: object, old: MetadataImage, new: MetadataImage) -> None:
+        """The controller may have decided. Other changes say nothing of these brokers: a new active controller writes
+        before it fences."""
+        self._has_others = len(new.brokers) > 1
+        if self.ids:
+            self.ids = frozenset(each for each in self.ids if new.brokers.get(each) is old.brokers.get(each))
