@@ -154,11 +154,6 @@ def _when_flushed(
     return promise
 
 
-def with_throttle(frame: bytes, throttle_ms: int) -> bytes:
-    """An answer of `handle_frame`, with its throttle time: the last field, before the tagged ones."""
-    return frame[:-5] + throttle_ms.to_bytes(4, "big") + frame[-1:]
-
-
 def _single(topic: bytes | str, answer: PartitionProduceResponse) -> ProduceResponse:
     """The response about one partition. `topic`: its id or its name, as the client said."""
     named = {"topic_id": topic} if type(topic) is bytes else {"name": topic}

@@ -1,8 +1,8 @@
 """From a frame to its handler and back to bytes.
 
-Responsible for: request headers, the row of the API, decoding, the context, and `_finish`, where every request ends:
-one answered now or later, decoded or read from its frame. It counts there, under Kafka's names, and quotas hold a
-client back there. Not responsible for framing or order (net/), nor for any API (its own module).
+Responsible for: request headers, the row of the API, decoding, the context, and `finish`, where every request ends:
+one answered now or later, decoded or read from its frame. It is counted there, under Kafka's names. Not responsible for
+framing or order (net/), nor for any API (its own module).
 
 A frame that cannot be understood ends its connection, as Apache Kafka does: there is no version in which to answer. The
 one exception is ApiVersions in an unknown version, answered in version 0 with UNSUPPORTED_VERSION (KIP-511).
@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from pykbroker.net.connection import CloseConnection, Connection, FutureAnswer
+from pykbroker.net.connection import CloseConnection, FutureAnswer
 from pykbroker.net.promise import Promise
 from pykbroker.security.authorizer import AuthorizerNotReady
 from pykbroker.serving.context import AnyContext, OwnRequestContext, Peer, RequestContext
@@ -41,14 +41,6 @@ Forward = Callable[[Row, RequestContext[S], memoryview], "asyncio.Future[Any]"]
 EncodedAnswer = list[bytes | bytearray | memoryview]
 #: Makes what the listeners of the broker half hand their frames to: `Dispatcher`, unless a test wants to watch.
 MakeDispatcher = Callable[[BrokerServices, "Forward[BrokerServices]"], "Dispatcher[BrokerServices]"]
-
-
-class Quotas(Protocol):
-    """Says for how long a client has to wait (KIP-13, KIP-124, KIP-219)."""
-
-    def throttle_ms(self, ctx: AnyContext, row: Row, response: Any, request_bytes: int, took_ms: int) -> int:
-        """Milliseconds, 0 for none. `response`: a message, the bytes of a frame, or None when nothing is answered."""
-        ...
 
 
 def logged_request(clock: Callable[[], float]) -> LoggedRequest | None:
@@ -97,12 +89,11 @@ class LoggedAnswer(PendingAnswer):
 class Dispatcher(Generic[S]):
     """Serves the rows of one half of a node. `forward`: how requests reach the active controller from here."""
 
-    def __init__(self, services: S, forward: Forward[S] | None = None, quotas: Quotas | None = None) -> None:
+    def __init__(self, services: S, forward: Forward[S] | None = None) -> None:
         self.services = services
         self.rows = services.rows
         self._resolved = services.rows.resolved
         self._forward = forward
-        self._quotas = quotas
         self._now_ms = services.runtime.now_ms
         self._inbox = services.inbox
         self._waiting: Collection[object] = () if services.inbox is None else services.inbox.messages
@@ -182,33 +173,19 @@ class Dispatcher(Generic[S]):
         )
 
     def finish(self, row: Row, ctx: AnyContext, response: Any) -> EncodedAnswer | None:
-        """The end of every request: counters, quotas, bytes. `response`: a message, a frame that `handle_frame` has
+        """The end of every request: counters, and bytes. `response` is a message, a frame that `handle_frame` has
         encoded, what the controller answered to a forwarded request, or None for no answer."""
-        took_ms = self._now_ms() - ctx.arrival_ms
         row.requests.value += 1
         row.request_bytes.value += ctx.request_bytes
-        row.total_time_ms.value += took_ms
-        wait_ms = 0
-        if self._quotas is not None:
-            wait_ms = self._quotas.throttle_ms(ctx, row, response, ctx.request_bytes, took_ms)
-            if wait_ms > 0:
-                self._hold_back(ctx, wait_ms)
+        row.total_time_ms.value += self._now_ms() - ctx.arrival_ms
         if type(response) is bytes:
-            return [response if wait_ms <= 0 else row.with_throttle(response, wait_ms)]
+            return [response]
         if response is None:
             return None
         if type(response) is ForwardedResponse:
             return response.frame()
-        if wait_ms > 0 and hasattr(response, "throttle_time_ms"):
-            response.throttle_time_ms = max(wait_ms, response.throttle_time_ms)
         version = ctx.api_version
         return encode_response(ctx.correlation_id, row.key, version, response.encode(version))
-
-    def _hold_back(self, ctx: AnyContext, wait_ms: int) -> None:
-        """KIP-219: the answer says for how long, and leaves at once; the connection is not read meanwhile."""
-        if isinstance(ctx.peer, Connection):
-            ctx.peer.mute()
-            self.services.runtime.loop.call_later(wait_ms / 1000, ctx.peer.unmute)
 
     def _unsupported_version(self, row: Row, header: RequestHeader, request_bytes: int) -> EncodedAnswer:
         if row.key != ApiKey.API_VERSIONS:

@@ -87,7 +87,6 @@ class Row:
         "request_bytes",
         "requests",
         "total_time_ms",
-        "with_throttle",
     )
 
     def __init__(self, api: ServedApi, module: Any, metrics: Metrics) -> None:
@@ -102,8 +101,6 @@ class Row:
         #: answers a frame without decoding it as a whole: bytes, a response, or one of these later; None: `handle`
         #: decides, nothing was done. For the hottest shapes of the hottest APIs
         self.handle_frame: Callable[[AnyContext, memoryview, int], Any] | None = getattr(module, "handle_frame", None)
-        #: a frame that `handle_frame` encoded, with a throttle time in it
-        self.with_throttle: Callable[[bytes, int], bytes] = getattr(module, "with_throttle", _has_no_frames)
         #: `(request, version, code)`: what a broker answers to a request that it could not forward
         self.refused: Callable[[Any, int, ErrorCode], Any] = module.refused if api.forward else _is_not_forwarded
         #: `(context, request)`: what a broker settles itself of a request that it forwards; None: nothing
@@ -139,7 +136,3 @@ class Rows:
 
 def _is_not_forwarded(request: Any, version: int, code: ErrorCode) -> Any:
     raise AssertionError("an API that is not forwarded")
-
-
-def _has_no_frames(frame: bytes, throttle_ms: int) -> bytes:
-    raise AssertionError("an API without frames of its own")

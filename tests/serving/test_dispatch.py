@@ -16,7 +16,7 @@ from pykbroker.metrics.registry import Metrics
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.promise import Promise
 from pykbroker.serving.dispatch import Dispatcher, PendingAnswer
-from pykbroker.serving.rows import On, Row
+from pykbroker.serving.rows import On
 from pykbroker.serving.services import BrokerServices
 from pykbroker_wire import produce_single
 from pykbroker_wire.errors import ErrorCode
@@ -24,34 +24,22 @@ from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pykbroker_wire.messages.produce import ProduceRequest, ProduceResponse
-from tests.net.fakes import FakeLoop, connect, feed, make_listener
+from tests.net.fakes import FakeLoop
 
 HEARTBEAT = 12
 PRODUCE = 0
 PEER: Any = SimpleNamespace(client_host="127.0.0.1")
 
 
-class Waits:
-    """Quotas under which every client waits; keeps what it was told."""
-
-    def __init__(self, wait_ms: int) -> None:
-        self.wait_ms = wait_ms
-        self.told: list[tuple[str, int, int]] = []
-
-    def throttle_ms(self, ctx: Any, row: Row, response: Any, request_bytes: int, took_ms: int) -> int:
-        self.told.append((row.name, request_bytes, took_ms))
-        return self.wait_ms
-
-
 Made = Dispatcher[BrokerServices]
 
 
-def make(quotas: Waits | None = None, inbox: HandOver[Any] | None = None) -> Made:
+def make(inbox: HandOver[Any] | None = None) -> Made:
     loop = FakeLoop()
     runtime = SimpleNamespace(loop=loop, now_ms=lambda: int(loop.now * 1000))
     metrics = Metrics()
     services = SimpleNamespace(runtime=runtime, metrics=metrics, rows=rows(On.BROKER, metrics), inbox=inbox)
-    made = Dispatcher(cast(BrokerServices, services), quotas=quotas)
+    made = Dispatcher(cast(BrokerServices, services))
     made.rows[HEARTBEAT].handle = lambda ctx, request: HeartbeatResponse(error_code=27)
     return made
 
@@ -159,53 +147,26 @@ def test_a_bug_in_a_handler_ends_the_connection_and_is_logged_once(
     assert len(caplog.records) == 1
 
 
-def test_a_throttled_client_is_told_and_not_read_meanwhile() -> None:
-    """KIP-219."""
-    quotas = Waits(1500)
-    dispatcher = make(quotas)
-    listener = make_listener(dispatcher)
-    timers: list[tuple[float, Any]] = []
-    loop = dispatcher.services.runtime.loop
-    cast(Any, loop).call_later = lambda delay, callback: timers.append((delay, callback))
-    connection, transport = connect(listener)
-    feed(connection, len(frame(HEART, 4)).to_bytes(4, "big") + bytes(frame(HEART, 4)))
-    _, response = decode_response(HEARTBEAT, 4, bytes(transport.written)[4:])
-    assert isinstance(response, HeartbeatResponse)
-    assert response.throttle_time_ms == 1500
-    assert quotas.told == [("Heartbeat", len(frame(HEART, 4)), 0)]
-    assert not transport.reading
-    ((delay, unmute),) = timers
-    assert delay == 1.5
-    unmute()
-    assert transport.reading
-
-
 def fast_frame(topic: str | bytes) -> bytes:
     return produce_single.encode_answer(5, topic, 0, 17, -1, 0)
 
 
 @pytest.mark.parametrize(("topic", "version"), [("orders", 12), (bytes(range(16)), 13)])
-def test_the_fast_path_ends_where_every_request_ends(topic: str | bytes, version: int) -> None:
-    """A frame that `handle_frame` encoded is counted, its bytes and time are told, and it carries the throttle."""
-    quotas = Waits(700)
-    dispatcher = make(quotas)
+def test_the_fast_path_ends_where_every_request_ends(dispatcher: Made, topic: str | bytes, version: int) -> None:
+    """A frame that `handle_frame` encoded leaves as it is, and is counted with its bytes."""
     row = dispatcher.rows[PRODUCE]
     row.handle_frame = lambda ctx, data, position: fast_frame(topic)
     request = frame(ProduceRequest(acks=1), version)
     _, response = decode_response(PRODUCE, version, answered(dispatcher, request)[4:])
     assert isinstance(response, ProduceResponse)
-    assert response.throttle_time_ms == 700
     assert response.responses[0].partition_responses[0].base_offset == 17
-    assert quotas.told == [("Produce", len(request), 0)]
     counted = dispatcher.services.metrics.snapshot()
     assert counted["kafka.network:type=RequestMetrics,name=RequestsPerSec,request=Produce"] == 1
     assert counted["kafka.network:type=RequestMetrics,name=RequestBytes,request=Produce"] == len(request)
 
 
 @pytest.mark.parametrize("result", [HeartbeatResponse(), None, fast_frame("orders")], ids=["message", "none", "frame"])
-def test_an_answer_that_comes_later_ends_there_too(result: Any) -> None:
-    quotas = Waits(0)
-    dispatcher = make(quotas)
+def test_an_answer_that_comes_later_ends_there_too(dispatcher: Made, result: Any) -> None:
     loop = cast(FakeLoop, dispatcher.services.runtime.loop)
     promise = Promise()
     dispatcher.rows[HEARTBEAT].handle = lambda ctx, request: promise
@@ -213,7 +174,9 @@ def test_an_answer_that_comes_later_ends_there_too(result: Any) -> None:
     assert isinstance(pending, PendingAnswer)
     loop.now += 0.25
     assert bool(pending.encode(result)) == (result is not None)
-    assert quotas.told == [("Heartbeat", len(frame(HEART, 4)), 250)]
+    counted = dispatcher.services.metrics.snapshot()
+    assert counted["kafka.network:type=RequestMetrics,name=TotalTimeMs,request=Heartbeat"] == 250
+    assert counted["kafka.network:type=RequestMetrics,name=RequestBytes,request=Heartbeat"] == len(frame(HEART, 4))
 
 
 def test_an_api_is_resolved_with_its_first_request() -> None:
