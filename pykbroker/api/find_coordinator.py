@@ -12,10 +12,10 @@ from pykbroker.coordinator.group.service import GroupService
 from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.auto_create import ensure_topic
 from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.leaders import ReachableBroker, node_on_listener
 from pykbroker.serving.permissions import may
+from pykbroker.topic_creation.auto_create import ensure_topic
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 

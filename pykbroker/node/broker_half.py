@@ -44,7 +44,6 @@ from pykbroker.serving.batch_checks import BatchChecks
 from pykbroker.serving.cluster_view import ClusterViews
 from pykbroker.serving.dispatch import Dispatcher, MakeDispatcher
 from pykbroker.serving.forwarding import forward
-from pykbroker.serving.initial_topics import InitialTopics
 from pykbroker.serving.peers import LocalPeer
 from pykbroker.serving.rows import On
 from pykbroker.serving.services import BrokerServices
@@ -53,6 +52,7 @@ from pykbroker.storage.cleaner import LogCleaner
 from pykbroker.storage.format import directories_of
 from pykbroker.storage.space import DiskSpace
 from pykbroker.storage.upkeep import Upkeep
+from pykbroker.topic_creation.initial_topics import InitialTopics
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 

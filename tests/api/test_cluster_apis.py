@@ -37,9 +37,9 @@ from pykbroker.api import (
 from pykbroker.metadata.image import Endpoint
 from pykbroker.security.authorizer import AllowAll, Asker, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
-from pykbroker.serving import auto_create
 from pykbroker.serving.context import RequestContext
 from pykbroker.serving.peers import ForwardedPeer
+from pykbroker.topic_creation import auto_create
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages import alter_configs as ac

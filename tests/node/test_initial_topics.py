@@ -11,7 +11,7 @@ import pytest
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config, load
 from pykbroker.config.topics_to_create import InitialTopic, parse_initial_topics
-from pykbroker.serving.auto_create import internal_number
+from pykbroker.topic_creation.auto_create import internal_number
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.metadata import MetadataRequest

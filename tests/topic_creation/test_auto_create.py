@@ -11,7 +11,7 @@ import pytest
 
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.runtime.line_limit import EVERY_SECONDS
-from pykbroker.serving.auto_create import create_missing, ensure_topic
+from pykbroker.topic_creation.auto_create import create_missing, ensure_topic
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from tests.controller.world import node_config
@@ -51,7 +51,7 @@ class FullController:
 
 @pytest.fixture
 def broker(caplog: pytest.LogCaptureFixture) -> FullController:
-    caplog.set_level(logging.INFO, "pykbroker.serving.auto_create")
+    caplog.set_level(logging.INFO, "pykbroker.topic_creation.auto_create")
     return FullController()
 
 
