@@ -270,7 +270,7 @@ class BrokerHalf:
         parts.add("initial topics", topics.close)
         await topics.start()
         if side.config.bool("pykbroker.load.reporter.enable"):
-            from pykbroker.serving.load_reporter import LoadReporter  # of a node that needs it
+            from pykbroker.load_reports.load_reporter import LoadReporter  # of a node that needs it
 
             reporter = LoadReporter(services, self._channels.send)
             parts.add("load reporter", reporter.close)

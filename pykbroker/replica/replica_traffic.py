@@ -1,7 +1,7 @@
 """What came to one replica and left it since it was last asked: counters, added to in place.
 
 A node has them only where `pykbroker.load.reporter.enable` is on: elsewhere `Partition.traffic` is None and this module
-is not loaded. Not responsible for what becomes of the numbers (serving/load_report.py).
+is not loaded. Not responsible for what becomes of the numbers (load_reports/load_records.py).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pykbroker.serving.load_report import METRICS_TOPIC, MOST_PARTITIONS
+from pykbroker.load_reports.load_records import METRICS_TOPIC, MOST_PARTITIONS
 from pykbroker.testing import Broker, Cluster, SecureBroker
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pykbroker_wire.messages.metadata import MetadataRequest
@@ -224,7 +224,7 @@ def test_a_node_that_does_not_report_loads_and_keeps_nothing() -> None:
         "with Broker() as broker:\n"
         "    partitions = list(broker._node.broker.services.replicas)\n"
         "    assert all(one.traffic is None for one in partitions)\n"
-        "    print([name for name in sys.modules if 'replica_traffic' in name or 'load_report' in name])\n"
+        "    print([name for name in sys.modules if 'replica_traffic' in name or 'load_reports' in name])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ, capture_output=True, text=True, check=False, timeout=60

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pykbroker.load_reports.load_records import METRICS_TOPIC
 from pykbroker.plugins import NewTopic, PolicyViolation
-from pykbroker.serving.load_report import METRICS_TOPIC
 from pykbroker_wire.messages.metadata import MetadataRequest
 from tests.node.wire import Wire
 

@@ -1,7 +1,7 @@
 """Writes the load of this broker's replicas to the topic `__pykbroker_metrics`, once in an interval.
 
 Responsible for the timer, for the topic, and for what becomes of a report that cannot be written. What a record says is
-load_report.py. Loaded only where `pykbroker.load.reporter.enable` is on.
+load_records.py. Loaded only where `pykbroker.load.reporter.enable` is on.
 
 Each broker writes to one partition, the one of its id. Where another broker leads it, the records go there as a Produce
 over the listener between brokers, as this broker's principal; where this one does, straight into the log.
@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from pykbroker.serving.load_report import METRICS_TOPIC, Interval, records, taken
+from pykbroker.load_reports.load_records import METRICS_TOPIC, Interval, records, taken
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_topics import (
     CreatableTopic,
