@@ -225,7 +225,7 @@ _add_produce("Produce 900 KB of one record, 4 in flight", 1, 4, 1, 900_000, 1.2,
 _add_produce("Produce 900 KB of 10 KB records, 4 in flight", 1, 4, 90, 10_000, 1.2, "MB/s")
 _add_produce("Produce 900 KB of 1 KB records, 4 in flight", 1, 4, 880, 1_000, 1, "MB/s")
 _add_produce("Produce 900 KB of 100 B records, 4 in flight", 1, 4, 8_000, 100, 0, "MB/s")
-# The records are twice as many bytes, so that such a batch is checked off the loop (serving/batch_checks.py).
+# The records are twice as many bytes, so that such a batch is checked off the loop (replica/batch_checks.py).
 _add_produce("Produce 900 KB of 1 KB records, lz4, 4 in flight", 1, 4, 1_700, 1_000, 1, "MB/s", Codec.LZ4)
 _add_produce("Produce 900 KB of 1 KB records, zstd, 4 in flight", 1, 4, 1_700, 1_000, 1, "MB/s", Codec.ZSTD)
 

@@ -13,7 +13,7 @@ from pykbroker.controller.configs import ResourceKey, legacy_alter
 from pykbroker.controller.result import Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
-from pykbroker.serving.config_changes import (
+from pykbroker.resource_configs.config_changes import (
     AlteredResource,
     BrokerChange,
     ResourceVerdicts,

@@ -9,8 +9,8 @@ import asyncio
 
 from pykbroker.controller.acls import Removed, delete_acls
 from pykbroker.net.connection import CloseConnection
+from pykbroker.security.acl_filters import acl_filter, has_unknown
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.acl_filters import acl_filter, has_unknown
 from pykbroker.serving.context import ControllerContext
 from pykbroker.serving.on_controller import respond
 from pykbroker_wire.errors import ErrorCode

@@ -6,8 +6,8 @@ Without an authorizer the answer is SECURITY_DISABLED.
 from __future__ import annotations
 
 from pykbroker.net.connection import CloseConnection
+from pykbroker.security.acl_filters import acl_filter, by_pattern, has_unknown
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.acl_filters import acl_filter, by_pattern, has_unknown
 from pykbroker.serving.context import AnyContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_acls import (

@@ -14,9 +14,9 @@ from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.kinds import Type
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.metadata.topic_names import check_topic_name
+from pykbroker.resource_configs import broker_loggers
+from pykbroker.resource_configs.config_changes import unauthorized
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving import broker_loggers
-from pykbroker.serving.config_changes import unauthorized
 from pykbroker.serving.context import AnyContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_configs import (

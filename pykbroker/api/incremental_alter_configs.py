@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs, versions 0-1, on the active controller. KIP-339.
 
 Topics, brokers (one, or all with an empty name), groups, client metrics, and this node's loggers
-(serving/broker_loggers.py). A broker settles what concerns brokers before it passes the rest on
-(serving/config_changes.py).
+(resource_configs/broker_loggers.py). A broker settles what concerns brokers before it passes the rest on
+(resource_configs/config_changes.py).
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from pykbroker.controller.configs import Alteration, AlterOperation, ResourceKey
 from pykbroker.controller.result import OK, Result, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
-from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving import broker_loggers
-from pykbroker.serving.config_changes import (
+from pykbroker.resource_configs import broker_loggers
+from pykbroker.resource_configs.config_changes import (
     AlteredResource,
     BrokerChange,
     ResourceVerdicts,
@@ -28,6 +27,7 @@ from pykbroker.serving.config_changes import (
     settled,
     sort_out,
 )
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import AnyContext, BrokerContext, ControllerContext, is_on_broker
 from pykbroker.serving.on_controller import respond
 from pykbroker.serving.rows import Settled

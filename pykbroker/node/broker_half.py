@@ -34,13 +34,13 @@ from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.isr_changes import IsrChanges
 from pykbroker.node_to_controller.producer_ids import ProducerIds
 from pykbroker.quorum.channel import BrokerChannels
+from pykbroker.replica.batch_checks import BatchChecks
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.replica.fetching.manager import FetcherManager
 from pykbroker.replica.isr_updates import FAILED_UPDATES
 from pykbroker.replica.quota import ReplicationQuotas
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.security.peer_session import ANONYMOUS
-from pykbroker.serving.batch_checks import BatchChecks
 from pykbroker.serving.cluster_view import ClusterViews
 from pykbroker.serving.dispatch import Dispatcher, MakeDispatcher
 from pykbroker.serving.forwarding import forward

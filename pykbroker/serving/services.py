@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from pykbroker.metrics.registry import Metrics
     from pykbroker.node_to_controller.controller_channel import Channel
     from pykbroker.node_to_controller.producer_ids import ProducerIds
+    from pykbroker.replica.batch_checks import BatchChecks
     from pykbroker.replica.fetch_sessions import FetchSessions
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
-    from pykbroker.serving.batch_checks import BatchChecks
     from pykbroker.serving.quorum_requests import QuorumLevels, QuorumRequests
     from pykbroker.serving.rows import Rows
     from pykbroker.serving.suspects import Suspects

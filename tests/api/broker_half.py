@@ -10,10 +10,10 @@ from typing import Any, cast
 from pykbroker.api import rows
 from pykbroker.metadata.image import BrokerImage, Endpoint
 from pykbroker.net.promise import Promise
+from pykbroker.replica.batch_checks import BatchChecks
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.security.authorizer import AllowAll, Asker, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS
-from pykbroker.serving.batch_checks import BatchChecks
 from pykbroker.serving.context import BrokerContext, RequestContext
 from pykbroker.serving.rows import On
 from pykbroker.serving.services import BrokerServices

@@ -11,8 +11,8 @@ import pytest
 
 from pykbroker.api import produce
 from pykbroker.net.promise import Promise
+from pykbroker.replica.batch_checks import BatchChecks
 from pykbroker.runtime import OsRuntime
-from pykbroker.serving.batch_checks import BatchChecks
 from pykbroker.serving.dispatch import Dispatcher
 from pykbroker_log import validate
 from pykbroker_log.log_config import LogConfig

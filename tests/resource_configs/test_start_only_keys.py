@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykbroker.config.provider_names import left_over
-from pykbroker.serving.config_changes import check_start_only
+from pykbroker.resource_configs.config_changes import check_start_only
 
 
 @pytest.mark.parametrize(
