@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pykbroker.client_view.cluster_view import nodes
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.cluster_view import nodes
 from pykbroker.serving.context import AnyContext
 from pykbroker.serving.services import ControllerServices
 from pykbroker_wire.errors import ErrorCode

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from pykbroker.client_view.cluster_view import ClusterView
 from pykbroker.metadata.image import PartitionImage, TopicImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS, topic_name_problem
 from pykbroker.net.promise import Promise
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.cluster_view import ClusterView
 from pykbroker.serving.context import BrokerContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_topic_partitions import (

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from pykbroker.client_view.leader_hints import leader_hint, node_on_listener
 from pykbroker.coordinator.later import Later
 from pykbroker.metadata.topic_names import MAX_NAME_LENGTH
 from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionKey, SessionPartition
@@ -24,7 +25,6 @@ from pykbroker.replica.partition import Partition
 from pykbroker.replica.selector import preferred_replica
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import AnyContext, BrokerContext, ControllerContext, is_on_broker, is_on_controller
-from pykbroker.serving.leaders import leader_hint, node_on_listener
 from pykbroker.serving.log_opening import when_open
 from pykbroker.serving.services import BrokerServices
 from pykbroker_log.disk import ColdRead
@@ -368,7 +368,9 @@ class _Fetch:
                     and version >= 16
                     and entry.topic
                 ):
-                    hint, epoch, _ = leader_hint(self.services, self.ctx.listener_name, entry.topic, entry.index)
+                    hint, epoch, _ = leader_hint(
+                        self.services.metadata.image, self.ctx.listener_name, entry.topic, entry.index
+                    )
                     data.current_leader = LeaderIdAndEpoch(leader_id=hint, leader_epoch=epoch)
         if not self.is_proved:
             self._prove(proofs)
@@ -392,7 +394,7 @@ class _Fetch:
         services = self.services
 
         def rack_of(broker_id: int) -> str | None:
-            node = node_on_listener(services, broker_id, self.ctx.listener_name)
+            node = node_on_listener(services.metadata.image, broker_id, self.ctx.listener_name)
             return None if node is None else node.rack
 
         found = preferred_replica(leader, services.node_id, entry.fetch_offset, self.rack, rack_of)
@@ -512,7 +514,7 @@ class _Fetch:
                 if not tell and not self.full:
                     continue
             if data.error_code and version >= 16 and data.current_leader.leader_id >= 0 and entry.topic:
-                _, _, node = leader_hint(self.services, self.ctx.listener_name, entry.topic, entry.index)
+                _, _, node = leader_hint(self.services.metadata.image, self.ctx.listener_name, entry.topic, entry.index)
                 if node is not None:
                     endpoints[node.node_id] = NodeEndpoint(
                         node_id=node.node_id, host=node.host, port=node.port, rack=node.rack

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
+from pykbroker.client_view.leader_hints import ReachableBroker, node_on_listener
 from pykbroker.coordinator.group.service import GroupService
 from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.leaders import ReachableBroker, node_on_listener
 from pykbroker.serving.permissions import may
 from pykbroker.topic_creation.auto_create import ensure_topic
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -88,7 +88,11 @@ def _coordinator(ctx: BrokerContext, key_type: int, key: str) -> ReachableBroker
         ensure_topic(services, topic)
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partition = topics.partition(topic, service.partition_of(key))
-    node = node_on_listener(services, partition.leader, ctx.listener_name) if partition is not None else None
+    node = (
+        node_on_listener(services.metadata.image, partition.leader, ctx.listener_name)
+        if partition is not None
+        else None
+    )
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return node

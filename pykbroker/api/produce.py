@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from pykbroker.client_view.leader_hints import leader_hint, node_on_listener
 from pykbroker.coordinator.request_guards import Guards, Verification
 from pykbroker.coordinator.transaction.guards import (
     Unverified,
@@ -30,7 +31,6 @@ from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.serving.append_order import in_order
 from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.leaders import leader_hint, node_on_listener
 from pykbroker.serving.log_opening import unopened
 from pykbroker_log.results import AppendInfo
 from pykbroker_log.validate import Checked, NotOneBatch, RecordErrors, TooMuchAtOnce
@@ -476,7 +476,7 @@ def _failure(
     answer = PartitionProduceResponse(index=index)
     _fail(answer, error, partition)
     if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= 10 and name is not None:
-        leader, epoch, _ = leader_hint(ctx.services, ctx.listener_name, name, index)
+        leader, epoch, _ = leader_hint(ctx.services.metadata.image, ctx.listener_name, name, index)
         answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
     return answer
 
@@ -521,7 +521,11 @@ def _with_endpoints(ctx: BrokerContext, response: ProduceResponse) -> ProduceRes
             for answer in topic.partition_responses
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
-        nodes = [node_on_listener(ctx.services, leader, ctx.listener_name) for leader in leaders if leader >= 0]
+        nodes = [
+            node_on_listener(ctx.services.metadata.image, leader, ctx.listener_name)
+            for leader in leaders
+            if leader >= 0
+        ]
         response.node_endpoints = [
             NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
             for node in nodes

@@ -1,7 +1,7 @@
 """Brokers whose processes are gone though the metadata does not say so yet, and answers that wait for a verdict.
 
 One for each broker half. Responsible for what is known of other brokers until an image has news of them. Not
-responsible for finding out (lost_peers.py), nor for what clients are told (serving/cluster_view.py).
+responsible for finding out (lost_peers.py), nor for what clients are told (client_view/cluster_view.py).
 """
 
 from __future__ import annotations

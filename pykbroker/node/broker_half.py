@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pykbroker.api import rows
+from pykbroker.client_view.cluster_view import ClusterViews
 from pykbroker.config.load import Config
 from pykbroker.coordinator.group.service import GroupService
 from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
@@ -41,7 +42,6 @@ from pykbroker.replica.isr_updates import FAILED_UPDATES
 from pykbroker.replica.quota import ReplicationQuotas
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.security.peer_session import ANONYMOUS
-from pykbroker.serving.cluster_view import ClusterViews
 from pykbroker.serving.dispatch import Dispatcher, MakeDispatcher
 from pykbroker.serving.forwarding import forward
 from pykbroker.serving.peers import LocalPeer

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pykbroker.client_view.cluster_view import ClusterViews
 from pykbroker.security.authorizer import AllowAll, Authorizer
-from pykbroker.serving.cluster_view import ClusterViews
 
 if TYPE_CHECKING:
     from pykbroker.config.load import Config

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Protocol
 
+from pykbroker.client_view.cluster_view import ClusterViews
 from pykbroker.config.load import Config, development_profile, load
 from pykbroker.controller.active import ActiveController
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.features import BOOTSTRAP_LEVELS, ELR_VERSION
 from pykbroker.metadata.loader import MetadataLoader
-from pykbroker.serving.cluster_view import ClusterViews
 from pykbroker_log.log_config import StorageError
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import FeatureLevelRecord, RegisterBrokerRecord

@@ -1,10 +1,10 @@
-"""Leader hints of KIP-951: where a client should go instead."""
+"""Leader hints of KIP-951: where a client should go instead. Pure."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from pykbroker.serving.services import BrokerServices
+from pykbroker.metadata.image import MetadataImage
 
 
 class ReachableBroker(NamedTuple):
@@ -16,9 +16,9 @@ class ReachableBroker(NamedTuple):
     rack: str | None
 
 
-def node_on_listener(services: BrokerServices, broker_id: int, listener_name: str) -> ReachableBroker | None:
+def node_on_listener(image: MetadataImage, broker_id: int, listener_name: str) -> ReachableBroker | None:
     """The endpoint of an unfenced broker on a listener, or None."""
-    broker = services.metadata.image.brokers.get(broker_id)
+    broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return None
     endpoint = broker.endpoints.get(listener_name)
@@ -28,10 +28,10 @@ def node_on_listener(services: BrokerServices, broker_id: int, listener_name: st
 
 
 def leader_hint(
-    services: BrokerServices, listener_name: str, topic: str, index: int
+    image: MetadataImage, listener_name: str, topic: str, index: int
 ) -> tuple[int, int, ReachableBroker | None]:
     """Leader id, leader epoch (-1, -1 when unknown) and its node, None when it cannot be reached."""
-    image = services.metadata.image.topics.partition(topic, index)
-    if image is None:
+    partition = image.topics.partition(topic, index)
+    if partition is None:
         return -1, -1, None
-    return image.leader, image.leader_epoch, node_on_listener(services, image.leader, listener_name)
+    return partition.leader, partition.leader_epoch, node_on_listener(image, partition.leader, listener_name)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from pykbroker.client_view import cluster_view
+from pykbroker.client_view.cluster_view import ClusterView, ClusterViews
 from pykbroker.liveness.dead_brokers import DeadBrokers
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
-from pykbroker.serving import cluster_view
-from pykbroker.serving.cluster_view import ClusterView, ClusterViews
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import MetadataResponsePartition
 
