@@ -19,12 +19,12 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "wire", "log", "raft")]
 
 import pykbroker  # noqa: E402
+from pykbroker.dispatch.dispatcher import Dispatcher  # noqa: E402
+from pykbroker.dispatch.peers import LocalPeer  # noqa: E402
 from pykbroker.security.acl import Acl, PatternType, Permission  # noqa: E402
 from pykbroker.security.authorizer import AllowAll, Authorizer, Operation, Resource  # noqa: E402
 from pykbroker.security.peer_session import PeerSession  # noqa: E402
 from pykbroker.security.standard_authorizer import StandardAuthorizer  # noqa: E402
-from pykbroker.serving.dispatch import Dispatcher  # noqa: E402
-from pykbroker.serving.peers import LocalPeer  # noqa: E402
 from pykbroker_wire.headers import encode_request  # noqa: E402
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData  # noqa: E402
 from pykbroker_wire.records.batch import build_batch  # noqa: E402

@@ -5,7 +5,7 @@ from __future__ import annotations
 from compat_tests.acls.acl_cases import CASES
 from compat_tests.acls.acl_requests import build
 from pykbroker.api import TABLE
-from pykbroker.serving.rows import On
+from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS
 
 

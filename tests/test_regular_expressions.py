@@ -18,12 +18,12 @@ from pykbroker.api import describe_configs, find_coordinator
 from pykbroker.config import checks, kinds, protection
 from pykbroker.config.kinds import ConfigError, Type, parse_text
 from pykbroker.config.listeners import _LISTENER, security_protocol_map
+from pykbroker.dispatch import request_log
 from pykbroker.entry import failures
 from pykbroker.metadata import topic_names
 from pykbroker.security import client_software
 from pykbroker.security.sasl import scram
 from pykbroker.security.tls import stores
-from pykbroker.serving import request_log
 from tests.growth import assert_grows_no_faster
 from tests.parsed import parsed
 from tests.test_house import MODULES, is_generated
@@ -117,7 +117,7 @@ MET: Final = {
         lambda text: stores._BLOCK.findall(text.encode()),
         ("-----BEGIN A-----\n", "-----BEGIN ", "-", "A", "-----BEGIN A-----\nAAAA-----END ", "\n"),
     ),
-    "pykbroker.serving.request_log._NOT_ASCII": Met(lambda text: request_log._NOT_ASCII.sub("", text), ("é", "éa")),
+    "pykbroker.dispatch.request_log._NOT_ASCII": Met(lambda text: request_log._NOT_ASCII.sub("", text), ("é", "éa")),
 }
 #: Done by hand because an expression was too slow; what clients can reach them with is tried in the same way.
 BY_HAND: Final = {

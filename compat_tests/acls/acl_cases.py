@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from compat_tests.differential.session import NOW_MS
+from pykbroker.dispatch.rows import On
 from pykbroker.security.authorizer import Resource
-from pykbroker.serving.rows import On
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.records.batch import build_batch
 

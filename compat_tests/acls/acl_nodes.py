@@ -21,7 +21,7 @@ from compat_tests.differential.session import NOW_MS, Step
 from compat_tests.node import Node, Pykbroker
 from compat_tests.oracle.kafka import ApacheKafka
 from compat_tests.sasl.secured import MODULES, Ports
-from pykbroker.serving.rows import On
+from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages.create_acls import CreateAclsRequest

@@ -19,7 +19,7 @@ from compat_tests.differential.plain import flatten
 from compat_tests.differential.session import Step
 from compat_tests.oracle.kafka import kafka_libs
 from pykbroker.api import TABLE
-from pykbroker.serving.rows import On
+from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from pykbroker.dispatch.rows import On, Row, Rows, ServedApi
 from pykbroker.metrics.registry import Metrics
-from pykbroker.serving.rows import On, Row, Rows, ServedApi
 from pykbroker_wire.apis import ApiKey
 
 TABLE: tuple[ServedApi, ...] = (
@@ -93,5 +93,5 @@ def rows(side: On, metrics: Metrics) -> Rows:
         api.counters(metrics)
     return Rows(
         served,
-        lambda api: Row(api, import_module(f"pykbroker.api.{api.module}"), metrics),
+        lambda api: Row(api, import_module(f"pykbroker.api.{api.module}").HANDLERS, metrics),
     )

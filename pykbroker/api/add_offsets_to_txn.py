@@ -9,10 +9,11 @@ from __future__ import annotations
 from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.shard import Producer
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may, may_write
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may, may_write
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -28,3 +29,6 @@ def handle(ctx: BrokerContext, request: AddOffsetsToTxnRequest) -> Later[AddOffs
     partition = (GROUP_METADATA_TOPIC, ctx.services.groups.partition_of(request.group_id))
     added = ctx.services.transactions.add_partitions(producer, [partition], 0)
     return then(added, lambda code: AddOffsetsToTxnResponse(error_code=known_to(ctx.api_version, _FENCED_FROM, code)))
+
+
+HANDLERS = Handlers(handle)

@@ -11,10 +11,11 @@ from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.coordinator.transaction.shard import Producer
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may_write
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may_write
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -110,3 +111,6 @@ def _result(
             for topic in asked.topics
         ],
     )
+
+
+HANDLERS = Handlers(handle)

@@ -6,9 +6,10 @@ Version 1 may ask for the answer as soon as the new voters are appended (KIP-118
 
 from __future__ import annotations
 
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.quorum_requests import NowOrLater
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.quorum_requests import NowOrLater
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
@@ -22,3 +23,6 @@ def handle(ctx: ControllerContext, request: AddRaftVoterRequest) -> NowOrLater[A
 def refused(request: AddRaftVoterRequest, version: int, code: ErrorCode) -> AddRaftVoterResponse:
     """The answer to a request that failed as a whole."""
     return AddRaftVoterResponse(error_code=code, error_message=code.message)
+
+
+HANDLERS = Handlers(handle, refused=refused)

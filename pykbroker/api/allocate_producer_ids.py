@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from pykbroker.controller.producer_ids import allocate_producer_ids
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.on_controller import immediately, respond
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
@@ -24,3 +25,6 @@ def handle(ctx: ControllerContext, request: AllocateProducerIdsRequest) -> async
         lambda block: AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.size),
         lambda error: AllocateProducerIdsResponse(error_code=error.code),
     )
+
+
+HANDLERS = Handlers(handle)

@@ -12,6 +12,9 @@ from functools import partial
 from pykbroker.controller.configs import ResourceKey, legacy_alter
 from pykbroker.controller.result import Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
+from pykbroker.dispatch.context import BrokerContext, ControllerContext
+from pykbroker.dispatch.on_controller import respond
+from pykbroker.dispatch.rows import Handlers, Settled
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.resource_configs.config_changes import (
     AlteredResource,
@@ -23,9 +26,6 @@ from pykbroker.resource_configs.config_changes import (
     settled,
     sort_out,
 )
-from pykbroker.serving.context import BrokerContext, ControllerContext
-from pykbroker.serving.on_controller import respond
-from pykbroker.serving.rows import Settled
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -110,3 +110,6 @@ def _change(wanted: Mapping[str, str | None]) -> BrokerChange:
 def _replace(given: Mapping[str, str], layer: dict[str, str]) -> None:
     layer.clear()
     layer.update(given)
+
+
+HANDLERS = Handlers(handle, refused=refused, on_broker=on_broker)

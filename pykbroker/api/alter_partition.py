@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from pykbroker.controller.alter_partition import alter_partition
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.on_controller import immediately, respond
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
@@ -24,3 +25,6 @@ def handle(ctx: ControllerContext, request: AlterPartitionRequest) -> asyncio.Fu
         lambda response: response,
         lambda error: AlterPartitionResponse(error_code=error.code),
     )
+
+
+HANDLERS = Handlers(handle)

@@ -7,8 +7,9 @@ Naming the directory in which it is gives a move up.
 
 from __future__ import annotations
 
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import BrokerContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -37,3 +38,6 @@ def handle(ctx: BrokerContext, request: AlterReplicaLogDirsRequest) -> AlterRepl
         result = results.setdefault(topic, AlterReplicaLogDirTopicResult(topic_name=topic))
         result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
     return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+HANDLERS = Handlers(handle)

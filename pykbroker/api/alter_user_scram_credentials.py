@@ -6,9 +6,10 @@ import asyncio
 
 from pykbroker.controller.result import Verdict
 from pykbroker.controller.scram_credentials import alter_credentials
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.on_controller import immediately, respond
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -53,3 +54,6 @@ def refused(
             for user in users
         ]
     )
+
+
+HANDLERS = Handlers(handle, refused=refused)

@@ -7,10 +7,11 @@ unknown version is answered by the dispatcher, in version 0.
 
 from __future__ import annotations
 
+from pykbroker.dispatch.context import AnyContext
+from pykbroker.dispatch.rows import Handlers
+from pykbroker.dispatch.services import BrokerServices, Services
 from pykbroker.metadata.features import SUPPORTED, finalized_features
 from pykbroker.security.client_software import is_software
-from pykbroker.serving.context import AnyContext
-from pykbroker.serving.services import BrokerServices, Services
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import (
     ApiVersionsRequest,
@@ -49,3 +50,6 @@ def answer(services: Services, version: int) -> ApiVersionsResponse:
             for name, level in finalized.items()
         ]
     return response
+
+
+HANDLERS = Handlers(handle)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from pykbroker.controller.brokers import heartbeat
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.on_controller import immediately, respond
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
@@ -32,3 +33,6 @@ def handle(ctx: ControllerContext, request: BrokerHeartbeatRequest) -> asyncio.F
         ),
         lambda error: BrokerHeartbeatResponse(error_code=error.code),
     )
+
+
+HANDLERS = Handlers(handle)

@@ -7,9 +7,10 @@ describe is refused whole, as in Apache Kafka. UNSUPPORTED_VERSION while group.v
 from __future__ import annotations
 
 from pykbroker.coordinator.later import Later, then
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -56,3 +57,6 @@ def _visible(ctx: BrokerContext, group: DescribedGroup) -> DescribedGroup:
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         error_message="The group has described topic(s) that the client is not authorized to describe.",
     )
+
+
+HANDLERS = Handlers(handle)

@@ -7,9 +7,10 @@ the same group. Refused with UNSUPPORTED_VERSION while group.version is 0.
 from __future__ import annotations
 
 from pykbroker.coordinator.later import Later
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -41,3 +42,6 @@ def handle(ctx: BrokerContext, request: ConsumerGroupHeartbeatRequest) -> Later[
 
 def _refuse(code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=code)
+
+
+HANDLERS = Handlers(handle)

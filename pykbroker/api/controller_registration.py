@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from pykbroker.controller.brokers import register_controller
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.on_controller import immediately, respond
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.controller_registration import (
     ControllerRegistrationRequest,
@@ -32,3 +33,6 @@ def handle(
 
 def _refused(error: KafkaError) -> ControllerRegistrationResponse:
     return ControllerRegistrationResponse(error_code=error.code, error_message=error.message)
+
+
+HANDLERS = Handlers(handle)

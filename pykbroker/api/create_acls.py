@@ -9,11 +9,12 @@ import asyncio
 
 from pykbroker.controller.acls import create_acls
 from pykbroker.controller.result import Verdict
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.on_controller import respond
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.net.connection import CloseConnection
 from pykbroker.security.acl import Acl, PatternType, Permission
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.on_controller import respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
@@ -86,3 +87,6 @@ def refused(
     return CreateAclsResponse(
         results=[AclCreationResult(error_code=code, error_message=message) for _ in request.creations]
     )
+
+
+HANDLERS = Handlers(handle, refused=refused, check=check)

@@ -6,9 +6,10 @@ import asyncio
 from collections import Counter
 
 from pykbroker.controller.topics import create_partitions
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.on_controller import respond
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.on_controller import respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -59,3 +60,6 @@ def refused(
             for topic in request.topics
         ]
     )
+
+
+HANDLERS = Handlers(handle, refused=refused)

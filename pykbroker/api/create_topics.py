@@ -11,10 +11,11 @@ from collections import Counter
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.controller.topics import create_topics
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.on_controller import respond
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.topic_names import METADATA_TOPIC
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.on_controller import respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
@@ -70,3 +71,6 @@ def refused(
 
 def _failed(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=message)
+
+
+HANDLERS = Handlers(handle, refused=refused)

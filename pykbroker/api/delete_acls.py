@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 
 from pykbroker.controller.acls import Removed, delete_acls
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.on_controller import respond
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.net.connection import CloseConnection
 from pykbroker.security.acl_filters import acl_filter, has_unknown
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.on_controller import respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_acls import (
     DeleteAclsFilterResult,
@@ -65,3 +66,6 @@ def refused(
     return DeleteAclsResponse(
         filter_results=[DeleteAclsFilterResult(error_code=code, error_message=message) for _ in request.filters]
     )
+
+
+HANDLERS = Handlers(handle, refused=refused, check=check)

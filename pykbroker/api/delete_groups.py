@@ -6,9 +6,10 @@ Works: empty groups, with all their offsets.
 from __future__ import annotations
 
 from pykbroker.coordinator.later import Later, then
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -23,3 +24,6 @@ def handle(ctx: BrokerContext, request: DeleteGroupsRequest) -> Later[DeleteGrou
             refused.append(DeletableGroupResult(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     answer = ctx.services.groups.delete_groups(allowed)
     return then(answer, lambda deleted: DeleteGroupsResponse(results=deleted + refused))
+
+
+HANDLERS = Handlers(handle)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 
 from pykbroker.coordinator.later import Later
+from pykbroker.dispatch.append_order import in_order
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.log_opening import when_open
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.replica.low_watermark import INVALID_LOW_WATERMARK, DelayedDeletes, Deleted
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.append_order import in_order
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.log_opening import when_open
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -66,3 +67,6 @@ def _delete(ctx: BrokerContext, offsets: dict[tuple[str, int], int], timeout_ms:
     delayed = DelayedDeletes(ctx.services.runtime.loop, deletions, timeout_ms, answer)
     later.add_done_callback(lambda future: delayed.cancel() if future.cancelled() else None)
     return later
+
+
+HANDLERS = Handlers(handle)

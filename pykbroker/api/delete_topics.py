@@ -8,9 +8,10 @@ from collections import Counter
 from pykbroker.controller.result import Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.controller.topics import delete_topics
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.on_controller import immediately, respond
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from pykbroker_wire.primitives import ZERO_UUID
@@ -111,3 +112,6 @@ def refused(request: DeleteTopicsRequest, version: int, code: ErrorCode) -> Dele
     return DeleteTopicsResponse(
         responses=[DeletableTopicResult(name=name, topic_id=topic_id, error_code=code) for name, topic_id in wanted]
     )
+
+
+HANDLERS = Handlers(handle, refused=refused)

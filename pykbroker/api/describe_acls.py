@@ -5,10 +5,11 @@ Without an authorizer the answer is SECURITY_DISABLED.
 
 from __future__ import annotations
 
+from pykbroker.dispatch.context import AnyContext
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.net.connection import CloseConnection
 from pykbroker.security.acl_filters import acl_filter, by_pattern, has_unknown
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import AnyContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_acls import (
     AclDescription,
@@ -50,3 +51,6 @@ def handle(ctx: AnyContext, request: DescribeAclsRequest) -> DescribeAclsRespons
             for (resource_type, name, pattern_type), acls in found.items()
         ]
     )
+
+
+HANDLERS = Handlers(handle)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.image import QuotaEntity
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import BrokerContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -77,3 +78,6 @@ def _matches(entity: QuotaEntity, exact: dict[str, str | None], specified: set[s
     if strict and len(names) != len(exact) + len(specified):
         return False
     return all(kind in names and names[kind] == name for kind, name in exact.items()) and specified <= names.keys()
+
+
+HANDLERS = Handlers(handle)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pykbroker.client_view.cluster_view import nodes
+from pykbroker.dispatch.context import AnyContext
+from pykbroker.dispatch.rows import Handlers
+from pykbroker.dispatch.services import ControllerServices
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import AnyContext
-from pykbroker.serving.services import ControllerServices
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -74,3 +75,6 @@ def _refused(ctx: AnyContext, code: ErrorCode, message: str) -> DescribeClusterR
     return DescribeClusterResponse(
         error_code=ErrorCode.INVALID_REQUEST if ctx.api_version == 0 else code, error_message=message
     )
+
+
+HANDLERS = Handlers(handle)

@@ -12,12 +12,13 @@ from pykbroker.config import describe
 from pykbroker.config.describe import Entry, Synonym
 from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.kinds import Type
+from pykbroker.dispatch.context import AnyContext
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.metadata.topic_names import check_topic_name
 from pykbroker.resource_configs import broker_loggers
 from pykbroker.resource_configs.config_changes import unauthorized
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import AnyContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -184,3 +185,6 @@ def _entry(entry: Entry, resource_type: int, request: DescribeConfigsRequest) ->
         known = _CLIENT_METRICS.get(entry.name) if resource_type == ConfigResource.CLIENT_METRICS else None
         result.documentation = entry.documentation if known is None else known[2]
     return result
+
+
+HANDLERS = Handlers(handle)

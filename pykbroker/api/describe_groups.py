@@ -6,9 +6,10 @@ Works: classic groups. Metadata of members is only shown while the group is stab
 from __future__ import annotations
 
 from pykbroker.coordinator.later import Later, then
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -33,3 +34,6 @@ def handle(ctx: BrokerContext, request: DescribeGroupsRequest) -> Later[Describe
         return DescribeGroupsResponse(groups=refused + found)
 
     return then(ctx.services.groups.describe_groups(allowed, ctx.api_version), respond)
+
+
+HANDLERS = Handlers(handle)

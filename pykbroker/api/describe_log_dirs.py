@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import BrokerContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -43,3 +44,6 @@ def handle(ctx: BrokerContext, request: DescribeLogDirsRequest) -> DescribeLogDi
             )
         )
     return DescribeLogDirsResponse(results=results)
+
+
+HANDLERS = Handlers(handle)

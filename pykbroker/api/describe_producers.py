@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from pykbroker.coordinator.group.java import hash_map_order
 from pykbroker.coordinator.later import Later
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.log_opening import when_open
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.topic_names import check_topic_name
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.log_opening import when_open
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -76,3 +77,6 @@ def _describe(ctx: BrokerContext, name: str, index: int) -> PartitionResponse:
             for producer_id in hash_map_order(found, lambda value: value ^ value >> 32)
         ],
     )
+
+
+HANDLERS = Handlers(handle)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
@@ -17,3 +18,6 @@ def handle(ctx: ControllerContext, request: DescribeQuorumRequest) -> DescribeQu
 def refused(request: DescribeQuorumRequest, version: int, code: ErrorCode) -> DescribeQuorumResponse:
     """The answer to a request that failed as a whole."""
     return DescribeQuorumResponse(error_code=code, error_message=code.message if version >= 2 else None)
+
+
+HANDLERS = Handlers(handle, refused=refused)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from pykbroker.client_view.cluster_view import ClusterView
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.image import PartitionImage, TopicImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS, topic_name_problem
 from pykbroker.net.promise import Promise
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import BrokerContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -116,3 +117,6 @@ def _invalid(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitions
             for topic in request.topics
         ]
     )
+
+
+HANDLERS = Handlers(handle)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.records import Transaction
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may_describe
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may_describe
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -53,3 +54,6 @@ def _state(ctx: BrokerContext, transactional_id: str, code: ErrorCode, found: Tr
             if ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, topic)
         ],
     )
+
+
+HANDLERS = Handlers(handle)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from pykbroker.dispatch.context import AnyContext
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import AnyContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -40,3 +41,6 @@ def handle(ctx: AnyContext, request: DescribeUserScramCredentialsRequest) -> Des
                 result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
         results.append(result)
     return DescribeUserScramCredentialsResponse(results=results)
+
+
+HANDLERS = Handlers(handle)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.shard import Producer
-from pykbroker.serving.append_order import in_order
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may_write
+from pykbroker.dispatch.append_order import in_order
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may_write
+from pykbroker.dispatch.rows import Handlers
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -35,3 +36,6 @@ def handle(ctx: BrokerContext, request: EndTxnRequest) -> Later[EndTxnResponse]:
             producer_epoch=identity.producer_epoch,
         ),
     )
+
+
+HANDLERS = Handlers(handle)

@@ -12,18 +12,19 @@ import ipaddress
 from typing import TYPE_CHECKING
 
 from pykbroker.coordinator.later import judged
+from pykbroker.dispatch.context import ControllerContext, RequestContext
+from pykbroker.dispatch.dispatcher import logged_request
+from pykbroker.dispatch.peers import ForwardedPeer
+from pykbroker.dispatch.principals import decode_principal
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext, RequestContext
-from pykbroker.serving.dispatch import logged_request
-from pykbroker.serving.peers import ForwardedPeer
-from pykbroker.serving.principals import decode_principal
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, encode_response
 from pykbroker_wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from pykbroker_wire.primitives import DecodeError, TopLevel
 
 if TYPE_CHECKING:
-    from pykbroker.serving.request_log import LoggedRequest
+    from pykbroker.dispatch.request_log import LoggedRequest
 
 
 def handle(ctx: ControllerContext, request: EnvelopeRequest) -> EnvelopeResponse | asyncio.Future[EnvelopeResponse]:
@@ -75,3 +76,6 @@ def _wrap(ctx: ControllerContext, response: TopLevel, logged: LoggedRequest | No
     )
     # Without the size: the broker puts its own in front.
     return EnvelopeResponse(response_data=frame[4:])
+
+
+HANDLERS = Handlers(handle)

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykbroker.client_view.leader_hints import leader_hint, node_on_listener
 from pykbroker.coordinator.later import Later
+from pykbroker.dispatch.context import AnyContext, BrokerContext, ControllerContext, is_on_broker, is_on_controller
+from pykbroker.dispatch.log_opening import when_open
+from pykbroker.dispatch.rows import Handlers
+from pykbroker.dispatch.services import BrokerServices
 from pykbroker.metadata.topic_names import MAX_NAME_LENGTH
 from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionKey, SessionPartition
 from pykbroker.replica.parked import Isolation, ParkedFetch
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.selector import preferred_replica
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import AnyContext, BrokerContext, ControllerContext, is_on_broker, is_on_controller
-from pykbroker.serving.log_opening import when_open
-from pykbroker.serving.services import BrokerServices
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -565,3 +566,6 @@ def _refused(request: FetchRequest, version: int, code: ErrorCode) -> FetchRespo
             for topic in topics
         ],
     )
+
+
+HANDLERS = Handlers(handle)

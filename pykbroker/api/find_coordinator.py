@@ -11,10 +11,11 @@ import re
 from pykbroker.client_view.leader_hints import ReachableBroker, node_on_listener
 from pykbroker.coordinator.group.service import GroupService
 from pykbroker.coordinator.transaction.service import TransactionService
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may
 from pykbroker.topic_creation.auto_create import ensure_topic
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -96,3 +97,6 @@ def _coordinator(ctx: BrokerContext, key_type: int, key: str) -> ReachableBroker
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return node
+
+
+HANDLERS = Handlers(handle)

@@ -6,9 +6,10 @@ Works: everything of the classic protocol.
 from __future__ import annotations
 
 from pykbroker.coordinator.later import Later
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -17,3 +18,6 @@ def handle(ctx: BrokerContext, request: HeartbeatRequest) -> Later[HeartbeatResp
     if not may(ctx, Operation.READ, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return ctx.services.groups.heartbeat(request)
+
+
+HANDLERS = Handlers(handle)

@@ -14,6 +14,9 @@ from functools import partial
 from pykbroker.controller.configs import Alteration, AlterOperation, ResourceKey, incremental_alter
 from pykbroker.controller.result import OK, Result, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState
+from pykbroker.dispatch.context import AnyContext, BrokerContext, ControllerContext, is_on_broker
+from pykbroker.dispatch.on_controller import respond
+from pykbroker.dispatch.rows import Handlers, Settled
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.resource_configs import broker_loggers
 from pykbroker.resource_configs.config_changes import (
@@ -28,9 +31,6 @@ from pykbroker.resource_configs.config_changes import (
     sort_out,
 )
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import AnyContext, BrokerContext, ControllerContext, is_on_broker
-from pykbroker.serving.on_controller import respond
-from pykbroker.serving.rows import Settled
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -150,3 +150,6 @@ def _change(alterations: list[Alteration]) -> BrokerChange:
 
 def _nulls(alterations: list[Alteration]) -> list[str]:
     return [a.key for a in alterations if a.value is None and a.operation != AlterOperation.DELETE]
+
+
+HANDLERS = Handlers(handle, refused=refused, on_broker=on_broker)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from pykbroker.coordinator.later import Later, judged, then
 from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.shard import Identity
+from pykbroker.dispatch.append_order import in_order
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may_write
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.append_order import in_order
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may_write
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -61,3 +62,6 @@ def _fresh(producer_id: int) -> InitProducerIdResponse:
 
 def _error(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+
+
+HANDLERS = Handlers(handle)

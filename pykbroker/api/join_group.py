@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from pykbroker.coordinator.group.classic.joining import join_refused
 from pykbroker.coordinator.later import Later, then
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -37,3 +38,6 @@ def _in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
     if version < _NULLABLE_PROTOCOL_NAME_FROM and response.protocol_name is None:
         response.protocol_name = ""
     return response
+
+
+HANDLERS = Handlers(handle)

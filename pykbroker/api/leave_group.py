@@ -6,9 +6,10 @@ Works: everything of the classic protocol.
 from __future__ import annotations
 
 from pykbroker.coordinator.later import Later, then
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
@@ -29,3 +30,6 @@ def _of_one(response: LeaveGroupResponse) -> LeaveGroupResponse:
     if response.error_code == ErrorCode.NONE and response.members:
         return LeaveGroupResponse(error_code=response.members[0].error_code)
     return LeaveGroupResponse(error_code=response.error_code)
+
+
+HANDLERS = Handlers(handle)

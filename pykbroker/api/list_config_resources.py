@@ -5,9 +5,10 @@ Version 0 (then ListClientMetricsResources) knows client metrics only; version 1
 
 from __future__ import annotations
 
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import BrokerContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import list_config_resources as messages
 from pykbroker_wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
@@ -48,3 +49,6 @@ def _names(ctx: BrokerContext, kind: int) -> list[str]:
             listener = ctx.listener_name
             return [str(broker.id) for broker in image.brokers.values() if listener in broker.endpoints]
     return list(image.configs.names(kind))
+
+
+HANDLERS = Handlers(handle)

@@ -6,9 +6,10 @@ Works: the groups that this node coordinates; a client asks every broker.
 from __future__ import annotations
 
 from pykbroker.coordinator.later import Later, then
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -24,3 +25,6 @@ def handle(ctx: BrokerContext, request: ListGroupsRequest) -> Later[ListGroupsRe
         return ListGroupsResponse(error_code=code, groups=found)
 
     return then(ctx.services.groups.list_groups(request.states_filter, request.types_filter), respond)
+
+
+HANDLERS = Handlers(handle)

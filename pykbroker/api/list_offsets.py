@@ -15,11 +15,12 @@ from collections import Counter
 from functools import partial
 
 from pykbroker.coordinator.later import Later
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.log_opening import when_open
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.replica.partition import Partition
 from pykbroker.runtime.cold_reads import MAX_ROUNDS
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.log_opening import when_open
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.time_search import FoundRecord, SearchKey, TimeSearch, TooMuchToSearch, TurnIsOver
@@ -241,3 +242,6 @@ def _not_available(partition: Partition) -> KafkaError:
     return KafkaError(
         ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition}: its high watermark is behind the start of its leader's epoch"
     )
+
+
+HANDLERS = Handlers(handle)

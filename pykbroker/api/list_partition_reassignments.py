@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from pykbroker.controller.reassignment import list_reassignments
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.on_controller import immediately, respond
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -45,3 +46,6 @@ def refused(
         for topic in request.topics or ()
     ]
     return ListPartitionReassignmentsResponse(error_code=code, error_message=message, topics=topics)
+
+
+HANDLERS = Handlers(handle, refused=refused)

@@ -10,8 +10,9 @@ from pykbroker.coordinator.group.consumer.regex import Pattern, compile_pattern
 from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.records import Transaction
 from pykbroker.coordinator.transaction.states import BY_NAME
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may_describe
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may_describe
+from pykbroker.dispatch.rows import Handlers
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -57,3 +58,6 @@ def _response(
             if (pattern is None or pattern.matches(transactional_id)) and may_describe(ctx, transactional_id)
         ],
     )
+
+
+HANDLERS = Handlers(handle)

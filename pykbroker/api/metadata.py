@@ -9,11 +9,12 @@ from __future__ import annotations
 from functools import partial
 
 from pykbroker.client_view.cluster_view import ClusterView, nodes
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.image import PartitionImage, TopicImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS, topic_name_problem
 from pykbroker.net.promise import Promise
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import BrokerContext
 from pykbroker.topic_creation.auto_create import create_missing
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import (
@@ -177,3 +178,6 @@ def _invalid(request: MetadataRequest) -> MetadataResponse:
             for topic in request.topics or ()
         ]
     )
+
+
+HANDLERS = Handlers(handle)

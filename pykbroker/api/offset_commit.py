@@ -7,9 +7,10 @@ themselves; retention time up to version 4. Offsets are not compared with the lo
 from __future__ import annotations
 
 from pykbroker.coordinator.later import Later, then
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may, may_read_topic
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may, may_read_topic
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -81,3 +82,6 @@ def _merge(refused: list[OffsetCommitResponseTopic], response: OffsetCommitRespo
         else:
             merged.append(topic)
     return OffsetCommitResponse(topics=merged)
+
+
+HANDLERS = Handlers(handle)

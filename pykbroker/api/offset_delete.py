@@ -6,9 +6,10 @@ Works: offsets of topics that no member of the group is subscribed to.
 from __future__ import annotations
 
 from pykbroker.coordinator.later import Later, then
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may, may_read_topic
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may, may_read_topic
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -62,3 +63,6 @@ def _merge(refused: dict[str, OffsetDeleteResponseTopic], response: OffsetDelete
         else:
             merged[topic.name] = topic
     return OffsetDeleteResponse(topics=list(merged.values()))
+
+
+HANDLERS = Handlers(handle)

@@ -7,9 +7,10 @@ UNSTABLE_OFFSET_COMMIT when a stable answer is required. Members of consumer gro
 from __future__ import annotations
 
 from pykbroker.coordinator.later import Later, gather, then
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -132,3 +133,6 @@ def _of_one_group(
             for topic in topics
         ],
     )
+
+
+HANDLERS = Handlers(handle)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pykbroker.coordinator.later import Later
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.log_opening import when_open
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.log_opening import when_open
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -40,3 +41,6 @@ def _respond(ctx: BrokerContext, request: OffsetForLeaderEpochRequest) -> Offset
                 )
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
     return OffsetForLeaderEpochResponse(topics=topics)
+
+
+HANDLERS = Handlers(handle)

@@ -23,15 +23,16 @@ from pykbroker.coordinator.transaction.guards import (
     verification_of,
 )
 from pykbroker.coordinator.transaction.records import TopicPartition
+from pykbroker.dispatch.append_order import in_order
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.log_opening import unopened
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.promise import Promise
 from pykbroker.replica.delayed_produce import ACKS_ALL, DelayedProduce
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.append_order import in_order
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.log_opening import unopened
 from pykbroker_log.results import AppendInfo
 from pykbroker_log.validate import Checked, NotOneBatch, RecordErrors, TooMuchAtOnce
 from pykbroker_wire import produce_single
@@ -532,3 +533,6 @@ def _with_endpoints(ctx: BrokerContext, response: ProduceResponse) -> ProduceRes
             if node is not None
         ]
     return response
+
+
+HANDLERS = Handlers(handle, handle_frame=handle_frame)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pykbroker import generated_page
 from pykbroker.api import TABLE
-from pykbroker.serving.rows import On, ServedApi
+from pykbroker.dispatch.rows import On, ServedApi
 from pykbroker_wire.apis import APIS
 
 PAGE = Path(__file__).parents[2] / "docs" / "apis.md"

@@ -3,9 +3,10 @@ commit."""
 
 from __future__ import annotations
 
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.quorum_requests import NowOrLater
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.quorum_requests import NowOrLater
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
@@ -19,3 +20,6 @@ def handle(ctx: ControllerContext, request: RemoveRaftVoterRequest) -> NowOrLate
 def refused(request: RemoveRaftVoterRequest, version: int, code: ErrorCode) -> RemoveRaftVoterResponse:
     """The answer to a request that failed as a whole."""
     return RemoveRaftVoterResponse(error_code=code, error_message=code.message)
+
+
+HANDLERS = Handlers(handle, refused=refused)

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from pykbroker.serving.context import AnyContext
+from pykbroker.dispatch.context import AnyContext
+from pykbroker.dispatch.rows import Handlers
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
@@ -13,3 +14,6 @@ def handle(ctx: AnyContext, request: SaslAuthenticateRequest) -> SaslAuthenticat
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate request received after successful authentication",
     )
+
+
+HANDLERS = Handlers(handle)

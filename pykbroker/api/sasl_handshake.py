@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
-from pykbroker.serving.context import AnyContext
+from pykbroker.dispatch.context import AnyContext
+from pykbroker.dispatch.rows import Handlers
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
 def handle(ctx: AnyContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+HANDLERS = Handlers(handle)

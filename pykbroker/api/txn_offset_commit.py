@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from pykbroker.coordinator.group.transactional import refused
 from pykbroker.coordinator.later import Later, then
+from pykbroker.dispatch.append_order import in_order
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.permissions import may, may_read_topic
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.append_order import in_order
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.permissions import may, may_read_topic
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -84,3 +85,6 @@ def _answer(
         else:
             before.partitions += topic.partitions
     return TxnOffsetCommitResponse(topics=answered)
+
+
+HANDLERS = Handlers(handle)

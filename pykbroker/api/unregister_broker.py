@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from pykbroker.controller.brokers import unregister_broker
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.on_controller import immediately, respond
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
@@ -31,3 +32,6 @@ def refused(
 ) -> UnregisterBrokerResponse:
     """The answer to a request that failed."""
     return UnregisterBrokerResponse(error_code=code, error_message=message)
+
+
+HANDLERS = Handlers(handle, refused=refused)

@@ -6,9 +6,10 @@ import asyncio
 
 from pykbroker.controller.features import Update, UpgradeType, update_features
 from pykbroker.controller.result import Verdict
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.on_controller import immediately, respond
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.update_features import (
     UpdatableFeatureResult,
@@ -71,3 +72,6 @@ def refused(
 ) -> UpdateFeaturesResponse:
     """The answer to a request that failed as a whole."""
     return UpdateFeaturesResponse(error_code=code, error_message=message)
+
+
+HANDLERS = Handlers(handle, refused=refused)

@@ -12,10 +12,11 @@ from itertools import chain
 from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.marker_writer import Marker
 from pykbroker.coordinator.transaction.records import TopicPartition
+from pykbroker.dispatch.append_order import in_order
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.log_opening import when_open
+from pykbroker.dispatch.rows import Handlers
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.append_order import in_order
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.log_opening import when_open
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -81,3 +82,6 @@ def _response(asked: list[tuple[int, TopicPartition]], codes: list[ErrorCode]) -
             for producer_id, topics in found.items()
         ]
     )
+
+
+HANDLERS = Handlers(handle)

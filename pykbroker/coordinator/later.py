@@ -21,7 +21,7 @@ Later: TypeAlias = Union[T, "asyncio.Future[T]"]
 
 class CallWhenDone(Protocol):
     """Calls a step when the future that it waits for is done. Handlers pass one that keeps the order of appends within
-    a connection (serving/append_order.py)."""
+    a connection (dispatch/append_order.py)."""
 
     def __call__(self, awaited: asyncio.Future[T], step: Callable[[asyncio.Future[T]], object], /) -> None: ...
 

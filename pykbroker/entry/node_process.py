@@ -83,11 +83,11 @@ async def _serve(
     until_stdin_ends: bool,
     faults: FaultsServer | None,
 ) -> int:
+    from pykbroker.dispatch.dispatcher import Dispatcher
     from pykbroker.net import connection
     from pykbroker.node.node import Node
     from pykbroker.node.shared import StartError
     from pykbroker.runtime import OsRuntime
-    from pykbroker.serving.dispatch import Dispatcher
 
     # Set by tests: see pykbroker/net/connection.py.
     connection.POISON_RECEIVED = bool(os.environ.get("PYKBROKER_POISON_RECEIVED"))

@@ -37,8 +37,8 @@ from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.compression import Codec
 
 if TYPE_CHECKING:
+    from pykbroker.dispatch.services import BrokerServices
     from pykbroker.metadata.image import PartitionImage, TopicImage
-    from pykbroker.serving.services import BrokerServices
 
 logger = logging.getLogger(__name__)
 

@@ -21,6 +21,12 @@ from pykbroker.coordinator.transaction.verifier import Verifier
 from pykbroker.crossing.broker_end import BrokerEnd
 from pykbroker.crossing.hand_over import HandOver
 from pykbroker.crossing.loop_messages import ToBroker
+from pykbroker.dispatch.dispatcher import Dispatcher, MakeDispatcher
+from pykbroker.dispatch.forwarding import forward
+from pykbroker.dispatch.peers import LocalPeer
+from pykbroker.dispatch.rows import On
+from pykbroker.dispatch.services import BrokerServices
+from pykbroker.dispatch.suspects import Suspects
 from pykbroker.liveness.dead_brokers import DeadBrokers
 from pykbroker.liveness.lost_peers import LostPeers
 from pykbroker.metadata.features import not_served
@@ -42,12 +48,6 @@ from pykbroker.replica.isr_updates import FAILED_UPDATES
 from pykbroker.replica.quota import ReplicationQuotas
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.security.peer_session import ANONYMOUS
-from pykbroker.serving.dispatch import Dispatcher, MakeDispatcher
-from pykbroker.serving.forwarding import forward
-from pykbroker.serving.peers import LocalPeer
-from pykbroker.serving.rows import On
-from pykbroker.serving.services import BrokerServices
-from pykbroker.serving.suspects import Suspects
 from pykbroker.storage.cleaner import LogCleaner
 from pykbroker.storage.format import directories_of
 from pykbroker.storage.space import DiskSpace

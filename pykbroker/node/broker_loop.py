@@ -16,6 +16,7 @@ from pykbroker.crossing.control_end import ControlEnd
 from pykbroker.crossing.feed import MetadataFeed
 from pykbroker.crossing.hand_over import HandOver
 from pykbroker.crossing.loop_messages import BrokerQuestion, ToBroker, ToControl
+from pykbroker.dispatch.dispatcher import MakeDispatcher
 from pykbroker.liveness.quorum_watch import QuorumWatch
 from pykbroker.metadata.image import Endpoint
 from pykbroker.metrics.registry import Sample
@@ -29,7 +30,6 @@ from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.runtime.beside import Beside
-from pykbroker.serving.dispatch import MakeDispatcher
 from pykbroker_log.log_dirs import LogDir
 
 

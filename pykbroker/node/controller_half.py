@@ -13,6 +13,10 @@ from pykbroker.config.authorization import starts_early
 from pykbroker.config.listeners import EndPoint
 from pykbroker.controller import controller_metrics
 from pykbroker.controller.active import ActiveController
+from pykbroker.dispatch.dispatcher import Dispatcher
+from pykbroker.dispatch.peers import LocalPeer
+from pykbroker.dispatch.rows import On
+from pykbroker.dispatch.services import ControllerServices
 from pykbroker.liveness.broker_watch import BrokerWatch
 from pykbroker.net.from_config import EARLY_FENCING
 from pykbroker.node.parts import StartedParts
@@ -21,10 +25,6 @@ from pykbroker.node.shared import SharedServer
 from pykbroker.node_to_controller.controller_channel import Channel
 from pykbroker.node_to_controller.controller_lifecycle import ControllerRegistration
 from pykbroker.security.peer_session import ANONYMOUS
-from pykbroker.serving.dispatch import Dispatcher
-from pykbroker.serving.peers import LocalPeer
-from pykbroker.serving.rows import On
-from pykbroker.serving.services import ControllerServices
 from pykbroker.storage.format import bootstrap_records
 
 

@@ -21,6 +21,8 @@ from pykbroker.config import checks, protection, silent
 from pykbroker.config.authorization import AUTHORIZER
 from pykbroker.config.listeners import EndPoint
 from pykbroker.config.load import Config
+from pykbroker.dispatch.dispatcher import Dispatcher, MakeDispatcher
+from pykbroker.dispatch.services import BrokerServices
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Sample, merged
 from pykbroker.net.listener import Listener
@@ -34,8 +36,6 @@ from pykbroker.node.turn_report import SlowTurns
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.runtime import Runtime
-from pykbroker.serving.dispatch import Dispatcher, MakeDispatcher
-from pykbroker.serving.services import BrokerServices
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The listening sockets of one half of a node: bound before anything is advertised, served when the half is ready.
 
 Responsible for the bounds that these listeners share, for the ports that were bound, and for what is advertised. Not
-responsible for what is answered (serving/).
+responsible for what is answered (dispatch/).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS, EndPoi
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
 from pykbroker.config.protection import PRINCIPAL_BUILDER
+from pykbroker.dispatch.services import Services
 from pykbroker.metadata.image import Endpoint
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission
@@ -26,7 +27,6 @@ from pykbroker.net.places import Places, own_places
 from pykbroker.node.parts import StartedParts
 from pykbroker.runtime import Runtime
 from pykbroker.runtime.cold_reads import ColdReads
-from pykbroker.serving.services import Services
 from pykbroker_wire.messages.api_versions import ApiVersionsResponse
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ request.
 
 Responsible for carrying a request to the controller of this moment. Not responsible for trying again: what failed is an
 exception of the future (`ConnectionError` or `TimeoutError`), and an answer may say NOT_CONTROLLER.
-controller_sender.py and serving/forwarding.py try again.
+controller_sender.py and dispatch/forwarding.py try again.
 """
 
 from __future__ import annotations

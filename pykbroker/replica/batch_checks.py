@@ -6,7 +6,7 @@ The compiled walk lets other threads run while it works, so a thread does it. Th
 the loop for seconds, so a worker process does it then.
 
 Responsible for the order of the checks and for their number: one at a time, because one may take three times 128 MiB of
-memory. Checks that wait are bounded by the connections, each of which waits for one (serving/append_order.py); a
+memory. Checks that wait are bounded by the connections, each of which waits for one (dispatch/append_order.py); a
 search that waits holds no bytes. Not responsible for the verdicts (`pykbroker_log.validate`, `time_search`).
 """
 

@@ -20,11 +20,11 @@ from pykbroker.config.protection import one_line, promises_of_change
 from pykbroker.controller.configs import ResourceKey
 from pykbroker.controller.result import OK, Verdict, failure
 from pykbroker.controller.state import ControllerState
+from pykbroker.dispatch.context import AnyContext, BrokerContext, ControllerContext
+from pykbroker.dispatch.peers import ForwardedPeer
+from pykbroker.dispatch.rows import Settled
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import AnyContext, BrokerContext, ControllerContext
-from pykbroker.serving.peers import ForwardedPeer
-from pykbroker.serving.rows import Settled
 from pykbroker_wire.errors import ErrorCode
 
 ResourceVerdicts = dict[ResourceKey, Verdict]

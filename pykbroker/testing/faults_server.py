@@ -31,7 +31,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pykbroker.config.kinds import ConfigError, is_loopback
 from pykbroker.config.load import Config
-from pykbroker.serving.dispatch import MakeDispatcher
+from pykbroker.dispatch.dispatcher import MakeDispatcher
 from pykbroker.testing.faults.fault_rule import FaultError, FaultRule
 from pykbroker.testing.faults.rule_set import Fault, Faults
 from pykbroker.testing.traffic import Traffic

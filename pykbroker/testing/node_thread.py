@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pykbroker.config.load import Config
+from pykbroker.dispatch.dispatcher import Dispatcher, MakeDispatcher
 from pykbroker.metrics.registry import Sample
 from pykbroker.net.promise import Promise
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
-from pykbroker.serving.dispatch import Dispatcher, MakeDispatcher
 from pykbroker.testing.killable import KillableRuntime, killable_loop
 
 R = TypeVar("R", bound=OsRuntime)

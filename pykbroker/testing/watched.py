@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from pykbroker.serving.dispatch import MakeDispatcher
+from pykbroker.dispatch.dispatcher import MakeDispatcher
 from pykbroker.testing.faults.rule_set import Faults
 from pykbroker.testing.traffic import RecordedRequest, Traffic
 from pykbroker.testing.watched_dispatcher import WatchedDispatcher

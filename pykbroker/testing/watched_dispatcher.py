@@ -17,13 +17,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from pykbroker.dispatch.context import BrokerContext, Peer, RequestContext
+from pykbroker.dispatch.dispatcher import Dispatcher, EncodedAnswer, Forward, ForwardedResponse, PendingAnswer
+from pykbroker.dispatch.rows import Row
+from pykbroker.dispatch.services import BrokerServices
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.promise import Promise
 from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH
-from pykbroker.serving.context import BrokerContext, Peer, RequestContext
-from pykbroker.serving.dispatch import Dispatcher, EncodedAnswer, Forward, ForwardedResponse, PendingAnswer
-from pykbroker.serving.rows import Row
-from pykbroker.serving.services import BrokerServices
 from pykbroker.testing.faults.fault_rule import SeenRequest
 from pykbroker.testing.faults.named_parts import error_codes, parts_in
 from pykbroker.testing.faults.rewriting import ErrorAnswer, change, refused

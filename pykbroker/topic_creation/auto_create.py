@@ -15,6 +15,7 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from pykbroker.config.load import Config
+from pykbroker.dispatch.services import BrokerServices
 from pykbroker.metadata.topic_names import (
     GROUP_METADATA_TOPIC,
     INTERNAL_TOPICS,
@@ -24,7 +25,6 @@ from pykbroker.metadata.topic_names import (
 )
 from pykbroker.metadata.view import MetadataView
 from pykbroker.runtime.line_limit import LineLimit
-from pykbroker.serving.services import BrokerServices
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import (
     CreatableTopic,

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from pykbroker.config.topics_to_create import InitialTopic, parse_initial_topics
-from pykbroker.serving.services import BrokerServices
+from pykbroker.dispatch.services import BrokerServices
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import (
     CreatableTopic,

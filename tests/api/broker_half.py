@@ -8,15 +8,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from pykbroker.api import rows
+from pykbroker.dispatch.context import BrokerContext, RequestContext
+from pykbroker.dispatch.rows import On
+from pykbroker.dispatch.services import BrokerServices
 from pykbroker.metadata.image import BrokerImage, Endpoint
 from pykbroker.net.promise import Promise
 from pykbroker.replica.batch_checks import BatchChecks
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.security.authorizer import AllowAll, Asker, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS
-from pykbroker.serving.context import BrokerContext, RequestContext
-from pykbroker.serving.rows import On
-from pykbroker.serving.services import BrokerServices
 from tests.replica.world import World
 
 

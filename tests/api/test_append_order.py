@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 
 from pykbroker.api import delete_records, end_txn, init_producer_id, txn_offset_commit, write_txn_markers
+from pykbroker.dispatch.append_order import in_order
+from pykbroker.dispatch.context import RequestContext
+from pykbroker.dispatch.dispatcher import Dispatcher
 from pykbroker.net import connection as connection_module
 from pykbroker.net.connection import Connection
 from pykbroker.net.listener import Limits, Listener
 from pykbroker.replica.partition import Partition
-from pykbroker.serving.append_order import in_order
-from pykbroker.serving.context import RequestContext
-from pykbroker.serving.dispatch import Dispatcher
 from pykbroker_log import validate
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import decode_response, encode_request

@@ -34,11 +34,11 @@ from pykbroker.api import (
     unregister_broker,
     update_features,
 )
+from pykbroker.dispatch.context import RequestContext
+from pykbroker.dispatch.peers import ForwardedPeer
 from pykbroker.metadata.image import Endpoint
 from pykbroker.security.authorizer import AllowAll, Asker, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
-from pykbroker.serving.context import RequestContext
-from pykbroker.serving.peers import ForwardedPeer
 from pykbroker.topic_creation import auto_create
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode, KafkaError

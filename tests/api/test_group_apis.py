@@ -30,11 +30,11 @@ from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import load
 from pykbroker.coordinator.group.java import hash_map_order, java_hash, partition_for, topic_partition_hash
 from pykbroker.coordinator.group.service import OFFSETS_TOPIC, GroupService
+from pykbroker.dispatch.context import RequestContext
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage, TopicsImage
 from pykbroker.security.authorizer import AllowAll, Asker, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
-from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_groups import DeleteGroupsRequest
 from pykbroker_wire.messages.describe_groups import DescribeGroupsRequest

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pykbroker.api import produce
+from pykbroker.dispatch.dispatcher import Dispatcher
 from pykbroker.net.promise import Promise
 from pykbroker.replica.batch_checks import BatchChecks
 from pykbroker.runtime import OsRuntime
-from pykbroker.serving.dispatch import Dispatcher
 from pykbroker_log import validate
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.validate import Checked, RecordErrors

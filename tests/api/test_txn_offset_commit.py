@@ -9,8 +9,8 @@ import pytest
 
 from pykbroker.api import txn_offset_commit
 from pykbroker.coordinator.group.transactional import refused
+from pykbroker.dispatch.context import RequestContext
 from pykbroker.security.authorizer import Asker, Operation, Resource
-from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

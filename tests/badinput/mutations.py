@@ -14,7 +14,7 @@ from typing import Any
 import crc32c
 
 from pykbroker.api import TABLE
-from pykbroker.serving.rows import On
+from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.ports import steady_port
-from pykbroker.serving.rows import On
+from pykbroker.dispatch.rows import On
 from pykbroker_raft import rpc
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData

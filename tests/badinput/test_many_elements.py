@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pykbroker.api import TABLE
+from pykbroker.dispatch.principals import encode_principal
+from pykbroker.dispatch.rows import On, ServedApi
 from pykbroker.net.client import BrokerConnection
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.principals import encode_principal
-from pykbroker.serving.rows import On, ServedApi
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.envelope import EnvelopeRequest

@@ -18,7 +18,7 @@ from compat_tests.differential.plain import Symbols
 from compat_tests.differential.session import NOW_MS, Session, Step
 from compat_tests.differential.stored import HOMES, OFFSETS, TRANSACTIONS, entries
 from pykbroker.api import TABLE
-from pykbroker.serving.rows import On
+from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from pykbroker_wire.primitives import EncodeError, TopLevel

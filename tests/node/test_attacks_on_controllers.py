@@ -16,10 +16,10 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from pykbroker.dispatch.principals import encode_principal
 from pykbroker.net import sasl_connection
 from pykbroker.security.acl import PatternType, Permission
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.principals import encode_principal
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pykbroker.api import TABLE
-from pykbroker.serving.rows import On
+from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import (

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pykbroker
-from pykbroker.serving.principals import encode_principal
+from pykbroker.dispatch.principals import encode_principal
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import encode_request
@@ -246,7 +246,7 @@ def test_every_message_has_a_json_form() -> None:
 
 @given(st.text())
 def test_any_text_stays_in_its_line(text: str) -> None:
-    from pykbroker.serving.request_log import _text
+    from pykbroker.dispatch.request_log import _text
 
     line = _text({"name": text, "number": 0.25})
     assert line.isascii()

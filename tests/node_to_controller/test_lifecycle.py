@@ -13,13 +13,13 @@ import pytest
 from pykbroker.api import broker_heartbeat, broker_registration, controller_registration
 from pykbroker.controller.result import Result
 from pykbroker.controller.topics import create_topics
+from pykbroker.dispatch.context import RequestContext
 from pykbroker.metadata.image import Endpoint
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.node_to_controller.controller_lifecycle import ControllerRegistration
 from pykbroker.security.authorizer import AllowAll
 from pykbroker.security.peer_session import ANONYMOUS
-from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.broker_registration import BrokerRegistrationResponse
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

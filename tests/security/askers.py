@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pykbroker.dispatch.peers import ForwardedPeer
 from pykbroker.security.peer_session import PeerSession
-from pykbroker.serving.peers import ForwardedPeer
 from pykbroker_wire.apis import ApiKey
 
 

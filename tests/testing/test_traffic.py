@@ -11,9 +11,9 @@ from kafka import KafkaProducer
 
 import pykbroker
 from pykbroker.config.load import development_profile, load
+from pykbroker.dispatch.dispatcher import Dispatcher
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
-from pykbroker.serving.dispatch import Dispatcher
 from pykbroker.testing import traffic as traffic_module
 from pykbroker.testing.node_thread import NodeThread
 from pykbroker.testing.traffic import MOST_BYTES, RecordedRequest, Traffic

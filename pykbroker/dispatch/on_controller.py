@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pykbroker.coordinator.later import judged
-from pykbroker.serving.context import ControllerContext
-from pykbroker.serving.peers import ForwardedPeer
+from pykbroker.dispatch.context import ControllerContext
+from pykbroker.dispatch.peers import ForwardedPeer
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")

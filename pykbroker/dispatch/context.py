@@ -1,15 +1,15 @@
 """What a handler knows about its request, and what it may reach.
 
-Not responsible for dispatching (dispatch.py) nor for any decision.
+Not responsible for dispatching (dispatcher.py) nor for any decision.
 """
 
 from __future__ import annotations
 
 from typing import Generic, Protocol, TypeAlias, TypeGuard, TypeVar
 
+from pykbroker.dispatch.services import BrokerServices, ControllerServices, Services
 from pykbroker.security.authorizer import SUPPORTED_OPERATIONS, Operation, Resource
 from pykbroker.security.peer_session import PeerSession
-from pykbroker.serving.services import BrokerServices, ControllerServices, Services
 
 S_co = TypeVar("S_co", bound=Services, covariant=True)
 

@@ -25,8 +25,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pykbroker.coordinator.later import CallWhenDone, at_any_time
+from pykbroker.dispatch.context import AnyContext
 from pykbroker.net.connection import Connection
-from pykbroker.serving.context import AnyContext
 
 T = TypeVar("T")
 

@@ -12,12 +12,12 @@ import pytest
 
 from pykbroker.api import rows
 from pykbroker.crossing.hand_over import HandOver
+from pykbroker.dispatch.dispatcher import Dispatcher, PendingAnswer
+from pykbroker.dispatch.rows import On
+from pykbroker.dispatch.services import BrokerServices
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.promise import Promise
-from pykbroker.serving.dispatch import Dispatcher, PendingAnswer
-from pykbroker.serving.rows import On
-from pykbroker.serving.services import BrokerServices
 from pykbroker_wire import produce_single
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import decode_response, encode_request
@@ -184,7 +184,7 @@ def test_an_api_is_resolved_with_its_first_request() -> None:
         "import sys, pykbroker.node.node\n"
         "from pykbroker.api import TABLE, rows\n"
         "from pykbroker.metrics.registry import Metrics\n"
-        "from pykbroker.serving.rows import On\n"
+        "from pykbroker.dispatch.rows import On\n"
         "served = rows(On.BROKER, Metrics())\n"
         "def resolved(): return [api.module for api in TABLE if f'pykbroker.api.{api.module}' in sys.modules]\n"
         "assert resolved() == [], resolved()\n"

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pykbroker.coordinator.transaction.verifier import Verifier
     from pykbroker.crossing.hand_over import HandOver
     from pykbroker.crossing.lease import Lease
+    from pykbroker.dispatch.quorum_requests import QuorumLevels, QuorumRequests
+    from pykbroker.dispatch.rows import Rows
+    from pykbroker.dispatch.suspects import Suspects
     from pykbroker.liveness.broker_watch import BrokerWatch
     from pykbroker.metadata.view import MetadataView
     from pykbroker.metrics.registry import Metrics
@@ -31,9 +34,6 @@ if TYPE_CHECKING:
     from pykbroker.replica.fetch_sessions import FetchSessions
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
-    from pykbroker.serving.quorum_requests import QuorumLevels, QuorumRequests
-    from pykbroker.serving.rows import Rows
-    from pykbroker.serving.suspects import Suspects
 
 
 @dataclass(slots=True, kw_only=True)

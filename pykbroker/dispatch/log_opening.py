@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from pykbroker.coordinator.later import CallWhenDone, Later, at_any_time, settle
-from pykbroker.serving.context import BrokerContext
+from pykbroker.dispatch.context import BrokerContext
 
 T = TypeVar("T")
 

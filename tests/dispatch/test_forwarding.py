@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 
 from pykbroker.api import TABLE
+from pykbroker.dispatch import forwarding
+from pykbroker.dispatch.dispatcher import Dispatcher, ForwardedResponse
+from pykbroker.dispatch.suspects import Suspects
 from pykbroker.net.client import Disconnected, Unanswered
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.versions import UnsupportedVersion
-from pykbroker.serving import forwarding
-from pykbroker.serving.dispatch import Dispatcher, ForwardedResponse
-from pykbroker.serving.suspects import Suspects
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, decode_response, encode_request

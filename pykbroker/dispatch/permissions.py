@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pykbroker.dispatch.context import AnyContext
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import AnyContext
 
 
 def may(ctx: AnyContext, operation: Operation, group_id: str, *, quiet: bool = False) -> bool:

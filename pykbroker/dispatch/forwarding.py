@@ -20,13 +20,13 @@ import ipaddress
 import logging
 from typing import Any
 
+from pykbroker.dispatch.context import BrokerContext
+from pykbroker.dispatch.dispatcher import ForwardedResponse
+from pykbroker.dispatch.principals import encode_principal
+from pykbroker.dispatch.rows import Row
 from pykbroker.net.client import Unanswered
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.versions import UnsupportedVersion
-from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.dispatch import ForwardedResponse
-from pykbroker.serving.principals import encode_principal
-from pykbroker.serving.rows import Row
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, decode_response, encode_request
 from pykbroker_wire.messages.envelope import EnvelopeRequest

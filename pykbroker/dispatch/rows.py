@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Flag
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pykbroker.metrics.registry import Counter, Metrics
-from pykbroker.serving.context import AnyContext
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import ApiVersion
+
+#: the context of the half that `handle` runs on, and the request
+C = TypeVar("C")
+Q = TypeVar("Q")
 
 
 class On(Flag):
@@ -36,13 +39,28 @@ class Settled:
 
 
 @dataclass(slots=True, frozen=True)
+class Handlers(Generic[C, Q]):
+    """What the module of an API has for dispatch, as its `HANDLERS`. `handle` is called with each request."""
+
+    handle: Callable[[C, Q], object]
+    #: Answers a frame without decoding it as a whole: bytes, a response, or one of these later. None, if `handle` is to
+    #: decide; nothing was done then. For the hottest shapes of the hottest APIs.
+    handle_frame: Callable[[C, memoryview, int], object] | None = None
+    #: `(request, version, code)`: what a broker answers to a request that it could not forward. A row that forwards
+    #: has it.
+    refused: Callable[[Q, int, ErrorCode], object] | None = None
+    #: What a broker settles itself of a request that it forwards. The context is a BrokerContext.
+    on_broker: Callable[[Any, Q], Settled | None] | None = None
+    #: What a broker refuses before it forwards a request: raises CloseConnection.
+    check: Callable[[Q], None] | None = None
+
+
+@dataclass(slots=True, frozen=True)
 class ServedApi:
-    """One row. `module` is the file in this folder; it has `handle(ctx, request)`.
+    """One row. `module` is the file in api/ that has the `HANDLERS`.
 
     forward: a broker listener sends the request on to the active controller in an Envelope (KIP-590), where `handle`
-    runs; the module also has `refused`, which makes the answer when the controller gave none, and may have `on_broker`,
-    which settles a part before. advertised_min: what
-    ApiVersions says when that is not the lowest version served.
+    runs. advertised_min: what ApiVersions says when that is not the lowest version served.
     """
 
     key: ApiKey
@@ -89,7 +107,7 @@ class Row:
         "total_time_ms",
     )
 
-    def __init__(self, api: ServedApi, module: Any, metrics: Metrics) -> None:
+    def __init__(self, api: ServedApi, handlers: Handlers[Any, Any], metrics: Metrics) -> None:
         wire = APIS[api.key]
         self.api = api
         self.key = int(api.key)
@@ -97,16 +115,11 @@ class Row:
         self.min_version = wire.min_version
         self.max_version = wire.max_version
         self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = wire.request.decode
-        self.handle: Callable[[AnyContext, Any], Any] = module.handle
-        #: answers a frame without decoding it as a whole: bytes, a response, or one of these later; None: `handle`
-        #: decides, nothing was done. For the hottest shapes of the hottest APIs
-        self.handle_frame: Callable[[AnyContext, memoryview, int], Any] | None = getattr(module, "handle_frame", None)
-        #: `(request, version, code)`: what a broker answers to a request that it could not forward
-        self.refused: Callable[[Any, int, ErrorCode], Any] = module.refused if api.forward else _is_not_forwarded
-        #: `(context, request)`: what a broker settles itself of a request that it forwards; None: nothing
-        self.on_broker: Callable[[Any, Any], Settled | None] | None = getattr(module, "on_broker", None)
-        #: what a broker refuses before it forwards a request: raises CloseConnection
-        self.check: Callable[[Any], None] | None = getattr(module, "check", None)
+        self.handle: Callable[[Any, Any], Any] = handlers.handle
+        self.handle_frame: Callable[[Any, memoryview, int], Any] | None = handlers.handle_frame
+        self.refused: Callable[[Any, int, ErrorCode], Any] = handlers.refused or _is_not_forwarded
+        self.on_broker: Callable[[Any, Any], Settled | None] | None = handlers.on_broker
+        self.check: Callable[[Any], None] | None = handlers.check
         self.requests, self.request_bytes, self.total_time_ms = api.counters(metrics)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from pykbroker.dispatch.context import OwnRequestContext, RequestContext
+from pykbroker.dispatch.peers import ForwardedPeer, LocalPeer
 from pykbroker.security.authorizer import CLUSTER_NAME, Asker, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
-from pykbroker.serving.context import OwnRequestContext, RequestContext
-from pykbroker.serving.peers import ForwardedPeer, LocalPeer
 from pykbroker_wire.apis import ApiKey
 from tests.api.broker_half import Half
 from tests.deny_all import DenyAll

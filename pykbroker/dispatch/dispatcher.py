@@ -15,12 +15,12 @@ import logging
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from pykbroker.dispatch.context import AnyContext, OwnRequestContext, Peer, RequestContext
+from pykbroker.dispatch.rows import Row
+from pykbroker.dispatch.services import BrokerServices, Services
 from pykbroker.net.connection import CloseConnection, FutureAnswer
 from pykbroker.net.promise import Promise
 from pykbroker.security.authorizer import AuthorizerNotReady
-from pykbroker.serving.context import AnyContext, OwnRequestContext, Peer, RequestContext
-from pykbroker.serving.rows import Row
-from pykbroker.serving.services import BrokerServices, Services
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, encode_response
@@ -28,7 +28,7 @@ from pykbroker_wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from pykbroker_wire.primitives import DecodeError
 
 if TYPE_CHECKING:
-    from pykbroker.serving.request_log import LoggedRequest
+    from pykbroker.dispatch.request_log import LoggedRequest
 
 logger = logging.getLogger(__name__)
 #: One line for each request, under the name that log pipelines know (request_log.py).
@@ -48,7 +48,7 @@ def logged_request(clock: Callable[[], float]) -> LoggedRequest | None:
     the root an operator who looks for something else would get a line for each produce request."""
     if not 0 < request_logger.level <= _DEBUG:
         return None
-    from pykbroker.serving.request_log import LoggedRequest
+    from pykbroker.dispatch.request_log import LoggedRequest
 
     return LoggedRequest(clock)
 

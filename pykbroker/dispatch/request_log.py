@@ -1,6 +1,6 @@
 """A line of JSON for each request that a handler answers, as Apache Kafka's request log has it (KIP-673).
 
-Responsible for what a line says, and for what it hides. Not responsible for when there is one (dispatch.py and
+Responsible for what a line says, and for what it hides. Not responsible for when there is one (dispatcher.py and
 api/envelope.py ask `logged_request`). Loaded with the first line.
 
 A request is written down before its handler sees it, as handlers may change it. Secrets are hidden: values of
@@ -22,10 +22,10 @@ from typing import Any, Final
 
 from pykbroker.config.describe import may_be_secret
 from pykbroker.config.kinds import HIDDEN
+from pykbroker.dispatch.context import AnyContext
+from pykbroker.dispatch.dispatcher import ForwardedResponse, request_logger
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.security.acl import java_address
-from pykbroker.serving.context import AnyContext
-from pykbroker.serving.dispatch import ForwardedResponse, request_logger
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.headers import decode_response
 from pykbroker_wire.json_form import Hide, render, to_json
