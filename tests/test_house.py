@@ -123,7 +123,6 @@ SAME_MODULE = {
     "missing": "records that are gone: found in log/, told by the node",
     "node": "the room, and its class",
     "produce": "the API, and the command",
-    "producer_ids": "blocks of ids: given by the controller, used by a broker",
     "records": "records of each kind of log, and the record of a batch",
     "reference": "a page of docs/, generated from the room's table",
     "result": "what an operation has decided, in a controller and in a coordinator",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.controller.producer_ids import allocate_producer_ids
+from pykbroker.controller.brokers import allocate_producer_ids
 from pykbroker.dispatch.context import ControllerContext
 from pykbroker.dispatch.on_controller import immediately, respond
 from pykbroker.dispatch.rows import Handlers

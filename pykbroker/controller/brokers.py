@@ -1,4 +1,5 @@
-"""Brokers and controllers as members of the cluster: registration, heartbeats, fencing, controlled shutdown.
+"""Brokers and controllers as members of the cluster: registration, heartbeats, fencing, controlled shutdown, and the
+blocks of producer ids that brokers are given (KIP-730).
 
 A broker's epoch is the offset at which its registration was appended. A new incarnation of a broker starts fenced, and
 its partitions get new leaders and epochs at once, so that no node mistakes it for the one before.
@@ -29,6 +30,7 @@ from pykbroker_wire.messages.controller_registration import Listener as Controll
 from pykbroker_wire.primitives import TopLevel, uuid_to_str
 from pykbroker_wire.stored.metadata import (
     BrokerRegistrationChangeRecord,
+    ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnregisterBrokerRecord,
@@ -39,6 +41,8 @@ from pykbroker_wire.stored.metadata.register_controller_record import Controller
 FENCE = 1
 UNFENCE = -1
 IN_CONTROLLED_SHUTDOWN = 1
+PRODUCER_IDS_IN_BLOCK = 1_000
+_LAST_PRODUCER_ID = 2**63 - 1
 
 
 class HeartbeatReply(NamedTuple):
@@ -339,3 +343,18 @@ def unregister_broker(state: ControllerState, broker_id: int) -> Result[None]:
     records.extend(leader_and_isr_updates(state, with_broker_in_elr(state, broker_id), remove=broker_id))
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     return Result(None, records)
+
+
+class ProducerIdBlock(NamedTuple):
+    first: int
+    size: int
+
+
+def allocate_producer_ids(state: ControllerState, broker_id: int, broker_epoch: int) -> Result[ProducerIdBlock]:
+    state.check_broker_epoch(broker_id, broker_epoch)
+    first = max(state.image.producer_ids_next, 0)
+    if first > _LAST_PRODUCER_ID - (PRODUCER_IDS_IN_BLOCK - 1):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids are used up.")
+    following = first + PRODUCER_IDS_IN_BLOCK
+    record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=following)
+    return Result(ProducerIdBlock(first, PRODUCER_IDS_IN_BLOCK), [record])

@@ -14,7 +14,6 @@ from pykbroker.config.dynamic import DynamicConfigs, without_invalid
 from pykbroker.config.key_table import TOPIC_KEYS
 from pykbroker.config.load import Config
 from pykbroker.controller.heartbeats import BrokerSession, BrokerSessions, Heartbeats
-from pykbroker.controller.held_elections import HeldElections
 from pykbroker.controller.placement import UsableBroker
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import (
@@ -48,6 +47,46 @@ class Checkpoint(NamedTuple):
 
     image: MetadataImage
     unfinished: tuple[tuple[Sequence[TopLevel], int, int], ...] = ()
+
+
+class HeldElections:
+    """Elections that wait until the sessions of brokers would be over that were fenced before.
+
+    A partition that only an unclean election would give a leader waits for as long as it would have waited without the
+    early fence: the broker may come back with the records. It waits no longer once the broker serves again: then the
+    broker itself leads, as one that is in sync or as the last known leader (KIP-966), of which there is one. An
+    administrator's own ElectLeaders does not wait. Soft state of the active controller: a new one holds the elections
+    of all brokers that are fenced for a whole session, as it does not know which of them were fenced early.
+
+    `now_ms`: the loop's clock.
+    """
+
+    def __init__(self) -> None:
+        self._until_ms: dict[int, int] = {}
+
+    def hold(self, broker_id: int, until_ms: int) -> None:
+        """Until then nothing is lost that this broker may have."""
+        self._until_ms[broker_id] = until_ms
+
+    def release(self, broker_id: int) -> None:
+        self._until_ms.pop(broker_id, None)
+
+    def clear(self) -> None:
+        self._until_ms.clear()
+
+    def holds(self, partition: PartitionImage) -> bool:
+        """Whether a broker that may have what the partition has committed is waited for."""
+        return bool(self._until_ms) and any(
+            broker_id in self._until_ms for broker_id in (*partition.isr, *partition.elr, *partition.last_known_elr)
+        )
+
+    def over(self, now_ms: int) -> list[int]:
+        """The brokers that are waited for no longer."""
+        return [broker_id for broker_id, until_ms in self._until_ms.items() if until_ms < now_ms]
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next wait is over."""
+        return min(self._until_ms.values()) + 1 if self._until_ms else None
 
 
 class ControllerState:
@@ -138,7 +177,7 @@ class ControllerState:
 
     def restart_sessions(self, now_ms: int, own_incarnation: bytes | None = None) -> None:
         """A new controller gives every broker that serves a whole session before it judges. A fenced broker has one
-        again with its next heartbeat. Nor does it judge what was lost with brokers that are fenced (held_elections.py).
+        again with its next heartbeat. Nor does it judge what was lost with brokers that are fenced (`HeldElections`).
 
         But not an earlier incarnation of the broker in this very process (`own_incarnation`), which cannot be alive: a
         combined node that was killed need not wait for its own ghost (Apache Kafka waits 9 s here).

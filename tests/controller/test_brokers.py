@@ -8,6 +8,7 @@ import pytest
 
 from pykbroker.controller.alter_partition import alter_partition, assign_replicas_to_dirs
 from pykbroker.controller.brokers import (
+    allocate_producer_ids,
     elect_held_leaders,
     fence_gone_broker,
     fence_stale_broker,
@@ -19,7 +20,6 @@ from pykbroker.controller.brokers import (
 from pykbroker.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
 from pykbroker.controller.features import Update, update_features
 from pykbroker.controller.heartbeats import BrokerControlState, BrokerSession
-from pykbroker.controller.producer_ids import allocate_producer_ids
 from pykbroker.controller.topics import create_topics
 from pykbroker.metadata.features import REGISTERED
 from pykbroker.metadata.image import DIRECTORY_LOST, PartitionImage, VersionRange

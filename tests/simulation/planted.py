@@ -17,9 +17,8 @@ from unittest import mock
 from pykbroker.api import produce
 from pykbroker.controller import active, alter_partition, brokers
 from pykbroker.controller.active import ActiveController
-from pykbroker.controller.held_elections import HeldElections
 from pykbroker.controller.result import Result
-from pykbroker.controller.state import ControllerState
+from pykbroker.controller.state import ControllerState, HeldElections
 from pykbroker.coordinator.host import Host
 from pykbroker.coordinator.later import at_any_time
 from pykbroker.coordinator.machine import CoordinatorRuntime

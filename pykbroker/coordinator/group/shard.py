@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from pykbroker.coordinator.group.classic.classic_description import describe_classic
+from pykbroker.coordinator.group.classic.classic_answers import describe_classic
 from pykbroker.coordinator.group.classic.classic_group import ClassicGroup
 from pykbroker.coordinator.group.classic.classic_step import ClassicStep
 from pykbroker.coordinator.group.classic.joining import UNKNOWN_MEMBER, Client, join_refused

@@ -1,13 +1,22 @@
-"""What a member of a classic group is answered when it joins and when it syncs.
+"""The answers to a member of a classic group that joins or syncs, and the group as DescribeGroups shows it.
 
-Responsible for the values alone. Not responsible for when they are sent (classic_step.py, rebalance.py).
+Responsible for the values alone: nothing is changed here. Not responsible for when they are sent (classic_step.py,
+rebalance.py).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member
+from pykbroker.coordinator.group.contract import Group
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from pykbroker_wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from pykbroker_wire.messages.sync_group import SyncGroupResponse
+
+#: DescribeGroups says so from this version on; before, a missing group is described as Dead.
+_MISSING_GROUP_IS_ERROR_FROM: Final = 6
 
 
 def joined(group: ClassicGroup, member: Member) -> JoinGroupResponse:
@@ -39,4 +48,33 @@ def all_members(group: ClassicGroup) -> list[JoinGroupResponseMember]:
 def assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
+    )
+
+
+def describe_classic(group_id: str, group: Group | None, api_version: int) -> DescribedGroup:
+    if not isinstance(group, ClassicGroup):
+        missing = DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD.value)
+        if api_version >= _MISSING_GROUP_IS_ERROR_FROM:
+            missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            missing.error_message = (
+                f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
+            )
+        return missing
+    stable = group.state is ClassicGroupState.STABLE
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol_name) if stable else b"",
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
     )
