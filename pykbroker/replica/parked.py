@@ -1,7 +1,7 @@
-"""A fetch that waits: for bytes, for an error, or for its deadline (Kafka's DelayedFetch). No polling.
+"""Fetches that wait: for bytes, for an error, or for their deadline (Kafka's DelayedFetch). No polling.
 
-How far it may read decides which bytes it waits for (`Isolation`): an append counts for a follower at once, for a
-client when it is committed. Not responsible for reading: when it is worth while it calls back, and the caller reads
+Its `Isolation` decides which bytes it waits for: an append counts for a follower at once, and for a client when it is
+committed. Not responsible for reading: when it is worth while it calls back, and the caller reads
 again.
 """
 
@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from pykbroker.replica.awaited_followers import AwaitedFollowers
+from pykbroker.replica.deadlines import Deadlines
+
 if TYPE_CHECKING:
-    from pykbroker.replica.deadlines import Deadlines
     from pykbroker.replica.partition import Partition
 
 
 class Isolation(IntEnum):
-    """How far a fetch reads (Kafka's FetchIsolation)."""
+    """The end of what a fetch may read (Kafka's FetchIsolation)."""
 
     #: followers
     LOG_END = 0
@@ -144,3 +146,69 @@ class ParkedFetch:
         # The reader knows this object: without the circle it goes at once, and not with the next collection.
         self._read = _read_no_more
         self._partitions_of = None
+
+
+class ParkedFetches:
+    """Every fetch that waits on this node. They are woken once in a turn of the loop, however many of their partitions
+    changed."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+        """`most`: of consumers (pykbroker.max.parked.requests). A follower would ask again at once, so there is room
+        for as many fetches of followers."""
+        self._loop = loop
+        self.deadlines = Deadlines(loop)
+        self._followers = AwaitedFollowers(loop)
+        self.count = 0
+        self.most = most
+        # Bytes that became readable of partitions that parked fetches wait for, by `Isolation`.
+        self._changed: dict[Partition, tuple[int, int, int]] = {}
+
+    def has_room(self, replica_id: int) -> bool:
+        """Return True if one more may wait. `replica_id`: of a follower, below 0 for a consumer."""
+        return self.count < (self.most if replica_id < 0 else 2 * self.most)
+
+    def park(
+        self,
+        replica_id: int,
+        isolation: Isolation,
+        found: int | asyncio.Future[Any],
+        wait_seconds: float,
+        read: Callable[[bool], Any],
+        partitions: Callable[[], Iterable[Partition]],
+    ) -> ParkedFetch:
+        """Let a fetch wait: see ParkedFetch."""
+        if replica_id >= 0:
+            wait_seconds = self._followers.wait_seconds(replica_id, wait_seconds)
+        parked = ParkedFetch(self.deadlines, partitions, found, wait_seconds, read, isolation=isolation)
+        self.count += 1
+        parked.future.add_done_callback(self._unparked)
+        if replica_id >= 0:
+            self._followers.park(replica_id, parked)
+        return parked
+
+    def _unparked(self, future: object) -> None:
+        self.count -= 1
+
+    def expect(self, followers: Iterable[int]) -> None:
+        """A leader epoch of a partition with these followers begins: see AwaitedFollowers."""
+        self._followers.expect(followers)
+
+    def changed(self, partition: Partition, log_end: int, committed: int, stable: int) -> None:
+        """So many bytes became readable: to the log end, to the high watermark, to the last stable offset."""
+        changed = self._changed
+        if not changed:
+            self._loop.call_soon(self._wake)
+        before = changed.get(partition)
+        if before is None:
+            changed[partition] = (log_end, committed, stable)
+        else:
+            changed[partition] = (before[0] + log_end, before[1] + committed, before[2] + stable)
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, {}
+        arrived: dict[ParkedFetch, int] = {}
+        for partition, counts in changed.items():
+            for parked in partition.fetch_waiters:
+                arrived[parked] = arrived.get(parked, 0) + counts[parked.isolation]
+        for parked, count in arrived.items():
+            parked.poke(count)

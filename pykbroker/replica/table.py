@@ -1,8 +1,8 @@
 """The replicas of this node: made, changed and deleted as the metadata says.
 
-Responsible for: which partitions this node holds, telling coordinators about leadership, the configuration of topics,
-waking parked fetches once per turn of the loop. Not responsible for: their logs and directories (`logs`, a room of its
-own), the protocol, or which partitions should exist (the controller).
+Responsible for: which partitions this node holds, telling coordinators about leadership, the configuration of topics.
+Not responsible for: their logs and directories (`logs`, a room of its own), fetches that wait (parked.py), the
+protocol, or which partitions should exist (the controller).
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, MetadataImage, PartitionImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
-from pykbroker.replica.awaited_followers import AwaitedFollowers
 from pykbroker.replica.containment import contained
-from pykbroker.replica.deadlines import Deadlines
 from pykbroker.replica.follower import FollowerServices, PartitionFollower
 from pykbroker.replica.isr_updates import AlterPartition, Answered, IsrExpiration, IsrUpdates
 from pykbroker.replica.leader import Judgement
+from pykbroker.replica.parked import ParkedFetches
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.partition_services import PartitionServices
 from pykbroker.replica.quota import ReplicationQuotas
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from pykbroker.config.load import Config
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.metrics.registry import Metrics
-    from pykbroker.replica.parked import ParkedFetch
     from pykbroker.replica.replica_traffic import PartitionTraffic
     from pykbroker.runtime import Runtime
     from pykbroker.runtime.cold_reads import ColdReads
@@ -88,24 +86,18 @@ class ReplicaTable:
             move_throttle,
             space,
         )
-        #: of the fetches that are parked here
-        self.deadlines = Deadlines(runtime.loop)
-        self.awaited = AwaitedFollowers(runtime.loop)
+        #: fetches that wait
+        self.parked = ParkedFetches(runtime.loop, config.int("pykbroker.max.parked.requests"))
         self.fetch_max_bytes = config.int("fetch.max.bytes")
         #: how fast throttled replicas are replicated
         self.quotas = quotas or ReplicationQuotas(config, node_id, runtime.loop.time, metrics)
         #: consumers are told which replica is in their rack (KIP-392)
         self.selects_by_rack = config.optional_str("replica.selector.class") is not None
-        #: fetches that wait, and how many may
-        self.parked = 0
-        self.max_parked = config.int("pykbroker.max.parked.requests")
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._image = MetadataImage()
         self._topic_configs: dict[str, LogConfig] = {}
         self._leadership: list[Leadership] = []
         self._following: Following | None = None
-        # Bytes that became readable of partitions that parked fetches wait for, by `Isolation`.
-        self._changed: dict[Partition, tuple[int, int, int]] = {}
         name = "kafka.server:type=BrokerTopicMetrics,name="
         self.messages_in = metrics.counter(name + "MessagesInPerSec")
         self.bytes_in = metrics.counter(name + "BytesInPerSec")
@@ -120,7 +112,7 @@ class ReplicaTable:
             runtime.now_ms,
             lambda: int(runtime.loop.time() * 1000),
             self.logs.flusher.want,
-            self.changed,
+            self.parked.changed,
             self._led,
             self.logs.directory_failed,
             space,
@@ -215,7 +207,7 @@ class ReplicaTable:
     def _led(self, partition: Partition, is_leader: bool) -> None:
         """This node gained, renewed or lost a leadership."""
         if partition.leader is not None:
-            self.awaited.expect(replica for replica in partition.leader.replicas if replica != self.node_id)
+            self.parked.expect(replica for replica in partition.leader.replicas if replica != self.node_id)
         for callback in self._leadership:
             callback(partition, is_leader, partition.leader_epoch)
 
@@ -275,33 +267,6 @@ class ReplicaTable:
     async def ended(self) -> None:
         """After `stop`: returns when no thread works on a log any more."""
         await self.logs.ended()
-
-    # -- what happens to partitions -----------------------------------------------------------------------------------
-
-    def changed(self, partition: Partition, log_end: int, committed: int, stable: int) -> None:
-        """So many bytes became readable: to the log end, to the high watermark, to the last stable offset. Parked
-        fetches of this partition want to know; they are told once in this turn of the loop."""
-        changed = self._changed
-        if not changed:
-            self.runtime.loop.call_soon(self._wake)
-        before = changed.get(partition)
-        if before is None:
-            changed[partition] = (log_end, committed, stable)
-        else:
-            changed[partition] = (before[0] + log_end, before[1] + committed, before[2] + stable)
-
-    def unparked(self, future: object) -> None:
-        self.parked -= 1
-
-    def _wake(self) -> None:
-        changed, self._changed = self._changed, {}
-        # Once for each fetch, however many of its partitions changed: it reads them all.
-        arrived: dict[ParkedFetch, int] = {}
-        for partition, counts in changed.items():
-            for parked in partition.fetch_waiters:
-                arrived[parked] = arrived.get(parked, 0) + counts[parked.isolation]
-        for parked, count in arrived.items():
-            parked.poke(count)
 
     def delete_records(self, topic: str, index: int, offset: int) -> tuple[Partition, int, int]:
         """DeleteRecords of one partition. Returns it, the offset that is meant, and the low watermark: the deletion

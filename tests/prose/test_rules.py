@@ -89,9 +89,7 @@ def test_the_prose_of_a_source(tmp_path: Path) -> None:
 
 def test_the_prose_of_a_page(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
-    path.write_text(
-        "# What it is\n\nA line\nand another.\n\n* one\n  item\n* two\n\n```\nWhat code\n```\n| What |\n"
-    )
+    path.write_text("# What it is\n\nA line\nand another.\n\n* one\n  item\n* two\n\n```\nWhat code\n```\n| What |\n")
     assert [(prose.line, prose.text) for prose in of_page(path, "a.md")] == [
         (3, "A line and another."),
         (6, "one item"),

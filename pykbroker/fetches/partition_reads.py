@@ -1,0 +1,169 @@
+"""One pass over the partitions of a fetch: each is found, judged and read by a reader.
+
+Responsible for the limits of the whole, and for what an error of one partition means for the wait. Not responsible for
+what a client may read of a partition (the readers) nor for the answer (fetch_answer.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pykbroker.fetches.fetch_plan import TOPIC_IDS_FROM, FetchPlan
+from pykbroker.replica.fetch_sessions import SessionKey, SessionPartition
+from pykbroker.replica.partition import Partition
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pykbroker.dispatch.services import BrokerServices
+    from pykbroker_log.results import ReadResult
+
+NO_EPOCH: Final = -1
+#: These are answered without a wait for other partitions: the client has to ask elsewhere, or for another topic.
+_AT_ONCE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INCONSISTENT_TOPIC_ID)
+#: The partition is known, so that Apache Kafka tries to read it, and answers with null for aborted transactions.
+_READ_IN_VAIN: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+class PartitionRead:
+    """The result for one partition: records, an error, or where to read instead."""
+
+    __slots__ = ("diverging", "entry", "error", "is_known", "key", "log", "preferred_replica", "records")
+
+    def __init__(self, key: SessionKey, entry: SessionPartition) -> None:
+        self.key = key
+        self.entry = entry
+        self.error = ErrorCode.NONE
+        #: this node has the partition, or knows who leads it
+        self.is_known = False
+        #: the log whose offsets the answer has; None after an error
+        self.log: PartitionLog | None = None
+        self.records: ReadResult | None = None
+        self.preferred_replica = -1
+        #: leader epoch and end offset to which a client whose log diverges goes back (KIP-320)
+        self.diverging: tuple[int, int] | None = None
+
+    def diverges(self, partition: Partition) -> bool:
+        """Return True if the client has read what is not in this log, and note where to go back to. Raises KafkaError
+        if this log knows nothing about the client's epoch."""
+        entry, log = self.entry, partition.log
+        epoch, end_offset = log.epoch_end_offset(entry.last_fetched_epoch)
+        if epoch == NO_EPOCH or end_offset < 0 or entry.fetch_offset < log.log_start_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition}: nothing is known about epoch {entry.last_fetched_epoch}"
+            )
+        if epoch >= entry.last_fetched_epoch and end_offset >= entry.fetch_offset:
+            return False
+        self.diverging = (epoch, end_offset)
+        self.log = log
+        return True
+
+    def failed(self, error: ErrorCode) -> None:
+        self.error = error
+        if error in _READ_IN_VAIN:
+            self.is_known = True
+        self.log = self.records = None
+        self.entry.partition = None
+
+
+class Reader(Protocol):
+    """Reads partitions for one kind of client. It belongs to one fetch."""
+
+    def begin(self) -> None:
+        """A pass over the partitions begins; an earlier one may have ended in the middle, by a ColdRead."""
+
+    def unchanged(self, entry: SessionPartition) -> Partition | None:
+        """Return the partition if there is nothing to read and nothing to answer about it, else None."""
+
+    def may_read(self, topic: str) -> bool: ...
+
+    def read(
+        self, into: PartitionRead, partition: Partition, limit: int, is_first: bool, wait: bool
+    ) -> ReadResult | None:
+        """Read up to `limit` bytes, or the whole first batch if `is_first`. Return None if the client has to do
+        something else first, which `into` has: no answer waits then. Raises KafkaError; ColdRead unless `wait`."""
+
+    def end(self) -> None:
+        """The pass is over: every partition was read, in vain or not."""
+
+    def count(self, size: int) -> None:
+        """Count the bytes that are answered."""
+
+
+class PartitionReads:
+    """The result of one pass."""
+
+    __slots__ = ("found", "is_urgent", "size", "waiting_for")
+
+    def __init__(self) -> None:
+        #: one for each partition of which there is something to answer
+        self.found: list[PartitionRead] = []
+        self.size = 0
+        #: an error, or another place to read from, is answered at once
+        self.is_urgent = False
+        #: partitions that could be read, and may have more later
+        self.waiting_for: list[Partition] = []
+
+
+def read_partitions(
+    plan: FetchPlan, reader: Reader, services: BrokerServices, limit: int, *, wait: bool
+) -> PartitionReads:
+    """Read every partition of a plan, up to `limit` bytes in all. Raises ColdRead unless `wait`; nothing has changed
+    then."""
+    reads = PartitionReads()
+    found, waiting_for = reads.found, reads.waiting_for
+    left, size = limit, 0
+    skips = plan.replica_id >= 0 and not plan.is_full
+    reader.begin()
+    for key, entry in plan.members.items():
+        if skips and (unchanged := reader.unchanged(entry)) is not None:
+            # Nearly all partitions of a follower, nearly always.
+            waiting_for.append(unchanged)
+            continue
+        into = PartitionRead(key, entry)
+        found.append(into)
+        try:
+            partition = entry.partition
+            if partition is None or partition.offline or not partition.is_leader:
+                partition = _find(plan, reader, services, entry)
+            elif entry.topic is not None and not reader.may_read(entry.topic):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            into.is_known = True
+            records = reader.read(into, partition, entry.max_bytes if entry.max_bytes < left else left, not size, wait)
+            if records is None:
+                reads.is_urgent = True
+                continue
+            into.records = records
+            into.log = partition.log
+            if records.size:
+                size += records.size
+                left = max(0, left - records.size)
+            waiting_for.append(partition)
+        except KafkaError as error:
+            # As in Apache Kafka: a partition that was not there to begin with keeps no fetch from waiting for the
+            # others.
+            if entry.partition is not None or error.code in _AT_ONCE:
+                reads.is_urgent = True
+            into.failed(error.code)
+    reader.end()
+    reads.size = size
+    return reads
+
+
+def _find(plan: FetchPlan, reader: Reader, services: BrokerServices, entry: SessionPartition) -> Partition:
+    """The partition that a client means. Raises KafkaError."""
+    replicas = services.replicas
+    if plan.version >= TOPIC_IDS_FROM:
+        topic = services.metadata.image.topics.by_id.get(entry.topic_id)
+        if topic is None:
+            if entry.topic is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            # A session, or a fetch that waited, knows the name of the topic that was deleted.
+            has_namesake = replicas.find(entry.topic, entry.index) is not None
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID if has_namesake else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        entry.topic = topic.name
+    assert entry.topic is not None
+    if not reader.may_read(entry.topic):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    partition = entry.partition = replicas.get(entry.topic, entry.index)
+    return partition

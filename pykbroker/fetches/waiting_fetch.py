@@ -1,0 +1,89 @@
+"""A fetch that is read, perhaps several times, until it is worth an answer (Kafka's DelayedFetch).
+
+Responsible for the decision to answer or to wait. Not responsible for being woken (replica/parked.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pykbroker.fetches.consumer_reader import ConsumerReader
+from pykbroker.fetches.fetch_answer import fetch_answer
+from pykbroker.fetches.follower_reader import FollowerReader
+from pykbroker.fetches.partition_reads import PartitionRead, Reader, read_partitions
+from pykbroker_log.disk import ColdRead
+from pykbroker_wire.messages.fetch import FetchResponse
+
+if TYPE_CHECKING:
+    from pykbroker.dispatch.context import BrokerContext
+    from pykbroker.fetches.fetch_plan import FetchPlan
+    from pykbroker.replica.parked import ParkedFetch
+    from pykbroker.replica.partition import Partition
+
+
+class WaitingFetch:
+    """`read` first; if it does not return the answer, `park`."""
+
+    __slots__ = ("_ctx", "_empty", "_parked", "_plan", "_reader", "_waiting_for")
+
+    def __init__(self, ctx: BrokerContext, plan: FetchPlan) -> None:
+        self._ctx = ctx
+        self._plan = plan
+        self._reader: Reader = FollowerReader(ctx, plan) if plan.replica_id >= 0 else ConsumerReader(ctx, plan)
+        self._waiting_for: list[Partition] = []
+        self._parked: ParkedFetch | None = None
+        #: of the last read if it found no records: the answer at the deadline unless something happens before
+        self._empty: list[PartitionRead] | None = None
+
+    def asked(self) -> Iterator[tuple[str, int]]:
+        """The partitions that this node may have."""
+        by_id = self._ctx.services.metadata.image.topics.by_id
+        for entry in self._plan.members.values():
+            topic = entry.topic
+            if topic is None and (image := by_id.get(entry.topic_id)) is not None:
+                topic = image.name
+            if topic is not None:
+                yield topic, entry.index
+
+    def read(self, final: bool) -> FetchResponse | int | asyncio.Future[FetchResponse | int]:
+        """Read every partition. Return the answer; or how many bytes are missing, if there are too few and the fetch
+        may wait (not `final`); or a future of one of these, if something is not in memory."""
+        try:
+            return self._read(final, wait=False)
+        except ColdRead as cold:
+            cold_reads = self._ctx.services.replicas.logs.cold_reads
+            return cold_reads.retry(cold, lambda wait: self._read(final, wait))
+
+    def _read(self, final: bool, wait: bool) -> FetchResponse | int:
+        """Raises ColdRead unless `wait`; nothing has changed then."""
+        if final and self._empty is not None and self._parked is not None and not self._parked.poked:
+            return self._answer(self._empty, 0)
+        services, plan = self._ctx.services, self._plan
+        limit = min(plan.request.max_bytes, services.replicas.fetch_max_bytes)
+        reads = read_partitions(plan, self._reader, services, limit, wait=wait)
+        wanted = min(plan.request.min_bytes, limit)
+        if reads.size < wanted and reads.waiting_for and not final and not reads.is_urgent:
+            self._waiting_for = reads.waiting_for
+            self._empty = None if reads.size else reads.found
+            return wanted - reads.size
+        return self._answer(reads.found, reads.size)
+
+    def _answer(self, found: list[PartitionRead], size: int) -> FetchResponse:
+        if size:
+            self._reader.count(size)
+        return fetch_answer(self._plan, found, self._ctx.services.metadata.image, self._ctx.listener_name)
+
+    def park(self, found: int | asyncio.Future[FetchResponse | int]) -> asyncio.Future[FetchResponse]:
+        """Wait for more, until the request's deadline. `found`: what `read` returned."""
+        plan = self._plan
+        parked = self._parked = self._ctx.services.replicas.parked.park(
+            plan.replica_id,
+            plan.isolation,
+            found,
+            plan.request.max_wait_ms / 1000,
+            self.read,
+            lambda: self._waiting_for,
+        )
+        return parked.future
