@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT / part) for part in ("", "wire", "log", "raft")]
 from bench.libraries import least, show  # noqa: E402
 from pykbroker.runtime.workers import finish  # noqa: E402
 from pykbroker.tools.dump.verify import DirectoryVerifier  # noqa: E402
-from pykbroker_log.compaction import CleanerMemory, Cleaning, Source, clean  # noqa: E402
+from pykbroker_log.compaction import CleanerMemory, CleaningJob, SegmentSource, clean  # noqa: E402
 from pykbroker_log.log_config import LogConfig  # noqa: E402
 from pykbroker_log.os_disk.disk import OsDisk  # noqa: E402
 from pykbroker_log.os_disk.files import OsFile  # noqa: E402
@@ -50,7 +50,7 @@ def cpu_ms(work: Callable[[], object]) -> Callable[[], float]:
     return run
 
 
-def fill(path: str, megabytes: int, records: int, value_bytes: int) -> tuple[int, tuple[Source, ...]]:
+def fill(path: str, megabytes: int, records: int, value_bytes: int) -> tuple[int, tuple[SegmentSource, ...]]:
     """Where the log ends, and its segments."""
     log = PartitionLog.open(
         OsDisk(), path, topic="t", partition=0, topic_id=bytes(range(16)), config=_CONFIG, now_ms=_NOW_MS
@@ -61,7 +61,7 @@ def fill(path: str, megabytes: int, records: int, value_bytes: int) -> tuple[int
     while log.size_bytes < megabytes << 20:
         batch = build_batch([(b"%016d" % rng.randrange(keys), value, (), _NOW_MS) for _ in range(records)])
         log.append_as_leader(bytearray(batch), leader_epoch=0, now_ms=_NOW_MS)
-    sources = tuple(Source(segment.base_offset, segment.size) for segment in log.files.segments)
+    sources = tuple(SegmentSource(segment.base_offset, segment.size) for segment in log.files.segments)
     end = log.log_end_offset
     log.close(clean=True)
     return end, sources
@@ -72,7 +72,7 @@ def scans(folder: str) -> None:
         path = f"{folder}/{shape[1]}-{shape[2]}/t-0"
         end, sources = fill(path, *shape)
         unrecovered = Unrecovered(path, _CONFIG, 0, 0, 86_400_000, _NOW_MS, True)
-        cleaning = Cleaning(path, sources, (), 0, end, {}, _CONFIG, CleanerMemory(), bytes(16), _NOW_MS)
+        cleaning = CleaningJob(path, sources, (), 0, end, {}, _CONFIG, CleanerMemory(), bytes(16), _NOW_MS)
         works: dict[str, Callable[[OsDisk], object]] = {
             "recovery": lambda disk, logs=[unrecovered]: finish(recover, disk, logs),
             "dump-log --verify": lambda disk, path=path: list(DirectoryVerifier(disk).verify(path)),

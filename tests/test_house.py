@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -113,7 +115,6 @@ SAME_MODULE = {
     "delete_records": "the API, and the tool",
     "disk": "the contract, and the operating system's",
     "features": "what is supported, the controller's decision to change it, and the tool",
-    "fetching": "how a follower copies its leader's log: a partition's, and the metadata log",
     "format": "the command, and what it does",
     "group": "the configuration of groups, and the groups",
     "groups": "what is asked of them, and the command",
@@ -162,6 +163,102 @@ def test_no_two_modules_of_one_name_with_different_meaning() -> None:
     unexplained = {name: found for name, found in twice(places).items() if name not in SAME_MODULE}
     assert not unexplained
     assert not SAME_MODULE.keys() - twice(places).keys(), "no longer an exception"
+
+
+# -- names that differ by an ending -----------------------------------------------------------------------------------
+
+#: The longest that fits is taken off a word of a name.
+ENDINGS = [
+    "ations",
+    "ation",
+    "ments",
+    "ment",
+    "ables",
+    "able",
+    "ions",
+    "ion",
+    "ings",
+    "ing",
+    "ance",
+    "ers",
+    "er",
+    "ors",
+    "or",
+    "ed",
+    "es",
+    "al",
+    "s",
+    "e",
+]
+LEAST_STEM = 3
+#: Names that differ by an ending only, and why a reader takes none for another.
+SAME_STEM = {
+    ("Assignment", "Assignor"): "Apache Kafka's words: an assignor makes assignments",
+    ("File", "Filled"): "two words",
+    ("HostAndPort", "HostsAndPorts"): "two kinds of values: a list of the other",
+    ("segment", "segments"): "one, and those of a log in order",
+    ("TopicImage", "TopicsImage"): "Apache Kafka's names: the second holds the first",
+}
+
+
+def words(name: str) -> list[str]:
+    """Of a class or of a module."""
+    if name.islower():
+        return name.split("_")
+    return re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+", name)
+
+
+def stem(word: str) -> str:
+    found = word.lower()
+    for ending in ENDINGS:
+        if found.endswith(ending) and len(found) - len(ending) >= LEAST_STEM:
+            found = found.removesuffix(ending)
+            break
+    if len(found) > LEAST_STEM and found[-1] == found[-2]:
+        # A consonant is doubled before an ending: running, planned.
+        found = found[:-1]
+    return found.rstrip("e") if len(found) > LEAST_STEM else found
+
+
+def same_stems(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The pairs that differ by the endings of their words only."""
+    by_stems: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for name in names:
+        by_stems[tuple(map(stem, words(name)))].add(name)
+    for found in by_stems.values():
+        yield from combinations(sorted(found), 2)
+
+
+def test_what_differs_by_an_ending() -> None:
+    names = ("early_fence", "early_fencing", "Flusher", "Flushing", "Planner", "Planned", "Fetch", "FetchSession")
+    assert sorted(same_stems(names)) == [
+        ("Flusher", "Flushing"),
+        ("Planned", "Planner"),
+        ("early_fence", "early_fencing"),
+    ]
+
+
+def test_no_two_names_differ_by_an_ending_only() -> None:
+    """Modules of one room, and classes of the broker, of the tools or of testing. The plural of a name may stand for a
+    collection: the module that has it knows the singular."""
+    rooms: dict[str, list[str]] = defaultdict(list)
+    classes: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for module in MODULES:
+        if is_generated(module):
+            continue
+        room, _, name = module.rpartition(".")
+        rooms[room].append(name)
+        house = next((each for each in ("pykbroker.tools", "pykbroker.testing") if module.startswith(each)), "")
+        for each in public_classes(module):
+            classes[house][each].append(module)
+    found = {pair for names in rooms.values() for pair in same_stems(names)}
+    for homes in classes.values():
+        for one, other in same_stems(homes):
+            known = (re.search(rf"\b{one}\b", MODULES[home].read_text(encoding="utf-8")) for home in homes[other])
+            if other != f"{one}s" or not all(known):
+                found.add((one, other))
+    assert not found - SAME_STEM.keys()
+    assert not SAME_STEM.keys() - found, "no longer an exception"
 
 
 # -- one definition ---------------------------------------------------------------------------------------------------

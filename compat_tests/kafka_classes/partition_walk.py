@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from pykbroker.controller.partition_change import Election, PartitionChange
+from pykbroker.controller.partition_change import ElectionKind, PartitionChange
 from pykbroker.controller.reassignment import begin
 from pykbroker.metadata.delta import merge_partition
 from pykbroker.metadata.image import (
@@ -146,14 +146,14 @@ class Walk:
         if rng.random() < 0.3:
             change.unclean_shutdown = (gone,)
         if rng.random() < 0.3:
-            change.election = Election.UNCLEAN
+            change.election = ElectionKind.UNCLEAN
 
     def _dead_brokers_go(self, change: PartitionChange, more: dict[str, Any]) -> None:
         change.isr = [each for each in self.partition.isr if each in self._alive]
-        change.election = self._rng.choice(list(Election))
+        change.election = self._rng.choice(list(ElectionKind))
 
     def _elect(self, change: PartitionChange, more: dict[str, Any]) -> None:
-        change.election = self._rng.choice(list(Election))
+        change.election = self._rng.choice(list(ElectionKind))
 
     def _reassign(self, change: PartitionChange, more: dict[str, Any]) -> None:
         """As an administrator asks for it: other brokers, another order, or back to what was before."""
@@ -177,7 +177,7 @@ class Walk:
         if replicas and isr:
             change.isr, change.replicas, change.removing, change.adding = isr, replicas, [], []
         if self._rng.random() < 0.3:
-            change.election = Election.UNCLEAN
+            change.election = ElectionKind.UNCLEAN
 
     def _recover(self, change: PartitionChange, more: dict[str, Any]) -> None:
         change.recovery_state = self._rng.choice([RECOVERED, RECOVERING])
@@ -193,7 +193,7 @@ class Walk:
     def _anything(self, change: PartitionChange, more: dict[str, Any]) -> None:
         """Targets that no operation of a controller has today."""
         rng = self._rng
-        change.election = rng.choice(list(Election))
+        change.election = rng.choice(list(ElectionKind))
         if rng.random() < 0.7:
             change.isr = rng.sample(BROKERS, rng.randint(0, 3))
         if rng.random() < 0.5:

@@ -3,7 +3,7 @@
 Two passes over the log, which run in a worker process: the newest offset of each key in the part that was never
 cleaned goes into a map of fixed size, as far as it reaches; then all segments up to there are copied without what is
 superseded, neighbours of which little is left into one. What is copied lies in `.cleaned` files, whole and durable,
-when it is reported; making it part of the log is `replacement.py`. What may be cleaned at all is `cleanable.py`.
+when it is reported; making it part of the log is `replacement.py`. What may be cleaned at all is `dirty_segments.py`.
 
 What stays:
 * of a key the newest record; a record behind what the map knows; never a record without a key;
@@ -28,7 +28,7 @@ from pykbroker_log.cleaned_transactions import CleanedTransactions
 from pykbroker_log.disk import Buffer, Disk
 from pykbroker_log.log_config import MAX_INT64, LogConfig
 from pykbroker_log.offset_map import OffsetMap
-from pykbroker_log.segment import MAX_RELATIVE_OFFSET, Mark, Segment
+from pykbroker_log.segment import MAX_RELATIVE_OFFSET, BatchMark, Segment
 from pykbroker_log.txn_index import AbortedTxn, TxnIndex
 from pykbroker_wire.records.batch import (
     CODEC_MASK,
@@ -76,17 +76,17 @@ class LastRecord(NamedTuple):
     epoch: int
 
 
-class Source(NamedTuple):
+class SegmentSource(NamedTuple):
     base_offset: int
     size: int
 
 
 @dataclass(slots=True, frozen=True)
-class Cleaning:
+class CleaningJob:
     """What is to be cleaned: all that a worker is told."""
 
     folder: str
-    sources: tuple[Source, ...]
+    sources: tuple[SegmentSource, ...]
     """The segments up to `first_uncleanable_offset`, from the log's first on."""
     later: tuple[int, ...]
     """Base offsets of those behind, where a marker may be that decides about what is in the sources."""
@@ -127,11 +127,11 @@ class CleanedSegment:
 
     base_offset: int
     size: int
-    sources: tuple[Source, ...]
+    sources: tuple[SegmentSource, ...]
 
 
 @dataclass(slots=True, frozen=True)
-class Cleaned:
+class CleaningResult:
     end_offset: int
     """Exclusive; less than was asked for if the map was full before."""
     stats: CleanerStats
@@ -140,14 +140,14 @@ class Cleaned:
 Part: TypeAlias = int | MapComplete | CleanedSegment
 
 
-def clean(disk: Disk, cleaning: Cleaning) -> Generator[Part, None, Cleaned]:
+def clean(disk: Disk, cleaning: CleaningJob) -> Generator[Part, None, CleaningResult]:
     """A job (see pykbroker.runtime.workers): yields bytes read and written, and results as they come. Raises OSError,
     Uncleanable."""
     return (yield from _Cleaner(disk, cleaning).run())
 
 
 class _Cleaner:
-    def __init__(self, disk: Disk, cleaning: Cleaning) -> None:
+    def __init__(self, disk: Disk, cleaning: CleaningJob) -> None:
         self._disk = disk
         self._cleaning = cleaning
         self._stats = CleanerStats()
@@ -156,7 +156,7 @@ class _Cleaner:
         horizon = cleaning.now_ms + cleaning.config.delete_retention_ms
         self._new_horizon_ms = min(horizon, MAX_INT64)
 
-    def run(self) -> Generator[Part, None, Cleaned]:
+    def run(self) -> Generator[Part, None, CleaningResult]:
         _remove_cleaned(self._disk, self._cleaning.folder)
         aborted = self._aborted()
         yield from self._build_map(aborted)
@@ -169,7 +169,7 @@ class _Cleaner:
             yield from self._clean_group(sources[:count], transactions)
             del sources[:count]
         self._stats.buffer_utilization = self._map.utilization
-        return Cleaned(end_offset, self._stats)
+        return CleaningResult(end_offset, self._stats)
 
     def _aborted(self) -> list[AbortedTxn]:
         """All that were aborted, of those that begin in what is to be cleaned: their markers may come later."""
@@ -181,7 +181,7 @@ class _Cleaner:
             index.close()
         return found
 
-    def _open(self, source: Source) -> Segment:
+    def _open(self, source: SegmentSource) -> Segment:
         cleaning = self._cleaning
         return Segment(
             self._disk,
@@ -192,7 +192,7 @@ class _Cleaner:
             size=source.size,
         )
 
-    def _sizes(self, source: Source) -> SegmentSizes:
+    def _sizes(self, source: SegmentSource) -> SegmentSizes:
         segment = self._open(source)
         indexes = segment.offset_index, segment.time_index
         sizes = SegmentSizes(*source, *(len(index) * index.ENTRY.size for index in indexes))
@@ -242,7 +242,7 @@ class _Cleaner:
     # -- second pass
 
     def _clean_group(
-        self, sources: Sequence[Source], transactions: CleanedTransactions
+        self, sources: Sequence[SegmentSource], transactions: CleanedTransactions
     ) -> Generator[int | CleanedSegment, None, None]:
         cleaning = self._cleaning
         cleaned = Segment(
@@ -445,7 +445,7 @@ class _Output:
         self._view = memoryview(data)
         self._parts: list[Buffer] = []
         self._start = self._end = 0
-        self.marks: list[Mark] = []
+        self.marks: list[BatchMark] = []
         self.size = 0
         self.messages = 0
 
@@ -463,7 +463,7 @@ class _Output:
 
     def _count(self, header: BatchHeader) -> None:
         size = header.size_in_bytes
-        self.marks.append(Mark(size, header.last_offset, header.max_timestamp))
+        self.marks.append(BatchMark(size, header.last_offset, header.max_timestamp))
         self.size += size
         self.messages += header.record_count
 

@@ -9,7 +9,7 @@ Invariants:
   some changes of a folder and keep others: unless a log start at or behind a segment's end is known to be durable, an
   old segment that comes back without that one looks like a log that has lost records in between. Where the start cannot
   be made durable, because the disk is full, each name is durably gone before the next goes.
-* A flush that runs meanwhile leaves out the files that are closed under it (flushing.py).
+* A flush that runs meanwhile leaves out the files that are closed under it (flush_state.py).
 * A `.deleted` file that a stop or a crash leaves is removed at the next start.
 """
 

@@ -1,8 +1,8 @@
 """What a deletion or a compaction that a crash cut short has left in a partition's folder: finished, or taken back.
 
 Responsible for files in the state `.deleted`, `.cleaned` or `.swap`, and for unfinished writes; and for unlinking a
-segment with its indexes. Not responsible for what is in the segments (loading.py), nor for how a compaction puts its
-output in place while the log is open (replacement.py).
+segment with its indexes. Not responsible for what is in the segments (log_loading.py), nor for how a compaction puts
+its output in place while the log is open (replacement.py).
 """
 
 from __future__ import annotations

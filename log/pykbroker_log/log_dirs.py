@@ -32,8 +32,8 @@ from pykbroker_log.checkpoints import (
 )
 from pykbroker_log.clean_shutdown import CleanShutdown
 from pykbroker_log.disk import Disk, Lock, read_file, remove_tree, write_atomic
-from pykbroker_log.loading import set_aside
 from pykbroker_log.log_config import LogConfig, StorageError
+from pykbroker_log.log_loading import set_aside
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS
 from pykbroker_log.recovery_job import Unrecovered

@@ -7,7 +7,7 @@ for what is in the files (segment.py, side_files.py).
 Invariants:
 * The active segment is the last one, the only one that grows.
 * A failure after which files and memory may tell of different logs is final: nothing is appended before the next start.
-* Whatever takes bytes away begins with `Flushing.cut`: no flush that is under way counts on them.
+* Whatever takes bytes away begins with `FlushState.cut`: no flush that is under way counts on them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pykbroker_log.deletion import Deletion, Retired
 from pykbroker_log.disk import Disk, File, parent_of
-from pykbroker_log.flushing import Flush, Flushing
+from pykbroker_log.flush_state import Flush, FlushState
 from pykbroker_log.log_config import LogConfig, StorageError, is_full
 from pykbroker_log.segment import Segment
 from pykbroker_log.segments import Segments
@@ -27,7 +27,7 @@ from pykbroker_log.side_files import SideFiles
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pykbroker_log.loading import Loaded
+    from pykbroker_log.log_loading import LoadedLog
     from pykbroker_log.producers import ProducerStates
 
 
@@ -53,14 +53,14 @@ class LogFiles:
         self.segments = Segments()
         self.side = SideFiles(disk, path)
         self.deletion = Deletion(disk)
-        self.flushing = Flushing()
+        self.flushing = FlushState()
         #: why nothing is appended any more
         self.failure: OSError | None = None
         self.is_closed = False
         #: a truncation is under way, perhaps on a thread, and is the only one that uses them (truncation.py)
         self.is_cutting = False
 
-    def adopt(self, loaded: Loaded, *, is_gapless: bool) -> None:
+    def adopt(self, loaded: LoadedLog, *, is_gapless: bool) -> None:
         """What a start has found in the folder."""
         self.segments = Segments(loaded.segments, is_gapless=is_gapless)
         self.active = loaded.segments[-1]
@@ -208,7 +208,7 @@ class LogFiles:
 
     def begin_flush(self, end_offset: int, *, again: bool) -> Flush:
         """See PartitionLog.begin_flush. The log's end was noted before. Raises StorageError."""
-        # In this order: see flushing.py.
+        # In this order: see flush_state.py.
         active = self.active
         # One that retention has let go is still there for a crash to bring back. And the one that ends at the recovery
         # point may have been sealed, and got its index, after that flush.

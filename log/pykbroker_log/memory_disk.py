@@ -29,7 +29,7 @@ class Survive(enum.Enum):
 
 
 @dataclass(slots=True, frozen=True)
-class Call:
+class DiskCall:
     """One recorded call that changed something or made something durable."""
 
     operation: str  # create make_dir pwritev truncate fsync rename unlink remove_dir fsync_dir
@@ -100,7 +100,7 @@ class MemoryDisk:
     def __init__(
         self, *, record: bool = True, capacity_bytes: int = 1 << 40, clock: Callable[[], int] = lambda: 0
     ) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[DiskCall] = []
         self._clock = clock
         self.capacity_bytes = capacity_bytes
         self._record = record
@@ -128,7 +128,7 @@ class MemoryDisk:
     ) -> None:
         """Let `operation` raise: after `skip` calls, `count` times (None: for ever).
 
-        `operation` is one of `Call.operation`, or "open", "pread", "list".
+        `operation` is one of `DiskCall.operation`, or "open", "pread", "list".
         """
         self._failures.append(_Failure(operation, error, path_contains, skip, count))
 
@@ -226,13 +226,13 @@ class MemoryDisk:
         return walk(self._root, "")
 
     @classmethod
-    def replay(cls, calls: Iterable[Call]) -> MemoryDisk:
+    def replay(cls, calls: Iterable[DiskCall]) -> MemoryDisk:
         disk = cls()
         for call in calls:
             disk.repeat(call)
         return disk
 
-    def repeat(self, call: Call) -> None:
+    def repeat(self, call: DiskCall) -> None:
         """Do one recorded call again; the calls before it must have been repeated already."""
         match call.operation:
             case "create":
@@ -328,7 +328,7 @@ class MemoryDisk:
         else:
             target_dir.change({target_name: node})
             source_dir.change({}, (source_name,))
-        self._note(Call("rename", source, target=target))
+        self._note(DiskCall("rename", source, target=target))
 
     def unlink(self, path: str) -> None:
         self._check("unlink", path)
@@ -339,21 +339,21 @@ class MemoryDisk:
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         self._dir(parent_of(path)).change({}, (_parts(path)[-1],))
         self._used -= len(node.data)
-        self._note(Call("unlink", path))
+        self._note(DiskCall("unlink", path))
 
     def remove_dir(self, path: str) -> None:
         self._check("remove_dir", path)
         if self._dir(path).entries:
             raise OSError(errno.ENOTEMPTY, "directory not empty", path)
         self._dir(parent_of(path)).change({}, (_parts(path)[-1],))
-        self._note(Call("remove_dir", path))
+        self._note(DiskCall("remove_dir", path))
 
     def fsync_dir(self, path: str) -> None:
         self._check("fsync_dir", path)
         node = self._dir(path)
         node.synced = dict(node.entries)
         node.unsynced.clear()
-        self._note(Call("fsync_dir", path))
+        self._note(DiskCall("fsync_dir", path))
 
     def fsync_dirs(self, paths: Sequence[str]) -> dict[str, FileNotFoundError]:
         missing: dict[str, FileNotFoundError] = {}
@@ -391,7 +391,7 @@ class MemoryDisk:
 
     # -- the parts
 
-    def _note(self, call: Call) -> None:
+    def _note(self, call: DiskCall) -> None:
         if self._record:
             self.calls.append(call)
 
@@ -422,12 +422,12 @@ class MemoryDisk:
         node = _FileNode(self._next_id(), modified_ms=self._clock())
         self._dir(parent_of(path)).change({_parts(path)[-1]: node})
         self._by_id[node.file_id] = node
-        self._note(Call("create", path, node.file_id))
+        self._note(DiskCall("create", path, node.file_id))
         return node
 
     def _make_dir(self, path: str) -> None:
         self._dir(parent_of(path)).change({_parts(path)[-1]: _DirNode()})
-        self._note(Call("make_dir", path))
+        self._note(DiskCall("make_dir", path))
 
     def _write(self, node: _FileNode, path: str, data: bytes, offset: int) -> None:
         growth = max(0, offset + len(data) - len(node.data))
@@ -446,7 +446,7 @@ class MemoryDisk:
         self._used += len(node.data) - before
         node.unsynced.append((offset, data))
         node.modified_ms = self._clock()
-        self._note(Call("pwritev", path, node.file_id, offset, data))
+        self._note(DiskCall("pwritev", path, node.file_id, offset, data))
 
     def _truncate(self, node: _FileNode, path: str, size: int) -> None:
         before = len(node.data)
@@ -454,13 +454,13 @@ class MemoryDisk:
         self._used += len(node.data) - before
         node.unsynced.append((size, None))
         node.modified_ms = self._clock()
-        self._note(Call("truncate", path, node.file_id, size))
+        self._note(DiskCall("truncate", path, node.file_id, size))
 
     def _fsync(self, node: _FileNode, path: str) -> None:
         for offset, change in node.unsynced:
             _apply(node.synced, offset, change)
         node.unsynced.clear()
-        self._note(Call("fsync", path, node.file_id))
+        self._note(DiskCall("fsync", path, node.file_id))
 
 
 class MemoryFile:

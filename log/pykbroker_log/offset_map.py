@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykbroker_log.os_disk.memory import zeros
-from pykbroker_wire.records.dedupe import SLOT_SIZE, Survivors, put_keys, survivors
+from pykbroker_wire.records.dedupe import SLOT_SIZE, NewestRecords, put_keys, survivors
 
 if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
@@ -54,6 +54,6 @@ class OffsetMap:
         """There is nothing more to learn up to `offset`."""
         self.latest_offset = max(self.latest_offset, offset)
 
-    def survivors(self, data: Buffer, count: int, base_offset: int, *, drop_tombstones: bool) -> Survivors:
+    def survivors(self, data: Buffer, count: int, base_offset: int, *, drop_tombstones: bool) -> NewestRecords:
         """The records of a batch that are not superseded. Raises InvalidRecord."""
         return survivors(self._table, self._seed, data, count, base_offset, self.latest_offset, drop_tombstones)

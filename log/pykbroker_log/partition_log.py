@@ -11,7 +11,7 @@ Invariants:
 * The offset of an append follows the last one without a gap; what is in memory about the log is never ahead of the
   file.
 * A write that failed counts for nothing: its bytes are cut off again, and if even that fails the log takes no more
-  appends. A failed fsync is final, whatever its error (flushing.py).
+  appends. A failed fsync is final, whatever its error (flush_state.py).
 * Everything runs on one thread, except `flush` and `flushing.sync`, which may run beside appends and everything else,
   and `Truncation.run`, beside which nothing runs.
 """
@@ -27,31 +27,31 @@ from pykbroker_log import rolling
 from pykbroker_log.disk import Buffer, ColdRead, Disk
 from pykbroker_log.earlier_batches import repeated
 from pykbroker_log.epochs import LeaderEpochs
-from pykbroker_log.flushing import Flush, Flushing, sync
-from pykbroker_log.loading import Loader
+from pykbroker_log.flush_state import Flush, FlushState, sync
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError
 from pykbroker_log.log_files import LogFiles
+from pykbroker_log.log_loading import LogLoader
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, marker_of
 from pykbroker_log.reading import Bounds, read_batches
 from pykbroker_log.replacement import Replacement
 from pykbroker_log.results import AppendInfo, ReadResult
 from pykbroker_log.retention import Breach, breached
-from pykbroker_log.segment import Mark, Segment
+from pykbroker_log.segment import BatchMark, Segment
 from pykbroker_log.side_files import InconsistentTopicId
 from pykbroker_log.stopping import close_together
 from pykbroker_log.truncation import Truncation
 from pykbroker_log.txn_index import AbortedTxn
-from pykbroker_log.validate import Checked, given_batches, validate
+from pykbroker_log.validate import CheckedBatch, given_batches, validate
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, CorruptBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pykbroker_log.cleanable import Cleanable
     from pykbroker_log.compaction import CleanerMemory
-    from pykbroker_log.guard import Guard
-    from pykbroker_log.time_search import Timed, TimeSearch
+    from pykbroker_log.cut_guard import CutGuard
+    from pykbroker_log.dirty_segments import Cleanable
+    from pykbroker_log.time_search import TimedRecord, TimeSearch
 
 __all__ = ["AppendInfo", "AppendOrigin", "InconsistentTopicId", "PartitionLog", "ReadResult", "StorageError"]
 
@@ -135,7 +135,7 @@ class PartitionLog:
         high_watermark: int = 0,
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
         dense: bool = False,
-        guard: Guard | None = None,
+        guard: CutGuard | None = None,
     ) -> PartitionLog:
         """The log in `path`, created when absent. Raises StorageError, InconsistentTopicId; with a guard, DamagedLog.
 
@@ -150,7 +150,7 @@ class PartitionLog:
             if is_new:
                 disk.make_dirs(path)
             files.side.check_topic_id(topic_id, now_ms)
-            loaded = Loader(
+            loaded = LogLoader(
                 disk,
                 path,
                 config=config,
@@ -172,7 +172,7 @@ class PartitionLog:
             log.recovery = loaded.recovery
             if config.preallocate and files.active.size == 0:
                 files.active.preallocate(config.segment_bytes)
-            files.flushing = Flushing(now_ms, min(recovery_point, log.log_end_offset))
+            files.flushing = FlushState(now_ms, min(recovery_point, log.log_end_offset))
             log.high_watermark = log.log_start_offset
             log.set_high_watermark(high_watermark)
             if loaded.recovery is not None:
@@ -238,7 +238,7 @@ class PartitionLog:
 
     def append_as_leader(
         self,
-        records: Buffer | Checked,
+        records: Buffer | CheckedBatch,
         *,
         leader_epoch: int,
         now_ms: int,
@@ -257,11 +257,11 @@ class PartitionLog:
         files = self.files
         if files.failure is not None or files.is_closed or files.is_cutting:
             raise self._refusal()
-        if origin is AppendOrigin.RAFT_LEADER and not isinstance(records, Checked):
+        if origin is AppendOrigin.RAFT_LEADER and not isinstance(records, CheckedBatch):
             return self._append_given(records, now_ms, verify=False)
         config = self.config
         offset = self.log_end_offset
-        if isinstance(records, Checked):
+        if isinstance(records, CheckedBatch):
             batch = records.under(config)
         else:
             batch = validate(records, config, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin, at_once=at_once)
@@ -370,7 +370,7 @@ class PartitionLog:
         if rolling.is_due(segment, self.config, first.size_in_bytes, first.last_offset, first.max_timestamp, now_ms):
             segment = self._next_segment(first.size_in_bytes, first.last_offset, first.base_offset, now_ms)
         room = self.config.segment_bytes - segment.size
-        marks: list[Mark] = []
+        marks: list[BatchMark] = []
         size = 0
         aborted = None
         for position, header in batches:
@@ -382,7 +382,7 @@ class PartitionLog:
                     # What it ends is known when the batches before it are in.
                     break
                 aborted = self.producers.aborted_by(header.producer_id, marker, header.base_offset)
-            marks.append(Mark(header.size_in_bytes, header.last_offset, header.max_timestamp))
+            marks.append(BatchMark(header.size_in_bytes, header.last_offset, header.max_timestamp))
             size += header.size_in_bytes
         group = batches[: len(marks)]
         for _, header in group:
@@ -482,13 +482,13 @@ class PartitionLog:
 
     def offset_for_timestamp(
         self, timestamp: int, *, wait: bool = True, search: TimeSearch | None = None
-    ) -> Timed | None:
+    ) -> TimedRecord | None:
         """The first record that is at least this new. Raises StorageError; ColdRead unless `wait`; and what
         `search.look` raises."""
         with self.files.guarded(), nullcontext() if wait else self.files.disk.without_waiting():
             return self.files.segments.first_at_least(timestamp, self.log_start_offset, search)
 
-    def offset_of_max_timestamp(self, *, wait: bool = True, search: TimeSearch | None = None) -> Timed | None:
+    def offset_of_max_timestamp(self, *, wait: bool = True, search: TimeSearch | None = None) -> TimedRecord | None:
         """The first record with the largest timestamp. Raises as `offset_for_timestamp`."""
         with self.files.guarded(), nullcontext() if wait else self.files.disk.without_waiting():
             return self.files.segments.newest(search)

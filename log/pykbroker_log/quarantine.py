@@ -5,7 +5,7 @@ behind a damaged sector there may be gigabytes of good records, and their owner 
 
 Responsible for telling the two apart, and for files that neither we nor Apache Kafka take for a segment:
 `<base offset>.log.<position>.corrupt-<ms>` begins at that position of that segment. Not responsible for the cut
-(loading.py). Generators yield the bytes that they have looked at, so that their caller may pause.
+(log_loading.py). Generators yield the bytes that they have looked at, so that their caller may pause.
 """
 
 from __future__ import annotations

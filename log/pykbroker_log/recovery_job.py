@@ -1,7 +1,7 @@
 """What an unclean stop has left of a log, brought to where a clean stop leaves it: the job of a worker process.
 
 Responsible for how much there is to check, and for checking it and making the result durable. Not responsible for the
-checks themselves (loading.py), nor for when and in which process (pykbroker/storage/recovery.py).
+checks themselves (log_loading.py), nor for when and in which process (pykbroker/storage/recovery.py).
 
 Invariants:
 * No other process has the logs open. What it is told (recovery point, log start) is what the checkpoints say.
@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from pykbroker_log import names
 from pykbroker_log.disk import Disk, parent_of
-from pykbroker_log.flushing import Flush, sync
-from pykbroker_log.loading import Loader
+from pykbroker_log.flush_state import Flush, sync
 from pykbroker_log.log_config import LogConfig
+from pykbroker_log.log_loading import LogLoader
 from pykbroker_log.producers import BatchMetadata, ProducerStates
 from pykbroker_log.segment import Segment
 from pykbroker_log.side_files import SideFiles
@@ -87,7 +87,7 @@ def _recover(
     """One of them, up to what has to be fsynced and closed."""
     producers = ProducerStates(log.producer_id_expiration_ms)
     side = SideFiles(disk, log.path)
-    loaded = yield from Loader(
+    loaded = yield from LogLoader(
         disk,
         log.path,
         config=log.config,

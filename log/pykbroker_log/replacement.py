@@ -2,7 +2,7 @@
 
 Responsible for the order in which segments are replaced, so that a crash at any moment leaves either the old or the new
 ones, and for results that have been overtaken by a truncation or a deletion. Not responsible for what is cleaned
-(cleanable.py) and how (compaction.py).
+(dirty_segments.py) and how (compaction.py).
 
 A replacement has three steps. Behind each the folder must be synced before the next; that is for a thread:
 1. `.cleaned` -> `.swap`: from now on a start finishes the replacement;
@@ -25,11 +25,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pykbroker_log import names
-from pykbroker_log.compaction import CleanedSegment, CleanerMemory, Cleaning, LastRecord, Source
+from pykbroker_log.compaction import CleanedSegment, CleanerMemory, CleaningJob, LastRecord, SegmentSource
 from pykbroker_log.segment import Segment
 
 if TYPE_CHECKING:
-    from pykbroker_log.cleanable import Cleanable
+    from pykbroker_log.dirty_segments import Cleanable
     from pykbroker_log.partition_log import PartitionLog
 
 
@@ -56,9 +56,9 @@ class Replacement:
         self._unsettled: Segment | None = None
         #: the log was cut: nothing that the worker finds can be used
         self.is_void = False
-        self.cleaning = Cleaning(
+        self.cleaning = CleaningJob(
             folder=log.path,
-            sources=tuple(Source(base, segment.size) for base, segment in self._segments.items()),
+            sources=tuple(SegmentSource(base, segment.size) for base, segment in self._segments.items()),
             later=tuple(segment.base_offset for segment in segments if segment.base_offset >= end),
             first_dirty_offset=cleanable.first_dirty_offset,
             first_uncleanable_offset=end,
@@ -125,7 +125,7 @@ class Replacement:
         except OSError as error:
             raise files.failed(error) from error
 
-    def _usable(self, sources: Iterable[Source]) -> list[Segment] | None:
+    def _usable(self, sources: Iterable[SegmentSource]) -> list[Segment] | None:
         """The segments, if the log has them still."""
         if self.is_void or self._files.is_closed:
             return None
@@ -136,7 +136,7 @@ class Replacement:
     @property
     def is_overtaken(self) -> bool:
         """Whether the log has lost what the worker was given, other than by `steps`."""
-        return self._usable(Source(base, 0) for base in self._segments) is None
+        return self._usable(SegmentSource(base, 0) for base in self._segments) is None
 
     def _sync(self) -> None:
         if not self._files.is_closed:

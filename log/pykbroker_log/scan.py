@@ -1,7 +1,7 @@
 """The scan of a segment after a crash: every batch is checked, and the indexes are built again.
 
 Responsible for telling what is a whole batch in its place. Not responsible for what becomes of the bytes behind the
-last one (loading.py), nor for producers and epochs, which are only shown the batches.
+last one (log_loading.py), nor for producers and epochs, which are only shown the batches.
 
 Invariant: a file that became shorter meanwhile is an error, never a log that ends earlier: behind its end a map shows
 zeros up to the end of a page (os_disk/mapped.py).

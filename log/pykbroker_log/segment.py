@@ -45,7 +45,7 @@ _UNKNOWN = -2
 _SPAN = Struct(">qiib6xi")
 
 
-class Mark(NamedTuple):
+class BatchMark(NamedTuple):
     """One batch of an append."""
 
     size: int

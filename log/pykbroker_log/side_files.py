@@ -20,7 +20,7 @@ from pykbroker_log.checkpoints import (
 )
 from pykbroker_log.disk import Disk, parent_of, read_file, sync_path, write_new
 from pykbroker_log.epochs import LeaderEpochs
-from pykbroker_log.loading import set_aside
+from pykbroker_log.log_loading import set_aside
 from pykbroker_log.producers import ProducerStates
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pykbroker_log.disk import Disk
-from pykbroker_log.flushing import sync
+from pykbroker_log.flush_state import sync
 from pykbroker_log.log_config import StorageError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pykbroker_wire.records.compression import DEFAULT_LIMIT, TooLarge, decompre
 from pykbroker_wire.records.walk import find_timestamp
 
 #: Offset, timestamp and leader epoch of a record.
-Timed = tuple[int, int, int]
+TimedRecord = tuple[int, int, int]
 #: Offset delta and timestamp of a record.
 FoundRecord = tuple[int, int]
 #: What is looked for in which batch: its base offset and CRC, then the timestamp and the first offset delta.

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pykbroker_log.loading import Loader
+from pykbroker_log.log_loading import LogLoader
 
 if TYPE_CHECKING:
     from pykbroker_log.partition_log import PartitionLog
@@ -98,7 +98,7 @@ class Truncation:
         files.side.drop_snapshots(above=end)
         if log.producers.map_end_offset == end:
             return
-        loader = Loader(
+        loader = LogLoader(
             files.disk,
             files.path,
             config=log.config,

@@ -2,7 +2,7 @@
 
 A kernel lets dirty pages pile up for half a minute or a tenth of the memory, and makes the next writer wait while
 it catches up. Responsible for which stretches of a log are due. Not responsible for when one looks, or on which thread
-the device is asked (storage/upkeep.py in the node), nor for durability: nothing here is a promise (flushing.py).
+the device is asked (storage/upkeep.py in the node), nor for durability: nothing here is a promise (flush_state.py).
 """
 
 from __future__ import annotations

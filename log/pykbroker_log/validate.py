@@ -180,7 +180,7 @@ class Validated:
         return self.base_sequence + self.record_count - 1 & MAX_INT32
 
 
-class Checked(NamedTuple):
+class CheckedBatch(NamedTuple):
     """A batch that was checked elsewhere (`check_elsewhere`), to be appended. Pickles."""
 
     batch: Validated
@@ -193,11 +193,11 @@ class Checked(NamedTuple):
         return self.batch
 
 
-def check_elsewhere(records: Buffer, config: LogConfig, now_ms: int) -> Checked | KafkaError:
+def check_elsewhere(records: Buffer, config: LogConfig, now_ms: int) -> CheckedBatch | KafkaError:
     """Check a client's batch, however long it takes: for a thread or another process. What is wrong with the batch is
     returned."""
     try:
-        return Checked(validate(records, config, now_ms=now_ms), config)
+        return CheckedBatch(validate(records, config, now_ms=now_ms), config)
     except KafkaError as error:
         return error
 

@@ -1,6 +1,6 @@
 """What opening a log reads, brought into memory by a thread beforehand, so that the open waits for no device.
 
-Not responsible for opening (loading.py). Nothing depends on it: what is not in memory is read when it is needed.
+Not responsible for opening (log_loading.py). Nothing depends on it: what is not in memory is read when it is needed.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pykbroker.dispatch.append_order import in_order
 from pykbroker.dispatch.context import BrokerContext
 from pykbroker.dispatch.log_opening import when_open
 from pykbroker.dispatch.rows import Handlers
-from pykbroker.replica.low_watermark import INVALID_LOW_WATERMARK, DelayedDeletes, Deleted
+from pykbroker.replica.low_watermark import INVALID_LOW_WATERMARK, DelayedDeletes, DeletedRecords
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -56,7 +56,7 @@ def _delete(ctx: BrokerContext, offsets: dict[tuple[str, int], int], timeout_ms:
         return response
     later: asyncio.Future[DeleteRecordsResponse] = ctx.services.runtime.loop.create_future()
 
-    def answer(deleted: list[Deleted]) -> None:
+    def answer(deleted: list[DeletedRecords]) -> None:
         for result, (code, low_watermark) in zip(results, deleted, strict=True):
             result.error_code = code
             result.low_watermark = low_watermark

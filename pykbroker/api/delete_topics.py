@@ -16,7 +16,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from pykbroker_wire.primitives import ZERO_UUID
 
-Results = list[DeletableTopicResult]
+DeletedTopics = list[DeletableTopicResult]
 
 
 def handle(ctx: ControllerContext, request: DeleteTopicsRequest) -> asyncio.Future[DeleteTopicsResponse]:
@@ -24,10 +24,10 @@ def handle(ctx: ControllerContext, request: DeleteTopicsRequest) -> asyncio.Futu
         old = ctx.api_version < 3
         code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
         return immediately(refused(request, ctx.api_version, code))
-    results: Results = []
+    results: DeletedTopics = []
     names, ids = _wanted(request, results)
 
-    def operation(state: ControllerState, now_ms: int) -> Result[Results]:
+    def operation(state: ControllerState, now_ms: int) -> Result[DeletedTopics]:
         chosen = _authorized(ctx, state, names, ids, results)
         deleted = delete_topics(state, chosen)
         results.extend(_result(chosen[topic_id], topic_id, verdict) for topic_id, verdict in deleted.response.items())
@@ -43,7 +43,7 @@ def handle(ctx: ControllerContext, request: DeleteTopicsRequest) -> asyncio.Futu
     )
 
 
-def _wanted(request: DeleteTopicsRequest, results: Results) -> tuple[list[str], list[bytes]]:
+def _wanted(request: DeleteTopicsRequest, results: DeletedTopics) -> tuple[list[str], list[bytes]]:
     """Names and ids that are given once; what is wrong with the others goes to `results`."""
     names: Counter[str] = Counter(request.topic_names)
     ids: Counter[bytes] = Counter()
@@ -62,7 +62,7 @@ def _wanted(request: DeleteTopicsRequest, results: Results) -> tuple[list[str], 
 
 
 def _authorized(
-    ctx: ControllerContext, state: ControllerState, names: list[str], ids: list[bytes], results: Results
+    ctx: ControllerContext, state: ControllerState, names: list[str], ids: list[bytes], results: DeletedTopics
 ) -> dict[bytes, str]:
     """Ids and names of what may be deleted; the rest goes to `results`, saying no more than one may know."""
     topics = state.image.topics

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from pykbroker.client_view.leader_hints import leader_hint, node_on_listener
-from pykbroker.coordinator.request_guards import Guards, Verification
+from pykbroker.coordinator.request_guards import GuardsByPartition, RequestVerification
 from pykbroker.coordinator.transaction.guards import (
     Unverified,
     for_client,
@@ -34,7 +34,7 @@ from pykbroker.replica.delayed_produce import ACKS_ALL, DelayedProduce
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_log.results import AppendInfo
-from pykbroker_log.validate import Checked, NotOneBatch, RecordErrors, TooMuchAtOnce
+from pykbroker_log.validate import CheckedBatch, NotOneBatch, RecordErrors, TooMuchAtOnce
 from pykbroker_wire import produce_single
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.produce import (
@@ -280,20 +280,20 @@ class _Produce:
             self._good(),
             version=self._ctx.api_version,
         )
-        return self._ask(found) if isinstance(found, Verification) else self._append(found)
+        return self._ask(found) if isinstance(found, RequestVerification) else self._append(found)
 
-    def _ask(self, verification: Verification) -> ProduceResponse | Promise | None:
+    def _ask(self, verification: RequestVerification) -> ProduceResponse | Promise | None:
         asked = verification.ask()
         if isinstance(asked, asyncio.Future):
             return self._wait_in_order(asked, lambda _: self._verified(verification))
         return self._verified(verification)
 
-    def _verified(self, verification: Verification) -> ProduceResponse | Promise | None:
+    def _verified(self, verification: RequestVerification) -> ProduceResponse | Promise | None:
         if verification.must_ask_again():
             return self._ask(verification)
         return self._append(for_client(verification.guards, self._ctx.api_version))
 
-    def _append(self, guards: Guards) -> ProduceResponse | Promise | None:
+    def _append(self, guards: GuardsByPartition) -> ProduceResponse | Promise | None:
         """Append what may be appended."""
         self._guards = guards
         self._failed = False
@@ -310,7 +310,7 @@ class _Produce:
                 return self._wait_in_order(self._check_elsewhere(*self._left[-1]), self._append_left)
         return self._append_left(None)
 
-    def _append_left(self, checked: Checked | KafkaError | None) -> ProduceResponse | Promise | None:
+    def _append_left(self, checked: CheckedBatch | KafkaError | None) -> ProduceResponse | Promise | None:
         """Append what is left. `checked`: what was found about the first batch of it, if that was checked elsewhere."""
         inbox, left = self._ctx.services.inbox, self._left
         if inbox is not None:
@@ -328,7 +328,7 @@ class _Produce:
         return self._answer()
 
     def _append_one(
-        self, topic: _Topic, one: PartitionProduceData, checked: Checked | KafkaError | None
+        self, topic: _Topic, one: PartitionProduceData, checked: CheckedBatch | KafkaError | None
     ) -> PartitionProduceResponse:
         """Append to one partition; the answer about it. Raises TooMuchAtOnce."""
         ctx = self._ctx
@@ -368,7 +368,7 @@ class _Produce:
             self._appended.append((partition, last, answer))
         return answer
 
-    def _check_elsewhere(self, topic: _Topic, one: PartitionProduceData) -> asyncio.Future[Checked | KafkaError]:
+    def _check_elsewhere(self, topic: _Topic, one: PartitionProduceData) -> asyncio.Future[CheckedBatch | KafkaError]:
         """Have a large batch checked off the loop."""
         services = self._ctx.services
         assert topic.name is not None

@@ -15,7 +15,7 @@ from pykbroker.config.kinds import ConfigError, split_list
 from pykbroker.config.listeners import (
     SECURITY_PROTOCOLS,
     EndPoint,
-    Listeners,
+    ListenerConfig,
     is_wildcard,
     parse_listeners,
     security_protocol_map,
@@ -131,7 +131,7 @@ def require_replica_selector(config: Config) -> None:
         raise _wrong(config, "replica.selector.class", f"Class {selector} cannot be found; there is {REPLICA_SELECTOR}")
 
 
-def resolve_listeners(config: Config) -> Listeners:
+def resolve_listeners(config: Config) -> ListenerConfig:
     controller_names = config.list("controller.listener.names")
     entries = config.list("listeners")
     protocols = security_protocol_map(
@@ -152,7 +152,7 @@ def resolve_listeners(config: Config) -> Listeners:
     controller = tuple(point for point in listeners if point.listener_name in controller_names)
     written = {} if advertised is None else {point.listener_name: point for point in advertised_points}
     bound = {point.listener_name: point for point in controller}
-    return Listeners(
+    return ListenerConfig(
         all=listeners,
         broker=tuple(point for point in listeners if point.listener_name not in controller_names),
         controller=controller,

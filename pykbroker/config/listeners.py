@@ -36,7 +36,7 @@ class EndPoint:
 
 
 @dataclass(slots=True, frozen=True)
-class Listeners:
+class ListenerConfig:
     """All end points of one node."""
 
     all: tuple[EndPoint, ...]

@@ -18,7 +18,7 @@ from typing import Final
 from pykbroker.config import checks
 from pykbroker.config.key_table import DYNAMIC_ONLY_KEYS, STATIC_KEYS, broker_synonyms
 from pykbroker.config.kinds import PASSWORD, ConfigError, Key, Required, Value, parse_voter
-from pykbroker.config.listeners import LISTENER_PREFIX, Listeners
+from pykbroker.config.listeners import LISTENER_PREFIX, ListenerConfig
 from pykbroker.config.nearest import did_you_mean
 from pykbroker.config.provider_names import left_over
 
@@ -80,7 +80,7 @@ class Config:
 
     _raw: Mapping[builtins.str, builtins.str]
     _values: Mapping[builtins.str, Value]
-    listeners: Listeners
+    listeners: ListenerConfig
     roles: frozenset[builtins.str]
     _unknown: tuple[builtins.str, ...]
     _warnings: tuple[builtins.str, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykbroker.controller.elections import leader_and_isr_updates, partition_change
-from pykbroker.controller.partition_change import Election
+from pykbroker.controller.partition_change import ElectionKind
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.delta import NO_LEADER_CHANGE, merge_partition
@@ -64,7 +64,7 @@ def _alter_one(
         return _failed(index, code)
     change = partition_change(state, topic, index, partition)
     if state.unclean_election_enabled(topic.name):
-        change.election = Election.UNCLEAN
+        change.election = ElectionKind.UNCLEAN
     change.isr = [replica for replica, _ in isr]
     change.recovery_state = data.leader_recovery_state
     record = change.build()

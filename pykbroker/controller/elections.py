@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from pykbroker.controller.partition_change import Election, PartitionChange
+from pykbroker.controller.partition_change import ElectionKind, PartitionChange
 from pykbroker.controller.result import OK, RecordList, Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import NO_LEADER, PartitionImage, TopicImage
@@ -75,7 +75,7 @@ def leader_and_isr_updates(
     for topic, index, partition in partitions:
         change = partition_change(state, topic, index, partition, active)
         if state.unclean_election_enabled(topic.name) and not state.held.holds(partition):
-            change.election = Election.UNCLEAN
+            change.election = ElectionKind.UNCLEAN
         if unclean_shutdown != NO_LEADER:
             change.unclean_shutdown = (unclean_shutdown,)
         change.isr = [replica for replica in partition.isr if replica not in gone]
@@ -101,7 +101,7 @@ def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Resul
     """ElectLeaders. Null topic partitions means all; then what needs no election is left out of the answer."""
     if request.election_type not in (0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
-    election = Election.PREFERRED if request.election_type == 0 else Election.UNCLEAN
+    election = ElectionKind.PREFERRED if request.election_type == 0 else ElectionKind.UNCLEAN
     records = RecordList()
     results: list[ReplicaElectionResult] = []
     if request.topic_partitions is None:
@@ -126,7 +126,7 @@ def _partition_result(index: int, verdict: Verdict) -> PartitionResult:
     return PartitionResult(partition_id=index, error_code=verdict.code, error_message=verdict.message)
 
 
-def _elect(state: ControllerState, name: str, index: int, election: Election, records: RecordList) -> Verdict:
+def _elect(state: ControllerState, name: str, index: int, election: ElectionKind, records: RecordList) -> Verdict:
     topic = state.image.topics.by_name.get(name)
     if topic is None:
         return failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
@@ -135,7 +135,7 @@ def _elect(state: ControllerState, name: str, index: int, election: Election, re
         return failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
     settled = (
         partition.leader == partition.preferred_leader
-        if election is Election.PREFERRED
+        if election is ElectionKind.PREFERRED
         else partition.leader != NO_LEADER
     )
     if settled:
@@ -146,7 +146,7 @@ def _elect(state: ControllerState, name: str, index: int, election: Election, re
     if record is None:
         return failure(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-            if election is Election.PREFERRED
+            if election is ElectionKind.PREFERRED
             else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
         )
     records.check_room(1)
@@ -162,7 +162,7 @@ def balance_leaders(state: ControllerState) -> Result[bool]:
             break
         if partition.leader != partition.preferred_leader:
             change = partition_change(state, topic, index, partition)
-            change.election = Election.PREFERRED
+            change.election = ElectionKind.PREFERRED
             record = change.build()
             if record is not None:
                 records.append(record)
@@ -176,5 +176,5 @@ def elect_unclean_leaders(state: ControllerState) -> Result[bool]:
         if len(records) >= MAX_ELECTIONS_PER_RUN:
             break
         if state.unclean_election_enabled(topic.name) and not state.held.holds(partition):
-            _elect(state, topic.name, index, Election.UNCLEAN, records)
+            _elect(state, topic.name, index, ElectionKind.UNCLEAN, records)
     return Result(len(records) >= MAX_ELECTIONS_PER_RUN, list(records))

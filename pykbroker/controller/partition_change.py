@@ -19,7 +19,7 @@ from pykbroker_wire.stored.metadata import PartitionChangeRecord
 _NO_EPOCH_BUMP_FROM = 12
 
 
-class Election(Enum):
+class ElectionKind(Enum):
     PREFERRED = "preferred"
     ONLINE = "online"
     UNCLEAN = "unclean"
@@ -37,7 +37,7 @@ class PartitionChange:
     min_isr: int
     default_directory: Callable[[int], bytes]
     elr_enabled: bool = False
-    election: Election = Election.ONLINE
+    election: ElectionKind = ElectionKind.ONLINE
     isr: list[int] | None = None
     replicas: list[int] | None = None
     removing: list[int] | None = None
@@ -125,7 +125,7 @@ class _Builder:
     def _choose(self) -> tuple[int, bool]:
         """The leader, and whether choosing it may lose records."""
         current = self.before.leader
-        if self.change.election is Election.PREFERRED and self._may_lead(self.replicas[0]):
+        if self.change.election is ElectionKind.PREFERRED and self._may_lead(self.replicas[0]):
             return self.replicas[0], False
         if current != NO_LEADER and self._may_lead(current):
             return current, False
@@ -141,7 +141,7 @@ class _Builder:
             and self.change.acceptable(last[0])
         ):
             return last[0], True
-        if self.change.election is Election.UNCLEAN:
+        if self.change.election is ElectionKind.UNCLEAN:
             for replica in self.replicas:
                 if self.change.acceptable(replica):
                     return replica, True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pykbroker.controller.elections import partition_change
-from pykbroker.controller.partition_change import Election, PartitionChange
+from pykbroker.controller.partition_change import ElectionKind, PartitionChange
 from pykbroker.controller.result import OK, RecordList, Result, TooManyRecords, Verdict, verdict_of
 from pykbroker.controller.state import ControllerState
 from pykbroker.controller.topics import check_assignment
@@ -128,7 +128,7 @@ def _cancellation(state: ControllerState, topic: TopicImage, index: int, partiti
         isr = replicas[:1]
     change = partition_change(state, topic, index, partition)
     if unclean:
-        change.election = Election.UNCLEAN
+        change.election = ElectionKind.UNCLEAN
     change.isr, change.replicas, change.removing, change.adding = isr, replicas, [], []
     return change
 

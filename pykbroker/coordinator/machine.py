@@ -41,7 +41,7 @@ from typing import Any, Generic, TypeVar
 from pykbroker.coordinator.held_requests import HeldRequests
 from pykbroker.coordinator.host import Encoded, Host, Request, S, WaitingReplies
 from pykbroker.coordinator.result import Result, Timer, TimerKey, Token
-from pykbroker.coordinator.shard_loading import FIRST_REQUEST_STEPS, LOAD_BYTES, Bulk, Loading, RecordFormat
+from pykbroker.coordinator.shard_loading import FIRST_REQUEST_STEPS, LOAD_BYTES, Bulk, RecordFormat, ShardLoading
 from pykbroker.coordinator.timers import Timers
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
@@ -121,7 +121,7 @@ class CoordinatorRuntime(Generic[S]):
         self._linger_ms = linger_ms
         self._on_effect = on_effect
         self._hosts: dict[int, Host[S]] = {}
-        self._loading: Loading[S] = Loading(
+        self._loading: ShardLoading[S] = ShardLoading(
             runtime,
             record_format,
             load_bytes,

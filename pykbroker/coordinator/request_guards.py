@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TopicPartition = tuple[str, int]
 #: By partition: the guard to append with, or why nothing is appended. A partition that is missing needs no guard.
-Guards = dict[TopicPartition, "object | KafkaError"]
+GuardsByPartition = dict[TopicPartition, "object | KafkaError"]
 
 #: Each question but the first means that a transaction of this producer has ended since the one before.
 ASKED_AT_MOST: Final = 8
@@ -53,7 +53,7 @@ class NotVerified(KafkaError):
     """The coordinator's verdict on a partition."""
 
 
-class Verification:
+class RequestVerification:
     """`ask`, then `must_ask_again` right before the append with `guards`."""
 
     __slots__ = ("_add", "_batches", "_producer", "_questions", "_replicas", "_transactional_id", "_verifier", "guards")
@@ -77,7 +77,7 @@ class Verification:
         self._batches = batches
         self._add = add
         self._questions = 0
-        self.guards: Guards = {}
+        self.guards: GuardsByPartition = {}
 
     def ask(self) -> Later[None]:
         """Take guards, and ask the coordinator where there are any. `guards` are complete when this is done."""

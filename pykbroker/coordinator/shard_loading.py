@@ -63,7 +63,7 @@ class Bulk(Protocol):
     def forget(self) -> None: ...
 
 
-class Loading(Generic[S]):
+class ShardLoading(Generic[S]):
     """The hosts of one runtime that are not ready yet."""
 
     def __init__(

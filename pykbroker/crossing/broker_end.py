@@ -13,11 +13,11 @@ from typing import Any
 from pykbroker.crossing.calls import Calls, CallsAnswered
 from pykbroker.crossing.lease import Lease
 from pykbroker.crossing.loop_messages import (
+    AnotherLeader,
     BrokerFailed,
     BrokerQuestion,
     ControlQuestion,
     InitialLoadCompleted,
-    LeaderChanged,
     LeaseChanged,
     LoopAnswered,
     LoopAsked,
@@ -123,7 +123,7 @@ class BrokerEnd:
                 self._calls.answered(message)
             case LoopAsked():
                 self._answers.asked(message)
-            case MetadataChanged() | MetadataReplaced() | LeaderChanged() | InitialLoadCompleted():
+            case MetadataChanged() | MetadataReplaced() | AnotherLeader() | InitialLoadCompleted():
                 try:
                     self._take_metadata(message)
                 finally:
@@ -142,7 +142,7 @@ class BrokerEnd:
         return None if source is None else source()
 
     def _take_metadata(
-        self, message: MetadataChanged | MetadataReplaced | LeaderChanged | InitialLoadCompleted
+        self, message: MetadataChanged | MetadataReplaced | AnotherLeader | InitialLoadCompleted
     ) -> None:
         match message:
             case MetadataChanged():
@@ -150,7 +150,7 @@ class BrokerEnd:
             case MetadataReplaced():
                 image = message.image
                 self.metadata.take(Change(MetadataDelta.between(self.metadata.image, image), image))
-            case LeaderChanged():
+            case AnotherLeader():
                 self.metadata.change_leader(message.leader_id, message.epoch)
             case InitialLoadCompleted():
                 loaded, self._loaded = self._loaded, None

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Final
 
 from pykbroker.crossing.loop_messages import (
+    AnotherLeader,
     InitialLoadCompleted,
-    LeaderChanged,
     MetadataChanged,
     MetadataReplaced,
     ToBroker,
@@ -90,7 +90,7 @@ class MetadataFeed:
         self._moved()
 
     def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
-        self._hand_over(LeaderChanged(leader_id, epoch), self._loader.last_offset)
+        self._hand_over(AnotherLeader(leader_id, epoch), self._loader.last_offset)
 
     def _replace(self) -> None:
         self._hand_over(MetadataReplaced(self._loader.image), self._loader.last_offset)

@@ -46,7 +46,7 @@ class MetadataReplaced(NamedTuple):
     image: MetadataImage
 
 
-class LeaderChanged(NamedTuple):
+class AnotherLeader(NamedTuple):
     """The quorum has another leader, or none. It comes after the metadata that was committed before."""
 
     leader_id: int | None
@@ -84,7 +84,7 @@ class BrokerQuestion(Enum):
 ToBroker: TypeAlias = (
     MetadataChanged
     | MetadataReplaced
-    | LeaderChanged
+    | AnotherLeader
     | InitialLoadCompleted
     | QuorumChanged
     | LeaseChanged

@@ -148,7 +148,7 @@ def _faults_server(given: argparse.Namespace, config: Config) -> FaultsServer | 
 
 def _run_cluster(given: argparse.Namespace, tree: str) -> int:
     """Raises ConfigError."""
-    from pykbroker.entry.local_cluster.supervisor import Wanted, run
+    from pykbroker.entry.local_cluster.supervisor import WantedCluster, run
 
     if given.brokers is None:
         raise ConfigError("--controllers goes with --brokers")
@@ -158,4 +158,4 @@ def _run_cluster(given: argparse.Namespace, tree: str) -> int:
         raise ConfigError("--faults goes with one node; in tests pykbroker.testing.Cluster has fault rules")
     settings = dict(assignments(given.settings))
     port = 9092 if given.port is None else given.port
-    return run(Wanted(given.brokers, given.controllers, port, tree, settings, given.log_level))
+    return run(WantedCluster(given.brokers, given.controllers, port, tree, settings, given.log_level))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pykbroker.replica.replica_traffic import Counted
+from pykbroker.replica.replica_traffic import TrafficCounts
 
 if TYPE_CHECKING:
     from pykbroker.replica.partition import Partition
@@ -39,7 +39,7 @@ class ReplicaLoad(NamedTuple):
     size: int | None
     #: records that the follower lacks that lacks most; None at followers, and without any
     follower_lag: int | None
-    counted: Counted
+    counted: TrafficCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def records(interval: Interval, loads: Sequence[ReplicaLoad]) -> Iterator[bytes]
         yield json.dumps(report, separators=(",", ":")).encode()
 
 
-def _work(counted: Counted) -> float:
+def _work(counted: TrafficCounts) -> float:
     """How much of the loop's time is charged to a replica, in requests: nothing measures a single one."""
     requests = (
         counted.produce_requests

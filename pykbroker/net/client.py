@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from pykbroker import __version__
 from pykbroker.net.connection_state import MADE, ConnectionState, End, StatefulConnection
 from pykbroker.net.frames import Frames
-from pykbroker.net.versions import PeerVersions, Refused, UnsupportedVersion, after_api_versions, in_version
+from pykbroker.net.versions import PeerVersions, UnsupportedVersion, VersionsRefused, after_api_versions, in_version
 from pykbroker.runtime import Runtime
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.headers import decode_response, encode_request
@@ -227,7 +227,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
                 self._take(frame)
                 if self.end is not None:
                     return
-        except (DecodeError, Refused) as error:
+        except (DecodeError, VersionsRefused) as error:
             self.close(f"an answer cannot be used: {error}")
 
     # -- requests -----------------------------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from pykbroker.net.connection_state import ACCEPTED, ConnectionState, End, StatefulConnection
 from pykbroker.net.promise import Promise
-from pykbroker.net.replies import Buffers, Replies, Slot
-from pykbroker.net.sending import JOIN_BYTES, Outlet, Sendable, Sender, SocketOutlet, has_region
+from pykbroker.net.replies import AnswerBuffers, Replies, Slot
+from pykbroker.net.sending import JOIN_BYTES, Outlet, Sendable, SendQueue, SocketOutlet, has_region
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker_log.os_disk.files import SENDS_FILES
 
@@ -68,12 +68,12 @@ class Pending(Protocol):
     @property
     def future(self) -> FutureAnswer: ...
 
-    def encode(self, result: Any) -> Buffers:
+    def encode(self, result: Any) -> AnswerBuffers:
         """The bytes of the answer."""
         ...
 
 
-Dispatch = Callable[["Connection", memoryview], "Buffers | Pending | None"]
+DispatchFrame = Callable[["Connection", memoryview], "AnswerBuffers | Pending | None"]
 
 
 _numbers = count(1)
@@ -128,7 +128,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         #: regions of segment files may be answered: there is a socket, with at most TLS between it and the file
         self.takes_regions = False
         #: made for the first region
-        self._sender: Sender | None = None
+        self._sender: SendQueue | None = None
         self._own_view: memoryview | None = None
         self._own_filled = 0
         self._frame_started = 0.0
@@ -221,7 +221,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         else:
             authentication.begin(self)
 
-    def frames_go_to(self, dispatch: Dispatch, frame_bytes: int) -> None:
+    def frames_go_to(self, dispatch: DispatchFrame, frame_bytes: int) -> None:
         """The frames that follow go there, and may have up to so many bytes."""
         self._dispatch = dispatch
         self._frame_bytes = frame_bytes
@@ -492,7 +492,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         listener = self.listener
         sender = self._sender
         if sender is None:
-            sender = self._sender = Sender(
+            sender = self._sender = SendQueue(
                 transport,
                 # The transport is a TlsLayer there.
                 SocketOutlet(transport) if listener.tls is None else cast(Outlet, transport),

@@ -22,8 +22,8 @@ RUNNING_AT_ONCE: Final = 2
 
 HandshakeStep: TypeAlias = Callable[[], object]
 #: Called on the loop with what was raised.
-HandshakeStepped: TypeAlias = Callable[["BaseException | None"], None]
-_Waiting: TypeAlias = deque[tuple[HandshakeStep, HandshakeStepped, Callable[[], bool]]]
+OnStepped: TypeAlias = Callable[["BaseException | None"], None]
+_Waiting: TypeAlias = deque[tuple[HandshakeStep, OnStepped, Callable[[], bool]]]
 
 
 class Side(Enum):
@@ -46,7 +46,7 @@ class Handshakes:
         #: whose turn is next stands first
         self._queues: dict[Side, _Waiting] = {side: deque() for side in Side}
 
-    def run(self, step: HandshakeStep, stepped: HandshakeStepped, wanted: Callable[[], bool], side: Side) -> None:
+    def run(self, step: HandshakeStep, stepped: OnStepped, wanted: Callable[[], bool], side: Side) -> None:
         """Run `step` on a thread, then `stepped` on the loop. A step that is no more `wanted` when its turn comes is
         dropped, and nothing is called."""
         self._queues[side].append((step, stepped, wanted))
@@ -63,7 +63,7 @@ class Handshakes:
                 self._running += 1
                 self._runtime.run_blocking(step).add_done_callback(partial(self._ended, stepped))
 
-    def _ended(self, stepped: HandshakeStepped, done: asyncio.Future[object]) -> None:
+    def _ended(self, stepped: OnStepped, done: asyncio.Future[object]) -> None:
         self._running -= 1
         # Cancelled, the node stops, and its connections are closed.
         if not done.cancelled():

@@ -1,7 +1,7 @@
 """HTTP/1.1 for the few questions that a node answers over it: small requests, one at a time, no files, no TLS.
 
 h11 reads and writes the protocol; this is its connection. Responsible for bounds (the size of a request, the time it
-takes, how many connections) and for the order of what is written. Not responsible for what is asked: `Handler` is.
+takes, how many connections) and for the order of what is written. Not responsible for what is asked: `HttpHandler` is.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class HttpResponse:
 
 
 #: Called for each request; raises nothing.
-Handler = Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]]
+HttpHandler = Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]]
 
 
 class HttpServer:
     """`open` once, `close` once."""
 
-    def __init__(self, runtime: Runtime, host: str, port: int, handler: Handler) -> None:
+    def __init__(self, runtime: Runtime, host: str, port: int, handler: HttpHandler) -> None:
         self._runtime = runtime
         self._address = host, port
         self._handler = handler
@@ -85,7 +85,7 @@ class HttpServer:
 class _Connection(asyncio.Protocol):
     """In `connections` while it is open."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, handler: Handler, connections: set[_Connection]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, handler: HttpHandler, connections: set[_Connection]) -> None:
         self._loop = loop
         self._handler = handler
         self._connections = connections

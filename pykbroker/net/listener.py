@@ -20,7 +20,7 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission, AdmissionLimits
-from pykbroker.net.connection import Connection, Dispatch
+from pykbroker.net.connection import Connection, DispatchFrame
 from pykbroker.net.listener_metrics import ListenerMetrics
 from pykbroker.net.places import Places
 from pykbroker.runtime.cold_reads import ColdReads
@@ -133,7 +133,7 @@ class Listener:
         self.connections: dict[Connection, None] = {}
         self.metrics = ListenerMetrics(metrics or Metrics(), name, lambda: len(self.connections))
         self.port = 0
-        self._dispatch: Dispatch | None = None
+        self._dispatch: DispatchFrame | None = None
         #: None where clients are not asked which user they are
         self.authentication: ListenerAuthentication | None = None
         self._socket: ListeningSocket | None = None
@@ -162,12 +162,12 @@ class Listener:
         self.port = self._socket.port
 
     @property
-    def dispatch(self) -> Dispatch:
+    def dispatch(self) -> DispatchFrame:
         """What answers the requests of every connection."""
         assert self._dispatch is not None, f"listener {self.name} does not serve yet"
         return self._dispatch
 
-    def answer_with(self, dispatch: Dispatch, authentication: ListenerAuthentication | None = None) -> None:
+    def answer_with(self, dispatch: DispatchFrame, authentication: ListenerAuthentication | None = None) -> None:
         """Every request goes to `dispatch`, after `authentication`. Once. RuntimeError for a SASL listener without
         authentication, and for another with one."""
         if self._dispatch is not None:
@@ -177,7 +177,7 @@ class Listener:
         self._dispatch = dispatch
         self.authentication = authentication
 
-    async def serve(self, dispatch: Dispatch, authentication: ListenerAuthentication | None = None) -> None:
+    async def serve(self, dispatch: DispatchFrame, authentication: ListenerAuthentication | None = None) -> None:
         """Accept connections, those that have waited since `bind` too; `dispatch` gets their requests."""
         self.answer_with(dispatch, authentication)
         assert self._socket is not None

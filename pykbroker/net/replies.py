@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TypeAlias
 
-Buffers: TypeAlias = Sequence[bytes | bytearray | memoryview]
+AnswerBuffers: TypeAlias = Sequence[bytes | bytearray | memoryview]
 
 
 class Slot:
@@ -19,7 +19,7 @@ class Slot:
     __slots__ = ("buffers", "size")
 
     def __init__(self) -> None:
-        self.buffers: Buffers | None = None
+        self.buffers: AnswerBuffers | None = None
         self.size = 0
 
 
@@ -41,7 +41,7 @@ class Replies:
         self._slots.append(slot)
         return slot
 
-    def fill(self, slot: Slot, buffers: Buffers) -> None:
+    def fill(self, slot: Slot, buffers: AnswerBuffers) -> None:
         """The answer is there."""
         slot.buffers = buffers
         slot.size = sum(map(len, buffers))

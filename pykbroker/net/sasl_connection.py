@@ -19,11 +19,11 @@ from pykbroker.net.connection import CloseConnection
 from pykbroker.net.connection_state import ConnectionState
 from pykbroker.net.promise import Promise
 from pykbroker.security.peer_session import PeerSession
-from pykbroker.security.sasl.server_authenticator import Authenticated, Rules, ServerAuthenticator
+from pykbroker.security.sasl.server_authenticator import Authenticated, ListenerRules, ServerAuthenticator
 
 if TYPE_CHECKING:
-    from pykbroker.net.connection import Connection, Dispatch, Pending
-    from pykbroker.net.replies import Buffers
+    from pykbroker.net.connection import Connection, DispatchFrame, Pending
+    from pykbroker.net.replies import AnswerBuffers
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class ListenerAuthentication:
     long the whole exchange may take.
     """
 
-    rules: Rules
+    rules: ListenerRules
     frame_bytes: int
     failure_seconds: float
     deadline_seconds: float
@@ -58,11 +58,11 @@ class _Refusal:
 
     __slots__ = ("_answer", "future")
 
-    def __init__(self, answer: Buffers) -> None:
+    def __init__(self, answer: AnswerBuffers) -> None:
         self._answer = answer
         self.future = Promise()
 
-    def encode(self, result: Any) -> Buffers:
+    def encode(self, result: Any) -> AnswerBuffers:
         return self._answer
 
 
@@ -83,7 +83,7 @@ class SaslConnection:
     def __init__(self, connection: Connection, settings: ListenerAuthentication) -> None:
         self._connection = connection
         self._settings = settings
-        self._serve: Dispatch = connection.listener.dispatch
+        self._serve: DispatchFrame = connection.listener.dispatch
         self._authenticator: ServerAuthenticator | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._session: Authenticated | None = None
@@ -100,7 +100,7 @@ class SaslConnection:
         if session is None:
             connection.when_ended(lambda end: self._let_go())
 
-    def _authenticate(self, connection: Connection, frame: memoryview) -> Buffers | Pending | None:
+    def _authenticate(self, connection: Connection, frame: memoryview) -> AnswerBuffers | Pending | None:
         assert self._authenticator is not None
         outcome = self._authenticator.receive(frame)
         if outcome.software is not None:
@@ -149,7 +149,7 @@ class SaslConnection:
             raise CloseConnection("its principal is another one with the renewal of its session")
         return named
 
-    def _refuse(self, reason: str, answer: Buffers) -> Pending | None:
+    def _refuse(self, reason: str, answer: AnswerBuffers) -> Pending | None:
         """Kafka's delay against guessing: the client hears of it late, and meanwhile nothing is read."""
         connection = self._connection
         self._count_refusal()
@@ -192,7 +192,7 @@ class SaslConnection:
 
     # -- a session that ends ------------------------------------------------------------------------------------------
 
-    def _serve_session(self, connection: Connection, frame: memoryview) -> Buffers | Pending | None:
+    def _serve_session(self, connection: Connection, frame: memoryview) -> AnswerBuffers | Pending | None:
         now = connection.listener.loop.time()
         if bytes(frame[:2]) == _HANDSHAKE and (
             self._renewed_at is None or now - self._renewed_at >= _LEAST_SECONDS_BETWEEN

@@ -41,7 +41,7 @@ _MORE: int = getattr(socket, "MSG_MORE", 0)
 #: The words of the error where a part of a region is no longer in its file.
 CUT_OFF = "the file is shorter than it was"
 
-Load: TypeAlias = Callable[[Region, int, int], "asyncio.Future[None]"]
+LoadRegion: TypeAlias = Callable[[Region, int, int], "asyncio.Future[None]"]
 
 
 def has_region(pieces: Iterable[Sendable]) -> bool:
@@ -103,7 +103,7 @@ class SocketOutlet:
         pass
 
 
-class Sender:
+class SendQueue:
     """`load` brings a piece of a region into memory; `progressed` is called when the queue has become shorter, `failed`
     when the answer that is on its way cannot be finished."""
 
@@ -130,7 +130,7 @@ class Sender:
         loop: asyncio.AbstractEventLoop,
         *,
         high: int,
-        load: Load,
+        load: LoadRegion,
         progressed: Callable[[], None],
         failed: Callable[[str], None],
     ) -> None:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from pykbroker.net.handshakes import Handshakes, Side
 from pykbroker.net.sending import CUT_OFF
 from pykbroker.net.socket_room import SocketRoom
-from pykbroker.net.tls_records import HEADER_BYTES, Records
+from pykbroker.net.tls_records import HEADER_BYTES, TlsRecords
 
 if TYPE_CHECKING:
     from pykbroker_log.disk import Region
@@ -155,7 +155,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._turn_ends = 0.0
         self._read_goes_on = False
         #: what has come since the handshake and OpenSSL has not been given
-        self._records = Records()
+        self._records = TlsRecords()
         #: the connection's buffer was filled: OpenSSL may have the rest of the record
         self._is_filled = False
         # Writing: not yet encrypted.
@@ -196,7 +196,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         # refer to their transports. A thread that is at the handshake has a reference of its own.
         self._tls = self._first = None
         self._incoming = self._outgoing = cast(ssl.MemoryBIO, None)
-        self._records = Records()
+        self._records = TlsRecords()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._receive_view if self._is_secured else self._receive_view[:_READ_BYTES]

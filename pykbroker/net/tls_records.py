@@ -23,7 +23,7 @@ _RECORD_DATA_BYTES: Final = 16 * 1024
 _NOTHING: Final = memoryview(b"")
 
 
-class Records:
+class TlsRecords:
     """The records of one connection."""
 
     __slots__ = ("_allowed", "_held", "_missing", "_position", "is_whole")

@@ -25,7 +25,7 @@ class UnsupportedVersion(ConnectionError):
     """The peer serves no version in which this request can be said. Nothing was sent; other requests go on."""
 
 
-class Refused(Exception):
+class VersionsRefused(Exception):
     """The peer's answer to ApiVersions leaves no way to go on."""
 
 
@@ -69,10 +69,10 @@ def after_api_versions(asked: int, response: ApiVersionsResponse) -> PeerVersion
     if response.error_code == ErrorCode.NONE:
         return PeerVersions(ranges)
     if response.error_code != ErrorCode.UNSUPPORTED_VERSION or asked == 0:
-        raise Refused(f"it refused ApiVersions of version {asked} with error {response.error_code}")
+        raise VersionsRefused(f"it refused ApiVersions of version {asked} with error {response.error_code}")
     _, following = ranges.get(ApiKey.API_VERSIONS, (0, 0))
     if not 0 <= following < asked:
-        raise Refused(f"it refused ApiVersions of version {asked} and says that it serves up to {following}")
+        raise VersionsRefused(f"it refused ApiVersions of version {asked} and says that it serves up to {following}")
     return following
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pykbroker.config.listeners import EndPoint, Listeners
+from pykbroker.config.listeners import EndPoint, ListenerConfig
 
 #: What clients are told of a machine without a name.
 _FALLBACK: Final = "localhost"
@@ -30,7 +30,7 @@ class NoNameError(Exception):
     """A controller's listener has no host, and this machine has no name."""
 
 
-async def advertise(listeners: Listeners, own_name: Callable[[], Awaitable[str]]) -> Advertised:
+async def advertise(listeners: ListenerConfig, own_name: Callable[[], Awaitable[str]]) -> Advertised:
     """Return the advertised end points. `own_name` is asked once, and only if needed. Raises NoNameError."""
     if not _without_host(listeners.advertised_broker) and not _without_host(listeners.advertised_controller):
         return Advertised(listeners.advertised_broker, listeners.advertised_controller)
@@ -41,7 +41,7 @@ async def advertise(listeners: Listeners, own_name: Callable[[], Awaitable[str]]
     return with_name(listeners, name)
 
 
-def with_name(listeners: Listeners, name: str) -> Advertised:
+def with_name(listeners: ListenerConfig, name: str) -> Advertised:
     """The end points where the name of this machine is known."""
     unnamed = (*_without_host(listeners.advertised_broker), *_without_host(listeners.advertised_controller))
     return Advertised(
@@ -51,7 +51,7 @@ def with_name(listeners: Listeners, name: str) -> Advertised:
     )
 
 
-def without_name(listeners: Listeners, reason: str) -> Advertised:
+def without_name(listeners: ListenerConfig, reason: str) -> Advertised:
     """The end points where it is not.
 
     A client of this machine can use localhost. A controller cannot: the voter set would name every other controller's

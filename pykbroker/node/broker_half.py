@@ -35,9 +35,9 @@ from pykbroker.net.from_config import EARLY_FENCING
 from pykbroker.node.loop_side import LoopSide
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import answers_versions
-from pykbroker.node.turn_report import SlowTurns
-from pykbroker.node_to_controller.assignments import Assignments
+from pykbroker.node.turn_report import SlowTurnReport
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
+from pykbroker.node_to_controller.directory_assignments import AssignmentReports
 from pykbroker.node_to_controller.isr_changes import IsrChanges
 from pykbroker.node_to_controller.producer_ids import ProducerIds
 from pykbroker.quorum.channel import BrokerChannels
@@ -111,7 +111,7 @@ class BrokerHalf:
         def broker_epoch() -> int:
             return lease.broker_epoch
 
-        self.assignments = Assignments(runtime, node_id, broker_epoch, channel("directory-assignments"), metadata)
+        self.assignments = AssignmentReports(runtime, node_id, broker_epoch, channel("directory-assignments"), metadata)
         self._isr_changes = IsrChanges(
             runtime,
             node_id,
@@ -275,7 +275,7 @@ class BrokerHalf:
             reporter = LoadReporter(services, self._channels.send)
             parts.add("load reporter", reporter.close)
             reporter.start()
-        parts.add("watch over slow turns", side.runtime.watch_turns(SlowTurns(side.metrics, "The broker loop")))
+        parts.add("watch over slow turns", side.runtime.watch_turns(SlowTurnReport(side.metrics, "The broker loop")))
         # Last: what waits for this line connects.
         lease.announce_running()
         replicas.logs.opener.serve()

@@ -12,17 +12,17 @@ from collections.abc import Awaitable, Callable
 from pykbroker.config.kinds import is_loopback, parse_host_port
 from pykbroker.metrics.exposition import CONTENT_TYPE, lines
 from pykbroker.metrics.registry import Sample
-from pykbroker.net.http_server import Handler, HttpRequest, HttpResponse, HttpServer
+from pykbroker.net.http_server import HttpHandler, HttpRequest, HttpResponse, HttpServer
 from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
 #: Gives the metrics of this moment, sorted by name.
-Samples = Callable[[], Awaitable[list[Sample]]]
+TakeSamples = Callable[[], Awaitable[list[Sample]]]
 
 
 async def open_metrics_listener(
-    runtime: Runtime, address: str, samples: Samples, *, is_secured: bool
+    runtime: Runtime, address: str, samples: TakeSamples, *, is_secured: bool
 ) -> Callable[[], None]:
     """Serve from now on; what is returned ends it. `is_secured`: the node's other listeners ask which user a client is.
     Raises OSError, which names the address."""
@@ -43,7 +43,7 @@ async def open_metrics_listener(
     return server.close
 
 
-def metrics_handler(samples: Samples) -> Handler:
+def metrics_handler(samples: TakeSamples) -> HttpHandler:
     """What is answered to each request."""
 
     async def handle(request: HttpRequest) -> HttpResponse:

@@ -31,8 +31,8 @@ from pykbroker.node.broker_loop import BrokerLoop
 from pykbroker.node.controller_half import ControllerHalf
 from pykbroker.node.node_health import HealthSocket, NodeHealth
 from pykbroker.node.parts import StartedParts
-from pykbroker.node.shared import Ending, SharedServer, StartError
-from pykbroker.node.turn_report import SlowTurns
+from pykbroker.node.shared import KeptStop, SharedServer, StartError
+from pykbroker.node.turn_report import SlowTurnReport
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.runtime import Runtime
@@ -237,7 +237,8 @@ class Node:
             logger.info("[KafkaServer id=%d] started", config.node_id)
         if self._broker_loop is None or self._broker_loop.has_own_loop:
             parts.add(
-                "watch over slow turns", self.runtime.watch_turns(SlowTurns(shared.side.metrics, "The control loop"))
+                "watch over slow turns",
+                self.runtime.watch_turns(SlowTurnReport(shared.side.metrics, "The control loop")),
             )
         logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
 
@@ -288,9 +289,9 @@ class Node:
         await self._parts.close()
         logger.info("[KafkaRaftServer nodeId=%d] shut down completed", self.config.node_id)
 
-    def _ending(self) -> Ending:
+    def _ending(self) -> KeptStop:
         """Asked last of all, when the broker half is closed."""
         broker = self._broker_loop
         if broker is None or broker.half is None:
-            return Ending(clean=False, broker_epoch=-1)
-        return Ending(clean=self.fatal is None, broker_epoch=broker.broker_epoch)
+            return KeptStop(clean=False, broker_epoch=-1)
+        return KeptStop(clean=self.fatal is None, broker_epoch=broker.broker_epoch)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykbroker.config.kinds import PYTHON_CLASS
-from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS, EndPoint, Listeners, is_wildcard
+from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS, EndPoint, ListenerConfig, is_wildcard
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
 from pykbroker.config.protection import PRINCIPAL_BUILDER
@@ -19,7 +19,7 @@ from pykbroker.dispatch.services import Services
 from pykbroker.metadata.image import Endpoint
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission
-from pykbroker.net.connection import Dispatch
+from pykbroker.net.connection import DispatchFrame
 from pykbroker.net.from_config import admission_limits, limits_of
 from pykbroker.net.handshakes import Handshakes
 from pykbroker.net.listener import Listener, WaitingMemory
@@ -116,7 +116,7 @@ class Ports:
             self._listeners.append(listener)
 
     async def serve(
-        self, points: tuple[EndPoint, ...], dispatch: Dispatch, versions: AnswerVersions, parts: StartedParts
+        self, points: tuple[EndPoint, ...], dispatch: DispatchFrame, versions: AnswerVersions, parts: StartedParts
     ) -> None:
         """Let clients in at `points`. On the stack a second time: a half that stops takes no more requests.
 
@@ -190,7 +190,7 @@ def _principals(config: Config) -> PluginPrincipals | None:
     return plugin_principals(config)
 
 
-def connections_of(total: int, listeners: Listeners) -> tuple[int, int]:
+def connections_of(total: int, listeners: ListenerConfig) -> tuple[int, int]:
     """Divide the connections of a node between its halves: those of the broker half, and those of the controller
     half. The two never ask each other, since each has an event loop of its own."""
     if not listeners.controller:
@@ -200,7 +200,7 @@ def connections_of(total: int, listeners: Listeners) -> tuple[int, int]:
     return total - total // 4, total // 4
 
 
-def places_of(total: int, points: tuple[EndPoint, ...], listeners: Listeners) -> Places:
+def places_of(total: int, points: tuple[EndPoint, ...], listeners: ListenerConfig) -> Places:
     """Divide the connections of a half between its listeners. One that is for clients and for brokers counts as one for
     clients."""
     names = [point.listener_name for point in points]

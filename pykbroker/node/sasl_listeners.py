@@ -15,7 +15,7 @@ from pykbroker.security.sasl.plain_server import PlainServer
 from pykbroker.security.sasl.sasl_server import SaslServer
 from pykbroker.security.sasl.scram import MECHANISMS
 from pykbroker.security.sasl.scram_server import Decoys, ScramServer
-from pykbroker.security.sasl.server_authenticator import Mechanism, Rules
+from pykbroker.security.sasl.server_authenticator import ListenerRules, Mechanism
 from pykbroker.security.stored_keys import StoredKeys
 
 Credentials = Mapping[tuple[int, str], StoredKeys]
@@ -41,7 +41,7 @@ class SaslListeners:
         decoys = Decoys(self._cluster_id())
         mechanisms = {name: self._mechanism(name, each, decoys) for name, each in settings.mechanisms.items()}
         return ListenerAuthentication(
-            Rules(mechanisms, versions), settings.receive_bytes, self._failure_seconds, self._deadline_seconds
+            ListenerRules(mechanisms, versions), settings.receive_bytes, self._failure_seconds, self._deadline_seconds
         )
 
     def _mechanism(self, name: str, settings: MechanismSettings, decoys: Decoys) -> Mechanism:

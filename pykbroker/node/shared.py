@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 StartError = StorageFormatError
 
 
-class Ending(NamedTuple):
+class KeptStop(NamedTuple):
     """What the directories keep of a stop: whether it was in order, and the broker's epoch (-1 for none)."""
 
     clean: bool
@@ -66,7 +66,7 @@ class SharedServer:
         *,
         may_format: bool,
         on_failure: Callable[[BaseException], None],
-        ending: Callable[[], Ending],
+        ending: Callable[[], KeptStop],
     ) -> None:
         """`disk`: of the logs, which the broker half reads and writes. `on_failure`: the metadata log is lost, and the
         node with it. `ending` is asked when the directories are closed. Raises ConfigError, as `LoopSide` does."""

@@ -20,7 +20,7 @@ _METRIC: Final = "pykbroker:type=EventLoop,name="
 _WARN_SECONDS: Final = 1.0
 
 
-class SlowTurns:
+class SlowTurnReport:
     """Call it with each slow turn."""
 
     def __init__(self, metrics: Metrics, name: str) -> None:

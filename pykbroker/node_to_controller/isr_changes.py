@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pykbroker.metrics.registry import Counter
 from pykbroker.node_to_controller.controller_channel import Channel
 from pykbroker.node_to_controller.controller_sender import ControllerSender, KnownLeader
-from pykbroker.node_to_controller.keyed_queue import KeyedQueue, Replaced, Second
+from pykbroker.node_to_controller.keyed_queue import KeyedQueue, Second, Superseded
 from pykbroker.runtime import Runtime
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_partition import (
@@ -87,8 +87,8 @@ class IsrChanges:
         at once while an earlier change of the partition is not answered."""
         place = topic_id, change.partition_index
 
-        def done(answer: ResponsePartitionData | Replaced) -> None:
-            assert not isinstance(answer, Replaced)
+        def done(answer: ResponsePartitionData | Superseded) -> None:
+            assert not isinstance(answer, Superseded)
             answered(answer)
 
         if self._untold.offer(place, change, done):

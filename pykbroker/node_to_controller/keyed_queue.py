@@ -33,19 +33,19 @@ class Second(Enum):
     REFUSE = "refuse"
 
 
-class Replaced(Enum):
+class Superseded(Enum):
     """The result of an item that a newer one replaced."""
 
     REPLACED = "replaced"
 
 
-REPLACED = Replaced.REPLACED
+REPLACED = Superseded.REPLACED
 
 
 @dataclass(slots=True, eq=False)
 class _Entry(Generic[Item, Outcome]):
     item: Item
-    done: Callable[[Outcome | Replaced], None]
+    done: Callable[[Outcome | Superseded], None]
 
 
 class KeyedQueue(Generic[_Key, Item, Outcome]):
@@ -63,7 +63,7 @@ class KeyedQueue(Generic[_Key, Item, Outcome]):
     def __contains__(self, key: _Key) -> bool:
         return key in self._entries
 
-    def offer(self, key: _Key, item: Item, done: Callable[[Outcome | Replaced], None]) -> bool:
+    def offer(self, key: _Key, item: Item, done: Callable[[Outcome | Superseded], None]) -> bool:
         """Whether the item was taken."""
         older = self._entries.get(key)
         if older is not None and self._second is Second.REFUSE:

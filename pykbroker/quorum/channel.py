@@ -3,7 +3,7 @@
 Responsible for carrying a request to its receiver and the answer back, nothing else: what failed is an exception of
 the future (`ConnectionError` or `TimeoutError`), and whether to try again is the caller's business.
 
-* `Peers` lead to the nodes of the quorum, each request saying which.
+* `QuorumPeers` lead to the nodes of the quorum, each request saying which.
 * `BrokerChannels` lead to any broker by its id.
 * `call_in_memory` calls the other half of a combined node.
 
@@ -27,7 +27,7 @@ from pykbroker_wire.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 
-class Peers(Protocol):
+class QuorumPeers(Protocol):
     """Leads to every node of the quorum."""
 
     def send(self, destination: Destination, request: Any, timeout_ms: int) -> asyncio.Future[Any]: ...

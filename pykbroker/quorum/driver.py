@@ -23,7 +23,7 @@ from typing import Any
 from pykbroker.net.connection import CloseConnection
 from pykbroker.quorum.awaited_answers import AwaitedAnswers, fill
 from pykbroker.quorum.blocking_calls import BlockingCalls
-from pykbroker.quorum.channel import NoPeers, Peers, response_to
+from pykbroker.quorum.channel import NoPeers, QuorumPeers, response_to
 from pykbroker.quorum.describe_quorum import describe_quorum
 from pykbroker.quorum.known_quorum import KnownQuorum
 from pykbroker.quorum.metadata_flush import MetadataFlush
@@ -32,7 +32,7 @@ from pykbroker.quorum.metadata_room import MetadataRoom
 from pykbroker.quorum.quorum_config import QuorumConfig
 from pykbroker.quorum.raft_lines import RaftLines
 from pykbroker.quorum.replica_opening import open_replica
-from pykbroker.quorum.snapshot_writing import SnapshotWriting
+from pykbroker.quorum.snapshot_writing import SnapshotJob
 from pykbroker.quorum.snapshots_due import SnapshotsDue
 from pykbroker.runtime import Runtime
 from pykbroker_log.log_config import StorageError
@@ -69,7 +69,7 @@ class _Replica:
     storage: MetadataStorage
     room: MetadataRoom
     flush: MetadataFlush
-    snapshots: SnapshotWriting
+    snapshots: SnapshotJob
 
 
 class QuorumDriver:
@@ -79,7 +79,7 @@ class QuorumDriver:
         self,
         runtime: Runtime,
         config: QuorumConfig,
-        peers: Peers | None = None,
+        peers: QuorumPeers | None = None,
         *,
         on_failure: Callable[[BaseException], None] = lambda error: None,
         on_snapshot_due: Callable[[QuorumDriver], object] | None = None,
@@ -93,7 +93,7 @@ class QuorumDriver:
         self._on_snapshot_due = on_snapshot_due
         self._runtime = runtime
         self._config = config
-        self._peers: Peers = peers if peers is not None else NoPeers(runtime)
+        self._peers: QuorumPeers = peers if peers is not None else NoPeers(runtime)
         self._listeners = MetadataListeners(self.node_id)
         self._calls = BlockingCalls(runtime)
         self._started: _Replica | None = None
@@ -221,7 +221,7 @@ class QuorumDriver:
                 self._fail,
                 lambda: config.append_linger_ms if node.is_leader else 0,
             ),
-            SnapshotWriting(self._runtime, self._calls, node, storage, self._snapshot_written, self._fail),
+            SnapshotJob(self._runtime, self._calls, node, storage, self._snapshot_written, self._fail),
         )
         self._listeners.open(storage)
         self._snapshots_due.start()

@@ -21,7 +21,7 @@ from pykbroker_raft.raft_node import RaftNode
 logger = logging.getLogger(__name__)
 
 
-class SnapshotWriting:
+class SnapshotJob:
     """`written` hears of a snapshot and its size; `failed` of a disk that broke. A full disk breaks nothing."""
 
     def __init__(

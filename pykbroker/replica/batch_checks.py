@@ -22,7 +22,7 @@ from pykbroker.runtime import Runtime
 from pykbroker_log.disk import Disk
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.time_search import BatchSearch, FoundRecord
-from pykbroker_log.validate import Checked, check_elsewhere
+from pykbroker_log.validate import CheckedBatch, check_elsewhere
 from pykbroker_wire.errors import KafkaError
 from pykbroker_wire.primitives import Buffer
 from pykbroker_wire.records.walk import COMPILED
@@ -45,7 +45,7 @@ class BatchChecks:
         #: the request whose only batch has just proved to take longer than a turn
         self.met_by: object | None = None
 
-    def check(self, records: Buffer, config: LogConfig, now_ms: int) -> asyncio.Future[Checked | KafkaError]:
+    def check(self, records: Buffer, config: LogConfig, now_ms: int) -> asyncio.Future[CheckedBatch | KafkaError]:
         """Check a client's batch, which no one may change until the future is done. Its result is the checked batch, or
         the error that the batch is refused with."""
         return self._add(lambda: (check_elsewhere, (records if self._in_process else bytes(records), config, now_ms)))

@@ -1,8 +1,8 @@
 """What of a partition's log is committed, and the requests that wait for it; pure.
 
 Responsible for: how far readers may see while records owe a flush, and calling back when a flush or a commit has come
-far enough, or will not. Not responsible for the replica set (leader.py), for flushing (storage/flusher.py), nor for the
-log's high watermark, which partition.py moves to what this part and the leader allow.
+far enough, or will not. Not responsible for the replica set (leader.py), for flushing (storage/flush_rounds.py), nor
+for the log's high watermark, which partition.py moves to what this part and the leader allow.
 
 flush.messages is a promise about what is acknowledged and read. The append that reaches it owes a flush, and so does
 every one after it until that is done. `owed_from` is where they begin: nothing from there on is answered, whatever its

@@ -17,7 +17,7 @@ from pykbroker_wire.errors import ErrorCode
 
 ACKS_ALL = -1
 #: The partition of each append, and the last offset of its records.
-Appended = Sequence[tuple[Partition, int]]
+AppendedOffsets = Sequence[tuple[Partition, int]]
 
 
 class DelayedProduce:
@@ -40,7 +40,7 @@ class DelayedProduce:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        appended: Appended,
+        appended: AppendedOffsets,
         *,
         acks: int,
         timeout_ms: int,

@@ -2,7 +2,7 @@
 
 Responsible for appends and truncations in that role, for the high watermark and the log start that the leader says, and
 for refusing all of it once the role is over. Not responsible for fetching (fetching/). A truncation is run by
-storage/truncations.py; while it is, the log takes no append, and the partition takes no other role.
+storage/truncation_threads.py; while it is, the log takes no append, and the partition takes no other role.
 
 Invariants:
 * A fetcher that was started for an older leader epoch changes nothing any more.
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from pykbroker.storage.follower_gaps import Told
     from pykbroker.storage.log_handle import LogHandle
     from pykbroker.storage.space import DiskSpace
-    from pykbroker.storage.truncations import Truncated
+    from pykbroker.storage.truncation_threads import OnTruncated
 
 
 @dataclass(slots=True, frozen=True)
 class FollowerServices:
     """What the followers of a node share."""
 
-    truncate: Callable[[LogHandle, int, Truncated], None]
-    start_over: Callable[[LogHandle, int, Truncated], None]
+    truncate: Callable[[LogHandle, int, OnTruncated], None]
+    start_over: Callable[[LogHandle, int, OnTruncated], None]
     #: told of each disk that fails
     directory_failed: Callable[[StorageError], None]
     space: DiskSpace
@@ -192,13 +192,13 @@ class PartitionFollower:
 
         self._services.note_gaps(self.handle, log, noted)
 
-    def truncate_to(self, offset: int, then: Truncated) -> None:
+    def truncate_to(self, offset: int, then: OnTruncated) -> None:
         """Cut off everything from `offset` on. `then` is called when that is durable, or with why it is not. Raises
         KafkaError."""
         self._require_role()
         self._services.truncate(self.handle, offset, then)
 
-    def start_over(self, offset: int, then: Truncated) -> None:
+    def start_over(self, offset: int, then: OnTruncated) -> None:
         """Forget everything; the log will be empty at `offset`. `then` as in `truncate_to`. Raises KafkaError."""
         self._require_role()
         self._services.start_over(self.handle, offset, then)

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 INVALID_LOW_WATERMARK = -1
 
 
-class Deleted(NamedTuple):
+class DeletedRecords(NamedTuple):
     """What became of one partition: its low watermark, or why it is not known."""
 
     code: ErrorCode
     low_watermark: int
 
 
-WhenDeleted = Callable[[Deleted], None]
+WhenDeleted = Callable[[DeletedRecords], None]
 
 
 class LowWatermark:
@@ -40,9 +40,9 @@ class LowWatermark:
     def when(self, partition: Partition, offset: int, callback: WhenDeleted) -> None:
         """Call back once the low watermark reaches `offset` (at once if it has), or with why it will not."""
         if partition.leader is None:
-            callback(Deleted(ErrorCode.NOT_LEADER_OR_FOLLOWER, INVALID_LOW_WATERMARK))
+            callback(DeletedRecords(ErrorCode.NOT_LEADER_OR_FOLLOWER, INVALID_LOW_WATERMARK))
         elif partition.log_if_open is None:
-            callback(Deleted(ErrorCode.KAFKA_STORAGE_ERROR, INVALID_LOW_WATERMARK))
+            callback(DeletedRecords(ErrorCode.KAFKA_STORAGE_ERROR, INVALID_LOW_WATERMARK))
         else:
             self._waiting += ((offset, callback),)
             self.look(partition)
@@ -61,12 +61,12 @@ class LowWatermark:
         self._waiting = tuple(entry for entry in waiting if entry[0] > low_watermark)
         for offset, callback in waiting:
             if offset <= low_watermark:
-                callback(Deleted(ErrorCode.NONE, low_watermark))
+                callback(DeletedRecords(ErrorCode.NONE, low_watermark))
 
     def fail(self, code: ErrorCode) -> None:
         waiting, self._waiting = self._waiting, ()
         for _, callback in waiting:
-            callback(Deleted(code, INVALID_LOW_WATERMARK))
+            callback(DeletedRecords(code, INVALID_LOW_WATERMARK))
 
 
 class DelayedDeletes:
@@ -79,11 +79,13 @@ class DelayedDeletes:
         loop: asyncio.AbstractEventLoop,
         deletions: Sequence[tuple[Partition, int, int]],
         timeout_ms: int,
-        answer: Callable[[list[Deleted]], None],
+        answer: Callable[[list[DeletedRecords]], None],
     ) -> None:
         """`deletions`: partition, offset, and the low watermark now, which is the answer if the time runs out."""
         self._answer = answer
-        self._results = [Deleted(ErrorCode.REQUEST_TIMED_OUT, low_watermark) for _, _, low_watermark in deletions]
+        self._results = [
+            DeletedRecords(ErrorCode.REQUEST_TIMED_OUT, low_watermark) for _, _, low_watermark in deletions
+        ]
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[int, tuple[Partition, WhenDeleted]] = {
             position: (partition, partial(self._deleted, position))
@@ -102,7 +104,7 @@ class DelayedDeletes:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _deleted(self, position: int, result: Deleted) -> None:
+    def _deleted(self, position: int, result: DeletedRecords) -> None:
         self._results[position] = result
         del self._waiting[position]
         if not self._waiting:

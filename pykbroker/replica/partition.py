@@ -26,7 +26,7 @@ from pykbroker_log.disk import parent_of
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin, LogConfig, StorageError
 from pykbroker_log.partition_log import AppendInfo, PartitionLog, ReadResult
 from pykbroker_log.producers import ActiveProducer
-from pykbroker_log.validate import Checked
+from pykbroker_log.validate import CheckedBatch
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.control import end_txn_marker
 
@@ -271,7 +271,7 @@ class Partition:
 
     def append(
         self,
-        records: bytes | bytearray | memoryview | Checked,
+        records: bytes | bytearray | memoryview | CheckedBatch,
         *,
         required_acks: int,
         now_ms: int,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pykbroker.metrics.registry import Counter
     from pykbroker.replica.partition import Partition
     from pykbroker.replica.replica_traffic import PartitionTraffic
-    from pykbroker.storage.flusher import Then
+    from pykbroker.storage.flush_rounds import Then
     from pykbroker.storage.space import DiskSpace
 
 

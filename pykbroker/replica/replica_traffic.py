@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Counted(NamedTuple):
+class TrafficCounts(NamedTuple):
     """Bytes are those of record batches as they are stored: compressed, without the protocol around them."""
 
     #: appended as the leader: by producers, coordinators and for transaction markers
@@ -72,9 +72,9 @@ class PartitionTraffic:
             self._bytes_out += size
             self._fetches += 1
 
-    def take(self) -> Counted:
+    def take(self) -> TrafficCounts:
         """Everything since the last call, which is forgotten here."""
-        counted = Counted(
+        counted = TrafficCounts(
             self._bytes_in,
             self._messages_in,
             self._produces,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pykbroker.storage.moves import DirectoryAssignments
 
 Leadership = Callable[[Partition, bool, int], None]
-Following = Callable[[Partition, PartitionFollower], None]
+OnFollower = Callable[[Partition, PartitionFollower], None]
 
 
 def no_controller(topic_id: bytes, change: RequestPartitionData, answered: Answered) -> None:
@@ -97,7 +97,7 @@ class ReplicaTable:
         self._image = MetadataImage()
         self._topic_configs: dict[str, LogConfig] = {}
         self._leadership: list[Leadership] = []
-        self._following: Following | None = None
+        self._following: OnFollower | None = None
         name = "kafka.server:type=BrokerTopicMetrics,name="
         self.messages_in = metrics.counter(name + "MessagesInPerSec")
         self.bytes_in = metrics.counter(name + "BytesInPerSec")
@@ -164,7 +164,7 @@ class ReplicaTable:
             if partition.is_leader:
                 callback(partition, True, partition.leader_epoch)
 
-    def on_following(self, callback: Following) -> None:
+    def on_following(self, callback: OnFollower) -> None:
         """`callback(partition, role)` when this node follows in a new leader epoch; at once for those that follow. The
         role says when it is over."""
         assert self._following is None

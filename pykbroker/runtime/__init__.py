@@ -20,7 +20,7 @@ from pykbroker.runtime.beside import Beside, SameLoop
 from pykbroker.runtime.slow_turns import SlowTurn, TurnWatch
 
 if TYPE_CHECKING:
-    from pykbroker.runtime.accepting import Accept
+    from pykbroker.runtime.accepting import MakeProtocol
     from pykbroker.runtime.descriptor_budget import DescriptorBudget
     from pykbroker.runtime.second_loop import SecondLoop
     from pykbroker.runtime.workers import Job, Workers
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 #: Called on the loop, with what was raised.
-Ended = Callable[["BaseException | None"], None]
+OnEnded = Callable[["BaseException | None"], None]
 
 
 class Runtime(Protocol):
@@ -56,7 +56,7 @@ class Runtime(Protocol):
         """Run a call that blocks but releases the GIL (fsync, cold read, one-shot compression) off the loop."""
         ...
 
-    def fsync(self, files: Sequence[File], ended: Ended) -> None:
+    def fsync(self, files: Sequence[File], ended: OnEnded) -> None:
         """Make files of `disk` durable off the loop, as `Disk.fsync_files`."""
         ...
 
@@ -87,11 +87,11 @@ class Runtime(Protocol):
         """Ask for the name under which other machines reach this one. Raises OSError if it is not known in time."""
         ...
 
-    def listen(self, accept: Accept, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
+    def listen(self, accept: MakeProtocol, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
         """Bind; port 0 takes a free one. Raises OSError."""
         ...
 
-    def listen_at(self, accept: Accept, path: str) -> asyncio.Future[ListeningSocket]:
+    def listen_at(self, accept: MakeProtocol, path: str) -> asyncio.Future[ListeningSocket]:
         """Bind a Unix socket that only this process's user may connect to; one that no process answers any more is
         replaced. Raises OSError."""
         ...
@@ -103,7 +103,7 @@ class Runtime(Protocol):
         ...
 
 
-def when_done(future: asyncio.Future[Any], ended: Ended) -> None:
+def when_done(future: asyncio.Future[Any], ended: OnEnded) -> None:
     """Nothing is told when it is cancelled: the node stops."""
 
     def tell(done: asyncio.Future[Any]) -> None:
@@ -186,10 +186,10 @@ class _Fsyncs:
         self._runtime = runtime
         self._fsyncs = fsyncs
         self._idle = idle
-        self._ended: Ended | None = None
+        self._ended: OnEnded | None = None
         runtime.loop.add_reader(fsyncs.fileno(), self._look)
 
-    def begin(self, files: Sequence[File], ended: Ended) -> bool:
+    def begin(self, files: Sequence[File], ended: OnEnded) -> bool:
         self._ended = ended
         return self._fsyncs.begin(files)
 
@@ -261,7 +261,7 @@ class OsRuntime:
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         return self.loop.run_in_executor(self._threads, function, *args)
 
-    def fsync(self, files: Sequence[File], ended: Ended) -> None:
+    def fsync(self, files: Sequence[File], ended: OnEnded) -> None:
         batch = self._take_fsyncs()
         if batch is None or not batch.begin(files, ended):
             if batch is not None:
@@ -316,7 +316,7 @@ class OsRuntime:
 
         return ask_on_a_thread(self.loop)
 
-    def listen(self, accept: Accept, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
+    def listen(self, accept: MakeProtocol, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
         async def bind() -> ListeningSocket:
             from pykbroker.runtime.accepting import Acceptor
 
@@ -324,7 +324,7 @@ class OsRuntime:
 
         return asyncio.ensure_future(bind(), loop=self.loop)
 
-    def listen_at(self, accept: Accept, path: str) -> asyncio.Future[ListeningSocket]:
+    def listen_at(self, accept: MakeProtocol, path: str) -> asyncio.Future[ListeningSocket]:
         async def bind() -> ListeningSocket:
             from pykbroker.runtime.unix_sockets import UnixSocket
 

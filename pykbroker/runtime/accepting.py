@@ -23,13 +23,13 @@ _MOST_IN_A_TURN: Final = 16
 _AGAIN_SECONDS: Final = 0.1
 
 #: Returns the protocol of a connection that has come, or None if it is to be closed at once.
-Accept: TypeAlias = Callable[[], "asyncio.BaseProtocol | None"]
+MakeProtocol: TypeAlias = Callable[[], "asyncio.BaseProtocol | None"]
 
 
 class Acceptor:
     """A `ListeningSocket`. `sockets` listen, do not block, and share a port."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, sockets: Sequence[socket.socket], accept: Accept) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, sockets: Sequence[socket.socket], accept: MakeProtocol) -> None:
         self._loop = loop
         self._sockets = sockets
         self._accept = accept

@@ -8,7 +8,7 @@ import os
 import socket
 import stat
 
-from pykbroker.runtime.accepting import Accept, Acceptor
+from pykbroker.runtime.accepting import Acceptor, MakeProtocol
 
 
 def bind_unix(path: str) -> socket.socket:
@@ -53,7 +53,7 @@ def _clear(path: str) -> None:
 class UnixSocket(Acceptor):
     """Binds a path, which goes with it. Raises OSError as `bind_unix`."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, path: str, accept: Accept) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, path: str, accept: MakeProtocol) -> None:
         super().__init__(loop, [bind_unix(path)], accept)
         self._path = path
         self._inode = os.lstat(path).st_ino

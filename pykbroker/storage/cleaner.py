@@ -3,7 +3,7 @@ result into the log. Apache Kafka's LogCleaner and LogCleanerManager.
 
 Responsible for when and which: `log.cleaner.threads` cleanings at once, each followed by the next at once, else a look
 every `log.cleaner.backoff.ms`; which logs cannot be cleaned; retention of compacted logs, which is the cleaner's as in
-Apache Kafka. Not responsible for what is cleanable (`pykbroker_log/cleanable.py`), for cleaning
+Apache Kafka. Not responsible for what is cleanable (`pykbroker_log/dirty_segments.py`), for cleaning
 (`pykbroker_log/compaction.py`) nor for replacing segments safely (`pykbroker_log/replacement.py`).
 
 Invariants:
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 from pykbroker.runtime.workers import WorkerDied
 from pykbroker.storage.log_handle import LogHandle
 from pykbroker.storage.upkeep import retire
-from pykbroker_log.cleanable import Cleanable, cleanable
-from pykbroker_log.compaction import Cleaned, CleanedSegment, CleanerMemory, CleanerStats, MapComplete, clean
+from pykbroker_log.compaction import CleanedSegment, CleanerMemory, CleanerStats, CleaningResult, MapComplete, clean
+from pykbroker_log.dirty_segments import Cleanable, cleanable
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import PartitionLog
@@ -342,7 +342,7 @@ class LogCleaner:
             elif replacement.is_void or chosen.log.files.is_closed:
                 job.cancel()
 
-        job: asyncio.Future[Cleaned] = runtime.run_apart(
+        job: asyncio.Future[CleaningResult] = runtime.run_apart(
             clean, cleaning, on_progress=on_progress, bytes_per_second=self._settings.bytes_per_second
         )
         job.add_done_callback(lambda done: _wake(wake))

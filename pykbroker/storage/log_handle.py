@@ -186,7 +186,7 @@ class LogHandle:
         self._call_back()
 
     def begin_truncation(self) -> None:
-        """The log is left to a truncation (truncations.py)."""
+        """The log is left to a truncation (truncation_threads.py)."""
         self._enter(LogState.TRUNCATING)
         self.log = None
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pykbroker.runtime.cold_reads import ColdReads
 from pykbroker.storage.directories import Directories
-from pykbroker.storage.flusher import Flusher
+from pykbroker.storage.flush_rounds import FlushRounds
 from pykbroker.storage.follower_gaps import FollowerGaps
 from pykbroker.storage.log_handle import LogHandle
 from pykbroker.storage.missing import MissingRecords
@@ -25,7 +25,7 @@ from pykbroker.storage.moves import DirectoryAssignments, Moves, NoAssignments
 from pykbroker.storage.opening import Opener
 from pykbroker.storage.recovery import LogRecovery
 from pykbroker.storage.space import DiskSpace
-from pykbroker.storage.truncations import Truncations
+from pykbroker.storage.truncation_threads import TruncationThreads
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
@@ -81,7 +81,7 @@ class Logs:
         self._missing = MissingRecords(runtime)
         #: where requests wait for what is not in memory
         self.cold_reads = cold_reads if cold_reads is not None else ColdReads(runtime)
-        self.flusher = Flusher(runtime, metrics, self.directory_failed)
+        self.flusher = FlushRounds(runtime, metrics, self.directory_failed)
         self.directories = Directories(runtime, log_dirs, metrics, self.directory_failed, space)
         self.directories.cordoned = config.cordoned_log_dirs
         self.moves = Moves(
@@ -107,7 +107,7 @@ class Logs:
             ready=self.opener.add,
             failed=self.directory_failed,
         )
-        self.truncations = Truncations(runtime, self.directory_failed)
+        self.truncations = TruncationThreads(runtime, self.directory_failed)
         self.follower_gaps = FollowerGaps(runtime, self.directories, self.directory_failed)
         metrics.family(lambda: _log_gauges(self))
 

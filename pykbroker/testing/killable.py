@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from pykbroker.runtime import ListeningSocket, OsRuntime, bind_sockets
-from pykbroker.runtime.accepting import Accept, Acceptor
+from pykbroker.runtime.accepting import Acceptor, MakeProtocol
 from pykbroker.runtime.beside import Beside
 from pykbroker.runtime.descriptor_budget import DescriptorBudget
 from pykbroker.runtime.second_loop import SecondLoop
@@ -131,7 +131,7 @@ class KillableRuntime(OsRuntime):
             if not future.done():
                 future.set_result(None)
 
-    def listen(self, accept: Accept, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
+    def listen(self, accept: MakeProtocol, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
         future: asyncio.Future[ListeningSocket] = self.loop.create_future()
         try:
             sockets = bind_sockets(host, port, backlog)
@@ -253,7 +253,7 @@ def killable_loop() -> asyncio.AbstractEventLoop:
 class _Acceptor(Acceptor):
     """Lets the runtime know each socket, and the network each peer."""
 
-    def __init__(self, runtime: KillableRuntime, sockets: list[socket.socket], accept: Accept) -> None:
+    def __init__(self, runtime: KillableRuntime, sockets: list[socket.socket], accept: MakeProtocol) -> None:
         super().__init__(runtime.loop, sockets, accept)
         self._runtime = runtime
 

@@ -1,7 +1,7 @@
 """Elections: Vote (with KIP-996 pre-votes), both sides, and the timers of the roles that stand for election.
 
 Responsible for the grant of a vote and for what an answer means. A vote is in the Ready before the reply that grants it
-(R3): `roles` puts it there.
+(R3): `current_role` puts it there.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pykbroker_raft import rpc
+from pykbroker_raft.current_role import CurrentRole
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.leader_news import LeaderNews
 from pykbroker_raft.leader_refusal import LeaderRefusal
@@ -16,7 +17,6 @@ from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.outbox import Outbox
 from pykbroker_raft.ready import NEVER, Destination, Inbound, Now
 from pykbroker_raft.replica_log import ReplicaLog
-from pykbroker_raft.roles import Roles
 from pykbroker_raft.states import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from pykbroker_raft.voters import ReplicaKey
 from pykbroker_wire.errors import ErrorCode
@@ -49,7 +49,7 @@ class Elections:
     def __init__(
         self,
         config: RaftConfig,
-        roles: Roles,
+        roles: CurrentRole,
         log: ReplicaLog,
         outbox: Outbox,
         news: LeaderNews,

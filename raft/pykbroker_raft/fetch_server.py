@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pykbroker_raft import rpc
+from pykbroker_raft.current_role import CurrentRole
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.leader_news import LeaderNews
 from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT, FetchVerdict
 from pykbroker_raft.outbox import Outbox
 from pykbroker_raft.ready import NEVER, Inbound, Now, ReadLog
 from pykbroker_raft.replica_log import ReplicaLog
-from pykbroker_raft.roles import Roles
 from pykbroker_raft.states import Leader
 from pykbroker_raft.voters import ReplicaKey
 from pykbroker_wire.errors import ErrorCode
@@ -40,7 +40,9 @@ class Parked:
 class FetchServer:
     """Owns the fetches that wait."""
 
-    def __init__(self, config: RaftConfig, roles: Roles, log: ReplicaLog, outbox: Outbox, news: LeaderNews) -> None:
+    def __init__(
+        self, config: RaftConfig, roles: CurrentRole, log: ReplicaLog, outbox: Outbox, news: LeaderNews
+    ) -> None:
         self._config = config
         self._roles = roles
         self._log = log

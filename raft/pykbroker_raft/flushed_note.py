@@ -55,7 +55,7 @@ _LINE_BYTES = len(_line(0))
 
 
 @dataclass(frozen=True, slots=True)
-class Flushed:
+class NotedFlush:
     """What the note says."""
 
     offset: int = 0
@@ -69,21 +69,21 @@ class Flushed:
     is_outdated: bool = False
 
 
-def read_note(disk: Disk, folder: str) -> Flushed:
+def read_note(disk: Disk, folder: str) -> NotedFlush:
     """What an earlier run has noted. Raises OSError."""
     path = f"{folder}/{FILE}"
     if not disk.exists(path):
-        return Flushed()
+        return NotedFlush()
     data = read_file(disk, path)
     offsets = _offsets(data, _NEEDS_MARK)
     needs_mark = bool(offsets)
     if not needs_mark:
         offsets = _offsets(data, b"")
     if not offsets:
-        return Flushed(exists=True)
+        return NotedFlush(exists=True)
     if needs_mark and _lacks_mark(disk, folder):
-        return Flushed(exists=True, needs_mark=True, is_outdated=True)
-    return Flushed(max(offsets), exists=True, is_known=True, needs_mark=needs_mark)
+        return NotedFlush(exists=True, needs_mark=True, is_outdated=True)
+    return NotedFlush(max(offsets), exists=True, is_known=True, needs_mark=needs_mark)
 
 
 def _offsets(data: bytes, prefix: bytes) -> list[int]:
@@ -110,7 +110,7 @@ def set_mark(disk: Disk, folder: str) -> None:
 class FlushedNote:
     """The note of a log that is open. All methods raise OSError."""
 
-    def __init__(self, disk: Disk, folder: str, found: Flushed) -> None:
+    def __init__(self, disk: Disk, folder: str, found: NotedFlush) -> None:
         self._disk = disk
         self._path = f"{folder}/{FILE}"
         self._file: File | None = None

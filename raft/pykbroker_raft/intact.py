@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pykbroker_log import names
+from pykbroker_log.cut_guard import CutGuard, DamagedLog
 from pykbroker_log.disk import Disk, read_file
-from pykbroker_log.guard import DamagedLog, Guard
 from pykbroker_raft import checkpoint
 from pykbroker_raft.election_state import FILE as QUORUM_STATE
 from pykbroker_raft.election_state import ElectionState
-from pykbroker_raft.flushed_note import FILE, Flushed
+from pykbroker_raft.flushed_note import FILE, NotedFlush
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.voters import VoterHistory
 from pykbroker_wire.records.batch import BatchHeader
@@ -80,8 +80,8 @@ def find_snapshots(disk: Disk, path: str) -> FoundSnapshots:
 
 
 def guard_of(
-    disk: Disk, path: str, note: Flushed, found: FoundSnapshots, cut_at: int | None, *, is_observer: bool
-) -> Guard:
+    disk: Disk, path: str, note: NotedFlush, found: FoundSnapshots, cut_at: int | None, *, is_observer: bool
+) -> CutGuard:
     """What must be in the log that is about to be opened. Raises OSError, MissingSnapshot, CorruptQuorumState, and
     CorruptMetadataSnapshot where nothing replaces a damaged snapshot."""
     covered = found.whole.offset if found.whole is not None else 0
@@ -101,7 +101,7 @@ def guard_of(
     if found.damaged and found.whole is None and not any(_size_of(disk, path, base) for base in bases):
         raise checkpoint.CorruptMetadataSnapshot(f"{path}: {damaged}, and the log is empty. {_WAYS_OUT}")
     promised = max([note.offset, *(snapshot.offset for snapshot in found.damaged)])
-    return Guard(
+    return CutGuard(
         flushed=promised,
         is_exact=note.is_known,
         covered=covered,
@@ -181,7 +181,7 @@ def explain(damage: DamagedLog) -> str:
     )
 
 
-def warnings(path: str, note: Flushed, guard: Guard) -> Iterator[str]:
+def warnings(path: str, note: NotedFlush, guard: CutGuard) -> Iterator[str]:
     """What an operator has to know of a log that could be opened."""
     if note.exists and not note.is_known and not note.is_outdated:
         yield f"{path}/{FILE} is damaged and cannot tell whether the log has lost its end: written anew"

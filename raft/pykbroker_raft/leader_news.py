@@ -1,7 +1,7 @@
 """What every message says besides its matter: the cluster, the epoch, the leader. Checked here, and followed.
 
 Responsible for the errors that several requests have in common, and for what a replica learns about the leader from
-any message. Asks `roles` for the transition; knows nothing of any one message.
+any message. Asks `current_role` for the transition; knows nothing of any one message.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from pykbroker_raft import rpc
+from pykbroker_raft.current_role import CurrentRole
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.ready import Now
 from pykbroker_raft.replica_log import ReplicaLog
-from pykbroker_raft.roles import Roles
 from pykbroker_raft.states import Follower, Leader, Resigned
 from pykbroker_raft.voters import Endpoints, ReplicaKey, address
 from pykbroker_wire.errors import ErrorCode
@@ -25,7 +25,7 @@ MAX_EPOCH_STEP = 1 << 30
 class LeaderNews:
     """Of one replica; has no state of its own."""
 
-    def __init__(self, config: RaftConfig, roles: Roles, log: ReplicaLog) -> None:
+    def __init__(self, config: RaftConfig, roles: CurrentRole, log: ReplicaLog) -> None:
         self._config = config
         self._roles = roles
         self._log = log

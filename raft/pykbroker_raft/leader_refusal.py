@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import random
 
+from pykbroker_raft.current_role import CurrentRole
 from pykbroker_raft.ready import Now
-from pykbroker_raft.roles import Roles
 from pykbroker_raft.states import Follower
 
 #: The longest while before a voter stands for election.
@@ -23,7 +23,7 @@ SPREAD_MS = 200
 class LeaderRefusal:
     """Acts for one replica; has no state of its own."""
 
-    def __init__(self, chance: random.Random, roles: Roles) -> None:
+    def __init__(self, chance: random.Random, roles: CurrentRole) -> None:
         self._chance = chance
         self._roles = roles
 

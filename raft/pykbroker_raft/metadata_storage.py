@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
+from pykbroker_log.cut_guard import DamagedLog
 from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import Disk, read_file, write_atomic
-from pykbroker_log.guard import DamagedLog
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError, is_full
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
 from pykbroker_raft import batches, checkpoint, intact, rpc

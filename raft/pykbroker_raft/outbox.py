@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from pykbroker_raft.connections import Connections
 from pykbroker_raft.election_state import ElectionState
+from pykbroker_raft.peer_requests import PeerRequests
 from pykbroker_raft.ready import Destination, LeaderChange, LogStep, Now, Outgoing, ReadLog, ReadSnapshot, Ready, Reply
 
 
 class Outbox:
     """The parts put in, the node takes out."""
 
-    def __init__(self, connections: Connections, request_timeout_ms: int) -> None:
+    def __init__(self, connections: PeerRequests, request_timeout_ms: int) -> None:
         self._connections = connections
         self._request_timeout_ms = request_timeout_ms
         self._ready = Ready()

@@ -14,12 +14,12 @@ from __future__ import annotations
 from typing import Any
 
 from pykbroker_raft import rpc
+from pykbroker_raft.current_role import CurrentRole
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.leader_news import LeaderNews
 from pykbroker_raft.outbox import Outbox
 from pykbroker_raft.ready import Destination, Now
 from pykbroker_raft.replica_log import ReplicaLog
-from pykbroker_raft.roles import Roles
 from pykbroker_raft.states import Follower
 from pykbroker_raft.voters import Endpoint
 from pykbroker_wire.errors import ErrorCode
@@ -28,7 +28,9 @@ from pykbroker_wire.errors import ErrorCode
 class OwnMembership:
     """Acts for one replica; has no state of its own."""
 
-    def __init__(self, config: RaftConfig, roles: Roles, log: ReplicaLog, outbox: Outbox, news: LeaderNews) -> None:
+    def __init__(
+        self, config: RaftConfig, roles: CurrentRole, log: ReplicaLog, outbox: Outbox, news: LeaderNews
+    ) -> None:
         self._config = config
         self._roles = roles
         self._log = log

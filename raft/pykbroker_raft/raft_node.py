@@ -1,12 +1,12 @@
 """KRaft as a value: inputs change the node, `ready()` says what the world has to do about it.
 
-Responsible for giving each input to the part that handles it, and for the timers. What a replica is stands in `roles`
-(role, epoch, vote, leadership), `replica_log` (log, voters, high watermark) and `outbox` (the Ready under
-construction); what it does in `election`, `quorum_epoch`, `fetch_server`, `fetching`, `snapshotting`,
+Responsible for giving each input to the part that handles it, and for the timers. What a replica is stands in
+`current_role` (role, epoch, vote, leadership), `replica_log` (log, voters, high watermark) and `outbox` (the Ready
+under construction); what it does in `election`, `quorum_epoch`, `fetch_server`, `fetch_client`, `snapshot_transfer`,
 `own_membership` and `voter_changes`. Knows no disk, no clock, no sockets; the only randomness is the `Random` it is
 given.
 
-The invariants R1 to R6 and R10 stand in the heads of `roles` and `replica_log`.
+The invariants R1 to R6 and R10 stand in the heads of `current_role` and `replica_log`.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pykbroker_raft import batches
-from pykbroker_raft.connections import Connections
+from pykbroker_raft.current_role import CurrentRole
 from pykbroker_raft.election import Elections
 from pykbroker_raft.election_state import ElectionState
+from pykbroker_raft.fetch_client import FetchClient
 from pykbroker_raft.fetch_server import FetchServer, Parked
-from pykbroker_raft.fetching import Fetching
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.leader_news import LeaderNews
 from pykbroker_raft.leader_refusal import LeaderRefusal
 from pykbroker_raft.log_view import LogView, OffsetAndEpoch
 from pykbroker_raft.outbox import Outbox
 from pykbroker_raft.own_membership import OwnMembership
+from pykbroker_raft.peer_requests import PeerRequests
 from pykbroker_raft.quorum_epoch import QuorumEpochs
 from pykbroker_raft.ready import NEVER, Destination, Inbound, Now, Ready
 from pykbroker_raft.replica_log import ReplicaLog
-from pykbroker_raft.roles import Roles
-from pykbroker_raft.snapshotting import Snapshotting
+from pykbroker_raft.snapshot_transfer import SnapshotTransfer
 from pykbroker_raft.states import Candidate, Follower, Leader, Prospective, Resigned, Role, State, Unattached
 from pykbroker_raft.voter_changes import VoterChanges
 from pykbroker_raft.voters import Endpoints, VoterHistory, VoterSet
@@ -71,23 +71,23 @@ class RaftNode:
         stored: ElectionState | None,
     ) -> None:
         self.config = config
-        connections = self._connections = Connections(
+        connections = self._connections = PeerRequests(
             config.retry_backoff_ms,
             config.request_timeout_ms,
             tuple(Destination(-2 - index, host, port) for index, (host, port) in enumerate(config.bootstrap_addresses)),
         )
         outbox = self._outbox = Outbox(connections, config.request_timeout_ms)
         own_log = self._log = ReplicaLog(log, history, outbox)
-        roles = self._roles = Roles(config, chance, own_log, outbox, connections, stored, self._lead_no_longer)
+        roles = self._roles = CurrentRole(config, chance, own_log, outbox, connections, stored, self._lead_no_longer)
         news = LeaderNews(config, roles, own_log)
         fetches = self._fetches = FetchServer(config, roles, own_log, outbox, news)
         refusal = self._refusal = LeaderRefusal(chance, roles)
         elections = Elections(config, roles, own_log, outbox, news, refusal)
         epochs = QuorumEpochs(config, roles, own_log, outbox, news)
-        snapshots = self._snapshotting = Snapshotting(config, roles, own_log, outbox, news, fetches)
+        snapshots = self._snapshotting = SnapshotTransfer(config, roles, own_log, outbox, news, fetches)
         changes = self._changes = VoterChanges(config, roles, own_log, outbox, connections, news, fetches)
         membership = OwnMembership(config, roles, own_log, outbox, news)
-        fetching = Fetching(config, chance, roles, own_log, outbox, connections, news, snapshots, membership)
+        fetching = FetchClient(config, chance, roles, own_log, outbox, connections, news, snapshots, membership)
         self._deadline_ms = 0
         self._requests: dict[type, Callable[[Inbound, Now], None]] = {
             AddRaftVoterRequest: changes.handle_add_request,

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from pykbroker_raft import batches, rpc
-from pykbroker_raft.connections import Connections
+from pykbroker_raft.current_role import CurrentRole
 from pykbroker_raft.fetch_server import FetchServer
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.leader_news import LeaderNews
 from pykbroker_raft.outbox import Outbox
+from pykbroker_raft.peer_requests import PeerRequests
 from pykbroker_raft.ready import NEVER, Destination, Inbound, Now
 from pykbroker_raft.replica_log import ReplicaLog
-from pykbroker_raft.roles import Roles
 from pykbroker_raft.states import Leader
 from pykbroker_raft.voters import Endpoints, ReplicaKey, VoterNode, VoterSet, address, with_hosts
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -77,10 +77,10 @@ class VoterChanges:
     def __init__(
         self,
         config: RaftConfig,
-        roles: Roles,
+        roles: CurrentRole,
         log: ReplicaLog,
         outbox: Outbox,
-        connections: Connections,
+        connections: PeerRequests,
         news: LeaderNews,
         fetches: FetchServer,
     ) -> None:

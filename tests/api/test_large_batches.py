@@ -16,7 +16,7 @@ from pykbroker.replica.batch_checks import BatchChecks
 from pykbroker.runtime import OsRuntime
 from pykbroker_log import validate
 from pykbroker_log.log_config import LogConfig
-from pykbroker_log.validate import Checked, RecordErrors
+from pykbroker_log.validate import CheckedBatch, RecordErrors
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -246,19 +246,19 @@ def test_a_check_that_fails_is_told_and_the_next_one_begins(half: Half, threads:
     half.loop.settle()
     assert isinstance(first.exception(), MemoryError)
     threads.run()
-    assert isinstance(second.result(), Checked)
+    assert isinstance(second.result(), CheckedBatch)
 
 
 # -- a thread and a worker process ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=[True, False], ids=["a thread", "a worker process"])
-def checked(request: pytest.FixtureRequest) -> Iterator[Callable[[bytearray, LogConfig], Checked | KafkaError]]:
+def checked(request: pytest.FixtureRequest) -> Iterator[Callable[[bytearray, LogConfig], CheckedBatch | KafkaError]]:
     loop = asyncio.new_event_loop()
     runtime = OsRuntime(loop)
     checks = BatchChecks(runtime, in_process=request.param)
 
-    async def check(records: bytearray, config: LogConfig) -> Checked | KafkaError:
+    async def check(records: bytearray, config: LogConfig) -> CheckedBatch | KafkaError:
         return await checks.check(records, config, NOW_MS)
 
     yield lambda records, config: loop.run_until_complete(check(records, config))
@@ -267,13 +267,13 @@ def checked(request: pytest.FixtureRequest) -> Iterator[Callable[[bytearray, Log
 
 
 def test_what_comes_back_is_what_a_check_here_finds(
-    checked: Callable[[bytearray, LogConfig], Checked | KafkaError],
+    checked: Callable[[bytearray, LogConfig], CheckedBatch | KafkaError],
 ) -> None:
     gzip = LogConfig(compression_type="gzip")
     append_time = LogConfig(message_timestamp_type="LogAppendTime")
     for config in (LogConfig(), gzip, append_time):
         found = checked(large(), config)
-        assert isinstance(found, Checked)
+        assert isinstance(found, CheckedBatch)
         batch = found.under(config)
         batch.assign(7, 3)
         here = validate.validate_and_assign(large(), config, offset=7, leader_epoch=3, now_ms=NOW_MS)
@@ -282,7 +282,7 @@ def test_what_comes_back_is_what_a_check_here_finds(
         }
 
 
-def test_a_verdict_comes_back_whole(checked: Callable[[bytearray, LogConfig], Checked | KafkaError]) -> None:
+def test_a_verdict_comes_back_whole(checked: Callable[[bytearray, LogConfig], CheckedBatch | KafkaError]) -> None:
     error = checked(large(key=None), LogConfig(cleanup_policy=frozenset({"compact"})))
     assert isinstance(error, RecordErrors)
     assert error.code == ErrorCode.INVALID_RECORD

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pykbroker.crossing.broker_end import BrokerEnd
-from pykbroker.crossing.loop_messages import InitialLoadCompleted, LeaderChanged, MetadataTaken, QuorumChanged
+from pykbroker.crossing.loop_messages import AnotherLeader, InitialLoadCompleted, MetadataTaken, QuorumChanged
 from pykbroker.quorum.known_quorum import KnownQuorum
 from tests.coordinator.fakes import Loop, as_loop
 
@@ -38,7 +38,7 @@ def test_a_reserve_that_was_given_up_before_a_part_asks_is_told_at_once(end: Bro
     assert heard == [True, True]
 
 
-@pytest.mark.parametrize("message", [LeaderChanged(2, 3), InitialLoadCompleted()])
+@pytest.mark.parametrize("message", [AnotherLeader(2, 3), InitialLoadCompleted()])
 def test_what_a_part_fails_over_was_taken_all_the_same(end: BrokerEnd, said: list[Any], message: Any) -> None:
     """Else the control side waits for that word, and hands over no metadata any more."""
 

@@ -13,8 +13,8 @@ from pykbroker.crossing import feed as feeds
 from pykbroker.crossing.broker_end import BrokerEnd
 from pykbroker.crossing.feed import MetadataFeed
 from pykbroker.crossing.loop_messages import (
+    AnotherLeader,
     InitialLoadCompleted,
-    LeaderChanged,
     MetadataChanged,
     MetadataReplaced,
     MetadataTaken,
@@ -118,7 +118,7 @@ def test_each_change_is_handed_over_and_the_leader_in_its_place() -> None:
     way.loader.handle_leader(1, 7)
     way.commit(config(2))
     way.feed.initial_load_completed()
-    assert kinds(way.waiting) == [MetadataChanged, LeaderChanged, MetadataChanged, InitialLoadCompleted]
+    assert kinds(way.waiting) == [MetadataChanged, AnotherLeader, MetadataChanged, InitialLoadCompleted]
     assert (way.feed.seen_offset, way.loaded) == (-1, 0)
     way.take(1)
     assert way.feed.seen_offset == 0
@@ -135,7 +135,7 @@ def test_what_was_known_before_comes_as_one_image() -> None:
     way.commit(config(2))
     way.loader.handle_leader(3, 4)
     way.feed.start()
-    assert kinds(way.waiting) == [MetadataReplaced, LeaderChanged]
+    assert kinds(way.waiting) == [MetadataReplaced, AnotherLeader]
     way.rest()
     assert way.seen.image is way.loader.image
     assert way.end.metadata.leader_id == 3
@@ -176,7 +176,7 @@ def test_a_broker_half_that_stands_still_gets_the_newest_image_instead_of_ten_th
     way.take(feeds.MOST_CHANGES - 1)
     assert way.feed.seen_offset == feeds.MOST_CHANGES - 2
     way.take()
-    assert kinds(way.waiting) == [MetadataReplaced, LeaderChanged, InitialLoadCompleted]
+    assert kinds(way.waiting) == [MetadataReplaced, AnotherLeader, InitialLoadCompleted]
     assert way.feed.seen_offset == feeds.MOST_CHANGES - 1
     way.rest()
     assert way.seen.image is way.loader.image

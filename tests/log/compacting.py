@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from pykbroker_log.cleanable import cleanable
-from pykbroker_log.compaction import Cleaned, CleanedSegment, CleanerMemory, Part, Uncleanable, clean
+from pykbroker_log.compaction import CleanedSegment, CleanerMemory, CleaningResult, Part, Uncleanable, clean
+from pykbroker_log.dirty_segments import cleanable
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, verify_crc
 from pykbroker_wire.records.dedupe import SLOT_SIZE
@@ -49,7 +49,7 @@ def compact(
     now_ms: int = NOW,
     memory: CleanerMemory = ROOMY,
     between: Callable[[], object] = lambda: None,
-) -> Cleaned | None:
+) -> CleaningResult | None:
     """One cleaning, as the manager does it. `between` is called wherever the loop would run. None: nothing to clean."""
     found = cleanable(log, checkpoint, now_ms)
     if not found.cleanable_bytes:
@@ -63,7 +63,7 @@ def compact(
             try:
                 part = next(job)
             except StopIteration as end:
-                result: Cleaned = end.value
+                result: CleaningResult = end.value
                 return result
             between()
             if isinstance(part, CleanedSegment):

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from pykbroker_log.memory_disk import Call, MemoryDisk, Survive
+from pykbroker_log.memory_disk import DiskCall, MemoryDisk, Survive
 
 MODES = ("nothing", "everything", "nothing torn", "everything torn", "chosen", "chosen")
 
@@ -47,7 +47,7 @@ def copy_of(disk: MemoryDisk) -> MemoryDisk:
 
 
 def crashes(
-    calls: Sequence[Call], rng: random.Random, *, every_mode: bool = False, base: MemoryDisk | None = None
+    calls: Sequence[DiskCall], rng: random.Random, *, every_mode: bool = False, base: MemoryDisk | None = None
 ) -> Iterator[Crash]:
     """The disks that may be left of every prefix, done on top of `base`; one way of losing power each, or all."""
     disk = MemoryDisk() if base is None else copy_of(base)
@@ -61,7 +61,7 @@ def crashes(
             yield Crash(count, lose_power(disk, mode, rng), f"{where}; {mode} survives")
 
 
-def tears(calls: Sequence[Call], *, path_ends: str = "", last_writes: int = 1) -> Iterator[Crash]:
+def tears(calls: Sequence[DiskCall], *, path_ends: str = "", last_writes: int = 1) -> Iterator[Crash]:
     """The last writes of a workload cut off at every byte; what was written before is there, synced or not."""
     writes = [i for i, call in enumerate(calls) if call.operation == "pwritev" and call.path.endswith(path_ends)]
     for index in writes[-last_writes:]:
@@ -82,7 +82,7 @@ def fingerprint(disk: MemoryDisk) -> int:
 
 
 def examine(
-    calls: Sequence[Call],
+    calls: Sequence[DiskCall],
     start: Callable[[MemoryDisk, int], object],
     check: Callable[[Crash], None],
     rng: random.Random,

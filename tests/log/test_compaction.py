@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from pykbroker_log.cleanable import cleanable
 from pykbroker_log.compaction import CleanerMemory, SegmentSizes, Uncleanable, clean, group
+from pykbroker_log.dirty_segments import cleanable
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin, LogConfig
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.partition_log import PartitionLog

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pykbroker_log.compaction import CleanerMemory, Cleaning, Source, clean
+from pykbroker_log.compaction import CleanerMemory, CleaningJob, SegmentSource, clean
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.os_disk.mapped import MappedFile
@@ -120,10 +120,10 @@ def test_a_cleaning_of_a_segment_that_is_too_short_ends(tmp_path: Path, maps: Os
     """It read the beginning of the last batch again and again, for ever."""
     log = filled(tmp_path / "t-0")
     end = log.log_end_offset
-    sources = tuple(Source(segment.base_offset, segment.size) for segment in log.files.segments)
+    sources = tuple(SegmentSource(segment.base_offset, segment.size) for segment in log.files.segments)
     log.close(clean=True)
     os.truncate(tmp_path / "t-0" / LOG, sources[0].size - 1)
-    cleaning = Cleaning(str(tmp_path / "t-0"), sources, (), 0, end, {}, CONFIG, CleanerMemory(), SEED, NOW)
+    cleaning = CleaningJob(str(tmp_path / "t-0"), sources, (), 0, end, {}, CONFIG, CleanerMemory(), SEED, NOW)
     with pytest.raises(OSError, match="segment is shorter than it was") as raised:
         list(clean(maps if has_maps else OsDisk(), cleaning))
     assert raised.value.errno == errno.EIO
@@ -133,12 +133,12 @@ def test_a_cleaning_of_a_file_that_is_cut_within_a_page_says_so(tmp_path: Path, 
     """The zeros behind the end are no damaged batch, for which only the one log would be left alone."""
     log = filled(tmp_path / "t-0")
     end = log.log_end_offset
-    sources = tuple(Source(segment.base_offset, segment.size) for segment in log.files.segments)
+    sources = tuple(SegmentSource(segment.base_offset, segment.size) for segment in log.files.segments)
     log.close(clean=True)
     assert sources[0].size < 4096
     # Small chunks: the first is read when the job pauses, the next after the cut.
     memory = CleanerMemory(io_buffer_bytes=100)
-    job = clean(maps, Cleaning(str(tmp_path / "t-0"), sources, (), 0, end, {}, CONFIG, memory, SEED, NOW))
+    job = clean(maps, CleaningJob(str(tmp_path / "t-0"), sources, (), 0, end, {}, CONFIG, memory, SEED, NOW))
     assert isinstance(next(job), int)
     os.truncate(tmp_path / "t-0" / LOG, 200)
     with pytest.raises(OSError, match="segment is shorter than it was"):
@@ -149,9 +149,9 @@ def test_a_cleaning_whose_last_read_met_the_zeros_of_a_page_says_so(tmp_path: Pa
     """All of it lies in one chunk, which was checked before the file was cut: zeros would be copied out of the map."""
     log = filled(tmp_path / "t-0")
     end = log.log_end_offset
-    sources = tuple(Source(segment.base_offset, segment.size) for segment in log.files.segments)
+    sources = tuple(SegmentSource(segment.base_offset, segment.size) for segment in log.files.segments)
     log.close(clean=True)
-    job = clean(maps, Cleaning(str(tmp_path / "t-0"), sources, (), 0, end, {}, CONFIG, CleanerMemory(), SEED, NOW))
+    job = clean(maps, CleaningJob(str(tmp_path / "t-0"), sources, (), 0, end, {}, CONFIG, CleanerMemory(), SEED, NOW))
     assert isinstance(next(job), int)
     os.truncate(tmp_path / "t-0" / LOG, 200)
     with pytest.raises(OSError, match="segment is shorter than it was"):

@@ -14,7 +14,7 @@ from pykbroker_log.disk import ColdRead
 from pykbroker_log.os_disk import page_cache
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.os_disk.files import OsFile
-from pykbroker_log.os_disk.page_cache import Probe
+from pykbroker_log.os_disk.page_cache import IsResident
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
 SIZE = 1 << 20
@@ -44,7 +44,7 @@ def cold(tmp_path: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def works(probe: Probe, path: pathlib.Path) -> bool:
+def works(probe: IsResident, path: pathlib.Path) -> bool:
     fd = os.open(path, os.O_RDONLY)
     try:
         probe(fd, 0, 1)
@@ -56,7 +56,7 @@ def works(probe: Probe, path: pathlib.Path) -> bool:
 
 
 @pytest.mark.parametrize("probe", page_cache.probes(), ids=lambda probe: probe.__name__)
-def test_probes(probe: Probe, cold: pathlib.Path) -> None:
+def test_probes(probe: IsResident, cold: pathlib.Path) -> None:
     if not works(probe, cold):
         pytest.skip("not on this kernel")
     fd = os.open(cold, os.O_RDWR)

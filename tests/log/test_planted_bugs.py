@@ -16,9 +16,9 @@ from pykbroker_log import log_dirs, names
 from pykbroker_log.clean_shutdown import CleanShutdown
 from pykbroker_log.deletion import Deletion
 from pykbroker_log.disk import Disk
-from pykbroker_log.loading import Loader
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.log_loading import LogLoader
 from pykbroker_log.memory_disk import MemoryDisk, MemoryFile
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.segment import Segment
@@ -148,26 +148,26 @@ def names_before_the_log_start(patch: Patch) -> None:
 
 
 def later_segments_are_kept(patch: Patch) -> None:
-    def nothing_is_removed(loader: Loader, *_: object, **__: object) -> Iterator[int]:
+    def nothing_is_removed(loader: LogLoader, *_: object, **__: object) -> Iterator[int]:
         return iter(())
 
-    patch.setattr(Loader, "_remove_from", nothing_is_removed)
+    patch.setattr(LogLoader, "_remove_from", nothing_is_removed)
 
 
 def segments_out_of_line_are_kept(patch: Patch) -> None:
-    patch.setattr(Loader, "_why_out_of_line", lambda *_: "")
+    patch.setattr(LogLoader, "_why_out_of_line", lambda *_: "")
 
 
 def snapshots_of_another_past(patch: Patch) -> None:
-    rewrite = Loader._rewrite_snapshot
+    rewrite = LogLoader._rewrite_snapshot
 
-    def believe(loader: Loader, offset: int) -> None:
+    def believe(loader: LogLoader, offset: int) -> None:
         if offset in loader.snapshots:
             loader.rewritten.add(offset)
         else:
             rewrite(loader, offset)
 
-    patch.setattr(Loader, "_rewrite_snapshot", believe)
+    patch.setattr(LogLoader, "_rewrite_snapshot", believe)
 
 
 def an_index_is_believed(patch: Patch) -> None:
@@ -175,13 +175,13 @@ def an_index_is_believed(patch: Patch) -> None:
 
 
 def the_active_segment_is_not_scanned(patch: Patch) -> None:
-    load = Loader.__init__
+    load = LogLoader.__init__
 
-    def clean(loader: Loader, *args: Any, **kwargs: Any) -> None:
+    def clean(loader: LogLoader, *args: Any, **kwargs: Any) -> None:
         load(loader, *args, **kwargs)
         loader.clean = True
 
-    patch.setattr(Loader, "__init__", clean)
+    patch.setattr(LogLoader, "__init__", clean)
 
 
 def index_entries_ahead_of_their_batch(patch: Patch) -> None:

@@ -24,7 +24,7 @@ from pykbroker.runtime import Runtime
 from pykbroker.security.sasl.plain_server import PlainServer, PlainUsers
 from pykbroker.security.sasl.scram import SHA_256, SHA_512, ScramMechanism, salted_password, stored_keys
 from pykbroker.security.sasl.scram_server import Decoys, ScramServer
-from pykbroker.security.sasl.server_authenticator import MAX_FRAMES, Mechanism, Rules
+from pykbroker.security.sasl.server_authenticator import MAX_FRAMES, ListenerRules, Mechanism
 from pykbroker.security.stored_keys import StoredKeys
 from pykbroker.security.tls.principal_mapping import PrincipalMapper
 from pykbroker.security.tls.tls_server import TlsServer
@@ -60,7 +60,9 @@ def authentication(reauth_ms: int = 0) -> ListenerAuthentication:
 
     mechanisms = {"PLAIN": Mechanism(lambda: PlainServer(users), reauth_ms)}
     mechanisms |= {name: scram(mechanism) for name, mechanism in SCRAM.items()}
-    rules = Rules(mechanisms, lambda version: ApiVersionsResponse(api_keys=[ApiVersion(api_key=3, max_version=1)]))
+    rules = ListenerRules(
+        mechanisms, lambda version: ApiVersionsResponse(api_keys=[ApiVersion(api_key=3, max_version=1)])
+    )
     return ListenerAuthentication(rules, SASL_FRAME_BYTES, FAILURE_SECONDS, DEADLINE_SECONDS)
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from pykbroker.net.connection import Connection, Dispatch
+from pykbroker.net.connection import Connection, DispatchFrame
 from pykbroker.net.listener import Limits, Listener
 from pykbroker.net.sasl_connection import ListenerAuthentication
 from pykbroker.runtime import Runtime
@@ -120,7 +120,7 @@ class FakeLoop:
 
 
 def make_listener(
-    dispatch: Dispatch, limits: Limits | None = None, authentication: ListenerAuthentication | None = None
+    dispatch: DispatchFrame, limits: Limits | None = None, authentication: ListenerAuthentication | None = None
 ) -> Listener:
     """A listener without a socket: its test hands it connections."""
     protocol = "PLAINTEXT" if authentication is None else "SASL_PLAINTEXT"

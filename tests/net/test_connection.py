@@ -15,7 +15,7 @@ from pykbroker.net.admission import AdmissionLimits
 from pykbroker.net.connection import DRAIN_SECONDS, CloseConnection, Connection, Pending
 from pykbroker.net.connection_state import End
 from pykbroker.net.listener import Limits, Listener, WaitingMemory
-from pykbroker.net.replies import Buffers
+from pykbroker.net.replies import AnswerBuffers
 from tests.net.fakes import FakeLoop, FakeRuntime, connect, feed, frame, make_listener
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Echo:
         self.futures: list[asyncio.Future[Any]] = []
         self.loop: FakeLoop | None = None
 
-    def __call__(self, connection: Connection, data: memoryview) -> Buffers | Pending | None:
+    def __call__(self, connection: Connection, data: memoryview) -> AnswerBuffers | Pending | None:
         body = bytes(data)
         self.seen.append(body)
         if body.startswith(b"later"):
@@ -50,7 +50,7 @@ class Later:
         self.future = future
         self._body = body
 
-    def encode(self, result: Any) -> Buffers:
+    def encode(self, result: Any) -> AnswerBuffers:
         return [frame(self._body + result)]
 
 
@@ -394,7 +394,7 @@ def test_a_closed_connection_whose_client_reads_nothing_is_aborted() -> None:
 
 
 def test_a_bug_in_a_handler_ends_its_connection_alone(caplog: pytest.LogCaptureFixture) -> None:
-    def broken(connection: Connection, data: memoryview) -> Buffers | Pending | None:
+    def broken(connection: Connection, data: memoryview) -> AnswerBuffers | Pending | None:
         raise ZeroDivisionError
 
     listener = make_listener(broken)

@@ -9,7 +9,7 @@ import pytest
 
 from pykbroker.net.connection import Connection
 from pykbroker.net.connection_state import ACCEPTED, MADE, ConnectionState, End, StatefulConnection, Transitions
-from pykbroker.net.replies import Buffers
+from pykbroker.net.replies import AnswerBuffers
 from tests.net.fakes import connect, feed, frame, make_listener
 
 
@@ -64,7 +64,7 @@ def test_every_hook_is_told_once_though_one_fails(caplog: pytest.LogCaptureFixtu
     assert told[2:] == [("late", end)]
 
 
-def echo(connection: Connection, data: memoryview) -> Buffers:
+def echo(connection: Connection, data: memoryview) -> AnswerBuffers:
     return [frame(bytes(data))]
 
 
@@ -96,7 +96,7 @@ def test_nothing_is_dispatched_once_the_connection_has_ended() -> None:
     """The frames that had arrived with the one during whose dispatch it was closed were dispatched too."""
     seen: list[bytes] = []
 
-    def dispatch(connection: Connection, data: memoryview) -> Buffers:
+    def dispatch(connection: Connection, data: memoryview) -> AnswerBuffers:
         seen.append(bytes(data))
         if seen[-1] == b"last":
             connection.close("the listener needs its place")
@@ -113,7 +113,7 @@ def test_nothing_is_dispatched_once_the_connection_has_ended() -> None:
 def test_a_connection_that_is_refused_never_dispatches() -> None:
     seen: list[bytes] = []
 
-    def dispatch(connection: Connection, data: memoryview) -> Buffers:
+    def dispatch(connection: Connection, data: memoryview) -> AnswerBuffers:
         seen.append(bytes(data))
         return [frame(b"answer")]
 

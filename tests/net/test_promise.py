@@ -10,7 +10,7 @@ import pytest
 
 from pykbroker.net.connection import Connection, Pending
 from pykbroker.net.promise import Promise
-from pykbroker.net.replies import Buffers
+from pykbroker.net.replies import AnswerBuffers
 from tests.net.fakes import FakeLoop, connect, feed, frame, make_listener
 
 
@@ -19,7 +19,7 @@ class Asked:
         self.future = Promise()
         self._body = body
 
-    def encode(self, result: Any) -> Buffers:
+    def encode(self, result: Any) -> AnswerBuffers:
         return [frame(self._body + result)]
 
 
@@ -27,7 +27,7 @@ class Handler:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
 
-    def __call__(self, connection: Connection, data: memoryview) -> Buffers | Pending | None:
+    def __call__(self, connection: Connection, data: memoryview) -> AnswerBuffers | Pending | None:
         self.asked.append(Asked(bytes(data)))
         return self.asked[-1]
 

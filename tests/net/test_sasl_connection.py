@@ -20,7 +20,7 @@ from pykbroker.security.sasl.plain_server import PlainServer, PlainUsers
 from pykbroker.security.sasl.scram import SHA_256, salted_password, stored_keys
 from pykbroker.security.sasl.scram_client import Login, ScramClient
 from pykbroker.security.sasl.scram_server import Decoys, ScramServer
-from pykbroker.security.sasl.server_authenticator import MAX_FRAMES, Mechanism, Rules
+from pykbroker.security.sasl.server_authenticator import MAX_FRAMES, ListenerRules, Mechanism
 from pykbroker.security.stored_keys import StoredKeys
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
@@ -60,7 +60,9 @@ class World:
             "PLAIN": Mechanism(lambda: PlainServer(PlainUsers(PASSWORDS)), self.reauth_ms),
             "SCRAM-SHA-256": Mechanism(lambda: ScramServer(SHA_256, find, decoys, lambda: NONCE), self.reauth_ms),
         }
-        rules = Rules(mechanisms, lambda version: ApiVersionsResponse(api_keys=[ApiVersion(api_key=3, max_version=1)]))
+        rules = ListenerRules(
+            mechanisms, lambda version: ApiVersionsResponse(api_keys=[ApiVersion(api_key=3, max_version=1)])
+        )
         authentication = ListenerAuthentication(rules, self.frame_bytes, self.failure_seconds, 60.0)
         self.listener = make_listener(self.dispatch, Limits(frame_bytes=1_000_000), authentication)
         self.connection, self.transport = connect(self.listener)

@@ -16,7 +16,7 @@ import uvloop
 
 from pykbroker.net.connection import Connection
 from pykbroker.net.listener import Limits, Listener
-from pykbroker.net.replies import Buffers
+from pykbroker.net.replies import AnswerBuffers
 from pykbroker.net.tls_layer import PIECE_BYTES, TlsLayer
 from pykbroker.runtime import OsRuntime
 from pykbroker.security.tls.principal_mapping import PrincipalMapper
@@ -76,7 +76,7 @@ class World:
         self.asked = 0
         self._asked_again = asyncio.Event()
 
-    def answer(self, connection: Connection, request: memoryview) -> Buffers:
+    def answer(self, connection: Connection, request: memoryview) -> AnswerBuffers:
         assert connection.takes_regions
         self.asked += 1
         self._asked_again.set()
@@ -85,7 +85,7 @@ class World:
         region = self.file.region(start, size)
         assert region is not None
         self.expected += head + self.contents[start : start + size] + tail
-        return cast(Buffers, [head, region, tail])
+        return cast(AnswerBuffers, [head, region, tail])
 
     async def serve(self) -> None:
         await self.listener.bind("127.0.0.1", 0, 1000)

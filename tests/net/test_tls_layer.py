@@ -220,12 +220,12 @@ class Pair:
 def server_context(*, client_auth: ssl.VerifyMode = ssl.CERT_NONE) -> ssl.SSLContext:
     from pykbroker.security.tls.contexts import Material, server_context
     from pykbroker.security.tls.settings import TlsSettings
-    from pykbroker.security.tls.stores import Passwords, read_key, read_trusted
+    from pykbroker.security.tls.stores import StorePasswords, read_key, read_trusted
     from tests.certificates import authority
 
     identity = node_identity()
     material = Material(
-        read_key(identity.key_pem + identity.chain_pem, Passwords(), "the test's"),
+        read_key(identity.key_pem + identity.chain_pem, StorePasswords(), "the test's"),
         read_trusted(authority().certificate_pem, None, "the test's"),
     )
     auth = {ssl.CERT_NONE: "none", ssl.CERT_OPTIONAL: "requested", ssl.CERT_REQUIRED: "required"}[client_auth]

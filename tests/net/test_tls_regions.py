@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykbroker.net.sending import Sendable, Sender
+from pykbroker.net.sending import Sendable, SendQueue
 from pykbroker.net.tls_layer import PIECE_BYTES
 from pykbroker_log.disk import Region
 from tests.certificates import client_context
@@ -100,7 +100,7 @@ class MemoryRegion:
 class Sending(Above):
     """The connection over the layer: its sender has answers for a client."""
 
-    sender: Sender
+    sender: SendQueue
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -118,7 +118,7 @@ class World:
         self.received = bytearray()
         self.failures: list[str] = []
         loop = cast(asyncio.AbstractEventLoop, self.pair.loop)
-        self.sender = self.above.sender = Sender(
+        self.sender = self.above.sender = SendQueue(
             self.pair.layer,
             self.pair.layer,
             loop,

@@ -12,7 +12,7 @@ import pytest
 
 from pykbroker.net.connection import TURN_SECONDS, CloseConnection, Connection
 from pykbroker.net.listener import RECEIVE_BYTES, Limits, Listener
-from pykbroker.net.replies import Buffers
+from pykbroker.net.replies import AnswerBuffers
 from pykbroker.runtime import OsRuntime
 from tests.net.fakes import connect, feed, frame, make_listener
 
@@ -32,7 +32,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]],
     return run
 
 
-async def serve(runtime: OsRuntime, dispatch: Callable[[Connection, memoryview], Buffers]) -> Listener:
+async def serve(runtime: OsRuntime, dispatch: Callable[[Connection, memoryview], AnswerBuffers]) -> Listener:
     listener = Listener(runtime, "PLAINTEXT", Limits())
     await listener.bind("127.0.0.1", 0, 50)
     await listener.serve(dispatch)
@@ -55,7 +55,7 @@ def test_slow_requests_that_came_together_let_another_client_in(
         runtime = OsRuntime(asyncio.get_running_loop())
         other = socket.socket()
 
-        def dispatch(connection: Connection, request: memoryview) -> Buffers:
+        def dispatch(connection: Connection, request: memoryview) -> AnswerBuffers:
             body = bytes(request[:9])
             if len(seen) == 1:
                 other.send(frame(b"other"))
@@ -89,7 +89,7 @@ class Slow:
         self.listener = make_listener(self)
         self.loop: Any = self.listener.loop
 
-    def __call__(self, connection: Connection, request: memoryview) -> Buffers:
+    def __call__(self, connection: Connection, request: memoryview) -> AnswerBuffers:
         body = bytes(request)
         self.seen.append(body)
         self.loop.now += 0.002

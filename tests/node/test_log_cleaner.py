@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pykbroker_log.compaction import Cleaning
+from pykbroker_log.compaction import CleaningJob
 from pykbroker_log.memory_disk import Survive
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_replica_log_dirs import (
@@ -41,14 +41,14 @@ async def records(sim: Sim, topic: str = "t") -> int:
     return sum(header.record_count for header in await sim.everything(topic))
 
 
-def watch(sim: Sim) -> list[tuple[float, Cleaning, float | None]]:
+def watch(sim: Sim) -> list[tuple[float, CleaningJob, float | None]]:
     """When a worker was asked for what, and how fast it may be."""
     runtime: Any = sim.node.services.runtime
-    asked: list[tuple[float, Cleaning, float | None]] = []
+    asked: list[tuple[float, CleaningJob, float | None]] = []
     run_apart = runtime.run_apart
 
     def run(job: Any, *args: Any, **named: Any) -> Any:
-        if isinstance(args[0], Cleaning):
+        if isinstance(args[0], CleaningJob):
             asked.append((runtime.loop.time(), args[0], named.get("bytes_per_second")))
         return run_apart(job, *args, **named)
 
@@ -222,7 +222,7 @@ def test_a_log_is_known_to_have_gaps_before_it_has_them(sims: Callable[..., Sim]
         run_apart = runtime.run_apart
 
         def run(job: Any, *args: Any, **named: Any) -> Any:
-            if isinstance(args[0], Cleaning):
+            if isinstance(args[0], CleaningJob):
                 # As a start finds it that follows a loss of power.
                 disk = sim.disk.power_loss(Survive.NOTHING)
                 known.append(disk.open("/data/cleaner-offset-checkpoint").pread(1000, 0))

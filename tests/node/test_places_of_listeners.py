@@ -5,27 +5,27 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykbroker.config.listeners import EndPoint, Listeners
+from pykbroker.config.listeners import EndPoint, ListenerConfig
 from pykbroker.node.ports import connections_of, places_of
 from pykbroker.runtime.descriptor_budget import divide
 
 
 @st.composite
-def listeners(draw: st.DrawFn) -> Listeners:
+def listeners(draw: st.DrawFn) -> ListenerConfig:
     brokers = draw(st.lists(st.sampled_from(["A", "B", "C", "D"]), unique=True))
     controllers = draw(st.lists(st.sampled_from(["X", "Y"]), unique=True, min_size=0 if brokers else 1))
     points = {name: EndPoint(name, "localhost", 0, "PLAINTEXT") for name in (*brokers, *controllers)}
     broker, controller = (tuple(points[name] for name in names) for names in (brokers, controllers))
     between = draw(st.sampled_from(brokers)) if brokers else "PLAINTEXT"
     protocols = dict.fromkeys(points, "PLAINTEXT")
-    return Listeners(
+    return ListenerConfig(
         broker + controller, broker, controller, broker, controller, tuple(controllers), between, protocols
     )
 
 
 @given(listeners(), st.integers(0, 70_000))
 def test_clients_never_shut_out_the_listener_between_brokers_nor_those_of_controllers(
-    found: Listeners, limit: int
+    found: ListenerConfig, limit: int
 ) -> None:
     total = divide(limit).connections
     parts = connections_of(total, found)

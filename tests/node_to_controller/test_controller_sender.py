@@ -10,7 +10,7 @@ import pytest
 
 from pykbroker.net.client import Disconnected
 from pykbroker.node_to_controller.controller_sender import ControllerSender
-from pykbroker.node_to_controller.keyed_queue import KeyedQueue, Replaced, Second
+from pykbroker.node_to_controller.keyed_queue import KeyedQueue, Second, Superseded
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -192,8 +192,8 @@ class IsrChanges:
         self.results: list[tuple[int, int]] = []
 
     def submit(self, index: int, isr: list[int]) -> bool:
-        def done(result: ResponsePartitionData | Replaced) -> None:
-            assert not isinstance(result, Replaced)
+        def done(result: ResponsePartitionData | Superseded) -> None:
+            assert not isinstance(result, Superseded)
             self.results.append((index, result.error_code))
 
         taken = self.queue.offer(index, isr, done)

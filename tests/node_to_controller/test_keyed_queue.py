@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pykbroker.node_to_controller.keyed_queue import REPLACED, KeyedQueue, Replaced, Second
+from pykbroker.node_to_controller.keyed_queue import REPLACED, KeyedQueue, Second, Superseded
 
-Results = list[tuple[str, int | Replaced]]
+Results = list[tuple[str, int | Superseded]]
 
 
 def queue(second: Second) -> tuple[KeyedQueue[str, str, int], Results]:

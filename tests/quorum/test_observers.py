@@ -6,7 +6,7 @@ import asyncio
 import functools
 from typing import Any
 
-from pykbroker.quorum.channel import Peers
+from pykbroker.quorum.channel import QuorumPeers
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker_raft.metadata_storage import format_voters
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
@@ -45,7 +45,7 @@ def encoded(message: Any) -> Any:
     return decoded
 
 
-def observer(runtime: InlineRuntime, peers: Peers, log_dir: str, id: int = 2, **fields: Any) -> QuorumDriver:
+def observer(runtime: InlineRuntime, peers: QuorumPeers, log_dir: str, id: int = 2, **fields: Any) -> QuorumDriver:
     return driver(
         runtime,
         log_dir,

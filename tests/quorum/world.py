@@ -7,11 +7,11 @@ import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from pykbroker.quorum.channel import Peers
+from pykbroker.quorum.channel import QuorumPeers
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.quorum.known_quorum import KnownQuorum
 from pykbroker.quorum.quorum_config import QuorumConfig
-from pykbroker.runtime import Ended, when_done
+from pykbroker.runtime import OnEnded, when_done
 from pykbroker.runtime.workers import Job, finish
 from pykbroker_log.disk import Disk, File, parent_of
 from pykbroker_log.memory_disk import MemoryDisk
@@ -71,7 +71,7 @@ class InlineRuntime:
             self.held.append(run)
         return future
 
-    def fsync(self, files: Sequence[File], ended: Ended) -> None:
+    def fsync(self, files: Sequence[File], ended: OnEnded) -> None:
         when_done(self.run_blocking(self.disk.fsync_files, files), ended)
 
     def beside(self) -> Any:
@@ -152,7 +152,7 @@ def driver(
     runtime: Any,
     log_dir: str = "meta",
     *,
-    peers: Peers | None = None,
+    peers: QuorumPeers | None = None,
     on_failure: Callable[[BaseException], None] = lambda error: None,
     on_snapshot_due: Callable[[QuorumDriver], object] | None = None,
     on_short_of_room: Callable[[], None] = lambda: None,

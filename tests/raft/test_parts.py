@@ -22,14 +22,14 @@ from tests.parsed import parsed
 from tests.raft.test_states import node
 
 HOME = Path(pykbroker_raft.__file__).parent
-#: What acts. The others are what it acts on: `roles`, `replica_log` and `outbox` own what all of them read.
+#: What acts. The others are what it acts on: `current_role`, `replica_log` and `outbox` own what all of them read.
 PARTS = (
     "raft_node",
     "election",
     "quorum_epoch",
     "fetch_server",
-    "fetching",
-    "snapshotting",
+    "fetch_client",
+    "snapshot_transfer",
     "voter_changes",
     "leader_news",
 )

@@ -15,7 +15,7 @@ from pykbroker.replica.isr_updates import AlterPartition, Answered
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.quota import ReplicationQuotas
 from pykbroker.replica.table import ReplicaTable
-from pykbroker.runtime import Ended, Runtime, when_done
+from pykbroker.runtime import OnEnded, Runtime, when_done
 from pykbroker.runtime.workers import Job, finish
 from pykbroker.storage.moves import DirectoryAssignments
 from pykbroker.storage.space import DiskSpace
@@ -69,7 +69,7 @@ class FakeRuntime:
             future.set_exception(error)
         return future
 
-    def fsync(self, files: Sequence[File], ended: Ended) -> None:
+    def fsync(self, files: Sequence[File], ended: OnEnded) -> None:
         when_done(self.run_blocking(self.disk.fsync_files, files), ended)
 
     def beside(self) -> Any:

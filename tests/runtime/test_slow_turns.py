@@ -18,7 +18,7 @@ import pytest
 
 import pykbroker
 from pykbroker.metrics.registry import Metrics
-from pykbroker.node.turn_report import SlowTurns
+from pykbroker.node.turn_report import SlowTurnReport
 from pykbroker.runtime import OsRuntime
 from pykbroker.runtime.slow_turns import UNKNOWN, SlowTurn
 from pykbroker.testing.node_thread import new_loop
@@ -153,7 +153,7 @@ def test_a_process_that_was_stopped_has_no_slow_turn() -> None:
 
 def test_slow_turns_are_counted_by_reason_and_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics()
-    slow = SlowTurns(metrics, "The broker loop")
+    slow = SlowTurnReport(metrics, "The broker loop")
     caplog.set_level(logging.INFO, "pykbroker.node.turn_report")
     for seconds, reason in ((0.2, "Produce"), (0.4, "Produce"), (1.5, "Fetch")):
         slow(SlowTurn(seconds, 0.1, reason, ("outer (a/b.py:1)", "inner (c/d.py:2)")))

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.runtime.secret_files import as_memory_file
-from pykbroker.security.tls.stores import OwnKey, Passwords, read_key, read_trusted
+from pykbroker.security.tls.stores import OwnKey, StorePasswords, read_key, read_trusted
 from tests.certificates import authority, client_identity, in_one_line, node_identity
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "key_stores"
@@ -49,9 +49,13 @@ def check_fits(own: OwnKey) -> None:
 
 @pytest.mark.parametrize(
     ("file", "passwords"),
-    [("key.jks", Passwords(STORE, KEY)), ("key.p12", Passwords(STORE)), ("key.p12", Passwords(STORE, STORE))],
+    [
+        ("key.jks", StorePasswords(STORE, KEY)),
+        ("key.p12", StorePasswords(STORE)),
+        ("key.p12", StorePasswords(STORE, STORE)),
+    ],
 )
-def test_keys_that_keytool_has_made(file: str, passwords: Passwords) -> None:
+def test_keys_that_keytool_has_made(file: str, passwords: StorePasswords) -> None:
     own = read_key(golden(file), passwords, NAME)
     check_fits(own)
     assert own.chain == read_trusted(golden("certificate.pem"), None, NAME)
@@ -86,7 +90,7 @@ def test_a_key_in_a_trust_store_trusts_its_own_certificate_alone() -> None:
 
 def test_our_own_stores_are_read() -> None:
     identity = node_identity()
-    own = read_key(identity.pkcs12("p"), Passwords("p"), NAME)
+    own = read_key(identity.pkcs12("p"), StorePasswords("p"), NAME)
     check_fits(own)
     assert [load_der_x509_certificate(each) for each in own.chain] == [identity.certificate, authority().certificate]
     (trusted,) = read_trusted(authority().truststore("p"), "p", NAME)
@@ -98,7 +102,7 @@ def test_pem_may_be_encrypted_and_in_one_line() -> None:
     protection = BestAvailableEncryption("pässword".encode())
     encrypted = identity.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, protection)
     for pem in (encrypted + identity.chain_pem, in_one_line(identity.chain_pem + encrypted).encode()):
-        check_fits(read_key(pem, Passwords(key="pässword"), NAME))
+        check_fits(read_key(pem, StorePasswords(key="pässword"), NAME))
     traditional = identity.key.private_bytes(
         Encoding.PEM, PrivateFormat.TraditionalOpenSSL, BestAvailableEncryption(b"x")
     )
@@ -108,7 +112,7 @@ def test_pem_may_be_encrypted_and_in_one_line() -> None:
         (traditional + identity.chain_pem, "x", "0 private keys"),
     ):
         with pytest.raises(ConfigError, match=reason):
-            read_key(pem, Passwords(key=password), NAME)
+            read_key(pem, StorePasswords(key=password), NAME)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +136,7 @@ def test_pem_may_be_encrypted_and_in_one_line() -> None:
 )
 def test_what_cannot_be_used_is_one_line(data: bytes, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason) as refused:
-        read_key(data, Passwords(STORE), NAME)
+        read_key(data, StorePasswords(STORE), NAME)
     line = str(refused.value)
     assert line.startswith(NAME)
     assert "\n" not in line
@@ -142,15 +146,15 @@ def test_what_cannot_be_used_is_one_line(data: bytes, reason: str) -> None:
 @pytest.mark.parametrize(
     ("file", "passwords"),
     [
-        ("key.jks", Passwords("wrong", KEY)),
-        ("key.jks", Passwords(STORE, "wrong")),
-        ("key.jks", Passwords(STORE)),
-        ("key.p12", Passwords("wrong")),
-        ("key.p12", Passwords(STORE, "another")),
-        ("key.p12", Passwords()),
+        ("key.jks", StorePasswords("wrong", KEY)),
+        ("key.jks", StorePasswords(STORE, "wrong")),
+        ("key.jks", StorePasswords(STORE)),
+        ("key.p12", StorePasswords("wrong")),
+        ("key.p12", StorePasswords(STORE, "another")),
+        ("key.p12", StorePasswords()),
     ],
 )
-def test_a_wrong_password_is_one_line_without_it(file: str, passwords: Passwords) -> None:
+def test_a_wrong_password_is_one_line_without_it(file: str, passwords: StorePasswords) -> None:
     with pytest.raises(ConfigError, match="password") as refused:
         read_key(golden(file), passwords, NAME)
     assert refused.value.__cause__ is None
@@ -159,8 +163,8 @@ def test_a_wrong_password_is_one_line_without_it(file: str, passwords: Passwords
 
 
 def test_secrets_are_in_no_repr() -> None:
-    assert STORE not in repr(Passwords(STORE, KEY))
-    assert "PRIVATE" not in repr(read_key(golden("key.p12"), Passwords(STORE), NAME))
+    assert STORE not in repr(StorePasswords(STORE, KEY))
+    assert "PRIVATE" not in repr(read_key(golden("key.p12"), StorePasswords(STORE), NAME))
     assert "PRIVATE" not in repr(node_identity())
 
 
@@ -180,7 +184,7 @@ def test_damaged_stores_are_refused_and_nothing_else(
     del data[max(1, end % len(data)) :]
     for read in (
         lambda: read_trusted(bytes(data), password, NAME),
-        lambda: read_key(bytes(data), Passwords(password, KEY if file == "key.jks" else None), NAME),
+        lambda: read_key(bytes(data), StorePasswords(password, KEY if file == "key.jks" else None), NAME),
     ):
         with contextlib.suppress(ConfigError):
             read()
@@ -215,7 +219,7 @@ def test_a_key_whose_algorithm_is_not_served_is_refused_with_one_line(unknown: t
     identity = node_identity()
     der = identity.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     certificate = identity.certificate.public_bytes(Encoding.DER)
-    check_fits(read_key(jks_of(der, certificate, STORE), Passwords(STORE), NAME))
+    check_fits(read_key(jks_of(der, certificate, STORE), StorePasswords(STORE), NAME))
     strange = der.replace(*unknown)
     assert strange != der
     for data in (
@@ -224,7 +228,7 @@ def test_a_key_whose_algorithm_is_not_served_is_refused_with_one_line(unknown: t
         identity.key_pem + pem("CERTIFICATE", certificate.replace(*unknown)),
     ):
         with pytest.raises(ConfigError, match="its algorithm is not served") as refused:
-            read_key(data, Passwords(STORE), NAME)
+            read_key(data, StorePasswords(STORE), NAME)
         assert "\n" not in str(refused.value)
 
 
@@ -234,7 +238,7 @@ def test_a_certificate_of_a_strange_version_is_refused_with_one_line() -> None:
     with pytest.raises(ConfigError, match="one of its certificates cannot be read"):
         read_trusted(pem("CERTIFICATE", strange), None, NAME)
     with pytest.raises(ConfigError, match="one of its certificates cannot be read"):
-        read_key(node_identity().key_pem + pem("CERTIFICATE", strange), Passwords(), NAME)
+        read_key(node_identity().key_pem + pem("CERTIFICATE", strange), StorePasswords(), NAME)
 
 
 def test_a_memory_file_is_on_no_disk() -> None:
@@ -248,4 +252,4 @@ def test_a_key_of_another_kind_is_refused_with_one_line() -> None:
     key = ed25519.Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
     with pytest.raises(ConfigError, match="does not fit"):
-        read_key(pem + node_identity().chain_pem, Passwords(key="x"), NAME)
+        read_key(pem + node_identity().chain_pem, StorePasswords(key="x"), NAME)

@@ -22,7 +22,7 @@ from pykbroker.controller.state import ControllerState, HeldElections
 from pykbroker.coordinator.host import Host
 from pykbroker.coordinator.later import at_any_time
 from pykbroker.coordinator.machine import CoordinatorRuntime
-from pykbroker.coordinator.request_guards import Verification
+from pykbroker.coordinator.request_guards import RequestVerification
 from pykbroker.coordinator.transaction.shard import TransactionShard
 from pykbroker.crossing.hand_over import HandOver
 from pykbroker.liveness.broker_deaths import BrokerDeaths, DeathEffect
@@ -265,16 +265,16 @@ def followers_forget_producers() -> Iterator[None]:
 def requests_overtake_one_that_waits_for_a_coordinator() -> Iterator[None]:
     """A connection is not muted while a Produce waits for a transaction's coordinator, and the guard of the first
     question is that of the append (KIP-890). Found without faults (run_together in transactions.py)."""
-    take_guards = Verification._take_guards
+    take_guards = RequestVerification._take_guards
 
-    def once(self: Verification) -> None:
+    def once(self: RequestVerification) -> None:
         if not self._questions:
             take_guards(self)
 
     with (
         mock.patch.object(produce, "in_order", return_value=at_any_time),
-        mock.patch.object(Verification, "_take_guards", once),
-        mock.patch.object(Verification, "must_ask_again", return_value=False),
+        mock.patch.object(RequestVerification, "_take_guards", once),
+        mock.patch.object(RequestVerification, "must_ask_again", return_value=False),
     ):
         yield
 

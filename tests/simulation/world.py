@@ -17,8 +17,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from pykbroker.runtime import Ended, ListeningSocket, Runtime, when_done
-from pykbroker.runtime.accepting import Accept
+from pykbroker.runtime import ListeningSocket, OnEnded, Runtime, when_done
+from pykbroker.runtime.accepting import MakeProtocol
 from pykbroker.runtime.beside import Beside, CallSoon, run_there
 from pykbroker.runtime.descriptor_budget import UNBOUNDED
 from pykbroker.runtime.slow_turns import SlowTurn
@@ -249,7 +249,7 @@ class SimRuntime:
         self.loop.call_later(self._latency.uniform(*seconds), run)
         return future
 
-    def fsync(self, files: Sequence[File], ended: Ended) -> None:
+    def fsync(self, files: Sequence[File], ended: OnEnded) -> None:
         when_done(self._run_later(self._first.fsync_seconds, self.disk.fsync_files, files), ended)
 
     def run_apart(
@@ -274,7 +274,7 @@ class SimRuntime:
             found.set_result(self.known_as)
         return found
 
-    def listen(self, accept: Accept, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
+    def listen(self, accept: MakeProtocol, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
         future: asyncio.Future[ListeningSocket] = self.loop.create_future()
         # No place is ever missing.
         factory = cast(Callable[[], asyncio.BaseProtocol], accept)
@@ -284,7 +284,7 @@ class SimRuntime:
             future.set_exception(error)
         return future
 
-    def listen_at(self, accept: Accept, path: str) -> asyncio.Future[ListeningSocket]:
+    def listen_at(self, accept: MakeProtocol, path: str) -> asyncio.Future[ListeningSocket]:
         raise AssertionError("no Unix sockets here")
 
     def connect(

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 #: (descriptor, offset, length) -> whether all of it is in memory. Raises OSError where the kernel does not know.
-Probe = Callable[[int, int, int], bool]
+IsResident = Callable[[int, int, int], bool]
 
 # Of a read: come back rather than wait. 0 where the platform has no such thing.
 NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
@@ -125,7 +125,7 @@ def write_back(fd: int, offset: int, length: int) -> None:
         _LIBC.sync_file_range(fd, offset, end - offset, _SYNC_FILE_RANGE_WRITE)
 
 
-def probes() -> list[Probe]:
+def probes() -> list[IsResident]:
     """The best first."""
     return [] if _LIBC is None else [by_cachestat, by_mincore]
 
@@ -140,7 +140,7 @@ class PageCache:
 
     def __init__(self) -> None:
         self._probes = probes()
-        self._probe: Probe | None = self._probes.pop(0) if self._probes else None
+        self._probe: IsResident | None = self._probes.pop(0) if self._probes else None
         #: the thread whose reads are not to wait for a device; 0: none
         self.hurried = 0
 
@@ -163,7 +163,7 @@ class PageCache:
             self._next_probe(probe)
             return self.is_resident(fd, offset, length)
 
-    def _next_probe(self, wrong: Probe) -> None:
+    def _next_probe(self, wrong: IsResident) -> None:
         if self._probe is wrong:
             self._probe = self._probes.pop(0) if self._probes else None
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from pykbroker.coordinator.group.records import offset_record
 from pykbroker.coordinator.later import CallWhenDone, Later, at_any_time, settle
 from pykbroker.coordinator.machine import CoordinatorRuntime, client_code
-from pykbroker.coordinator.request_guards import Verification, Verifier
+from pykbroker.coordinator.request_guards import RequestVerification, Verifier
 from pykbroker.coordinator.result import Result, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.txn_offset_commit import (
@@ -130,7 +130,7 @@ class TransactionalOffsets:
             return submit(None)
         place = (self._topic, index)
         producer = (request.producer_id, request.producer_epoch)
-        verification = Verification(
+        verification = RequestVerification(
             self._replicas, verifier, request.transactional_id, producer, [(place, NO_SEQUENCE)], add=adds
         )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from pykbroker.coordinator.request_guards import Guards, NotVerified, Verification
+from pykbroker.coordinator.request_guards import GuardsByPartition, NotVerified, RequestVerification
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.coordinator.transaction.verifier import Verifier
@@ -62,7 +62,7 @@ def verification_of(
     batches: Iterable[tuple[TopicPartition, Buffer]],
     *,
     version: int,
-) -> Verification | Guards:
+) -> RequestVerification | GuardsByPartition:
     """What a request's batches have to wait for, or the guards when there is nothing to ask. `version`: that of
     Produce."""
     adds = version >= ADDS_FROM
@@ -81,10 +81,10 @@ def verification_of(
         asked.append((place, producer[2]))
     if identity is None or (not adds and not verifier.enabled):
         return {}
-    return Verification(replicas, verifier, transactional_id, identity, asked, add=adds)
+    return RequestVerification(replicas, verifier, transactional_id, identity, asked, add=adds)
 
 
-def for_client(guards: Guards, version: int) -> Guards:
+def for_client(guards: GuardsByPartition, version: int) -> GuardsByPartition:
     """The guards with each verdict of the coordinator in the words of a client's version."""
     return {
         place: refusal(version, guard.code) if isinstance(guard, NotVerified) else guard

@@ -69,7 +69,7 @@ class MarkerJob:
         return f"markers of {self.decided.producer} for {len(self.remaining)} partitions"
 
 
-class Sending(NamedTuple):
+class DueMarkers(NamedTuple):
     job: MarkerJob
     partitions: list[TopicPartition]
 
@@ -120,7 +120,7 @@ class MarkerQueue:
         return led_here
 
     def answered(
-        self, broker: int, sent: list[Sending], codes: Mapping[tuple[MarkerJob, TopicPartition], ErrorCode]
+        self, broker: int, sent: list[DueMarkers], codes: Mapping[tuple[MarkerJob, TopicPartition], ErrorCode]
     ) -> None:
         """A broker's verdicts on what `take` gave for it."""
         self._busy.discard(broker)
@@ -128,7 +128,7 @@ class MarkerQueue:
             for partition in partitions:
                 self.settle(job, partition, codes.get((job, partition), ErrorCode.NETWORK_EXCEPTION))
 
-    def failed(self, broker: int, sent: list[Sending]) -> None:
+    def failed(self, broker: int, sent: list[DueMarkers]) -> None:
         """No answer came: the markers may be written, and are sent again."""
         self.answered(broker, sent, {})
 
@@ -180,11 +180,11 @@ class MarkerQueue:
         """The brokers to which something may be sent now."""
         return [broker for broker, queued in self._queued.items() if queued and broker not in self._busy]
 
-    def take(self, broker: int) -> list[Sending]:
+    def take(self, broker: int) -> list[DueMarkers]:
         """Everything for one broker; nothing more goes there before `answered` or `failed`."""
         queued = self._queued.pop(broker, {})
         self._busy.add(broker)
-        return [Sending(job, partitions) for job, partitions in queued.items() if self._is_current(job)]
+        return [DueMarkers(job, partitions) for job, partitions in queued.items() if self._is_current(job)]
 
     def completed(self) -> list[MarkerJob]:
         """Jobs that have become complete since the last call."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pykbroker.coordinator.later import Later
 from pykbroker.coordinator.transaction.marker_writer import Marker
-from pykbroker.coordinator.transaction.markers import LeaderOf, MarkerJob, MarkerQueue, Sending
+from pykbroker.coordinator.transaction.markers import DueMarkers, LeaderOf, MarkerJob, MarkerQueue
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.write_txn_markers import (
@@ -37,7 +37,7 @@ REFUSED_REST_SECONDS: Final = 1.0
 
 WriteMarker = Callable[[TopicPartition, Marker], Later[ErrorCode]]
 #: To a broker, by id.
-Send = Callable[[int, Any, int], "asyncio.Future[Any]"]
+SendToBroker = Callable[[int, Any, int], "asyncio.Future[Any]"]
 
 
 class MarkerSender:
@@ -50,7 +50,7 @@ class MarkerSender:
         node_id: int,
         leader_of: LeaderOf,
         write: WriteMarker,
-        send: Send,
+        send: SendToBroker,
         *,
         is_current: Callable[[int, int], bool],
         completed: Callable[[MarkerJob], None],
@@ -142,7 +142,7 @@ class MarkerSender:
 
     # -- other brokers ------------------------------------------------------------------------------------------------
 
-    def _request(self, broker: int, sent: list[Sending]) -> None:
+    def _request(self, broker: int, sent: list[DueMarkers]) -> None:
         if not sent:
             self.queue.answered(broker, [], {})
             return
@@ -150,7 +150,7 @@ class MarkerSender:
         future = self._send(broker, request, self._request_timeout_ms)
         future.add_done_callback(partial(self._answered, broker, sent))
 
-    def _answered(self, broker: int, sent: list[Sending], future: asyncio.Future[WriteTxnMarkersResponse]) -> None:
+    def _answered(self, broker: int, sent: list[DueMarkers], future: asyncio.Future[WriteTxnMarkersResponse]) -> None:
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
         if error is None:
             self.queue.answered(broker, sent, _verdicts(sent, future.result()))
@@ -188,7 +188,7 @@ def _message(job: MarkerJob, partitions: list[TopicPartition]) -> WritableTxnMar
 
 
 def _verdicts(
-    sent: list[Sending], response: WriteTxnMarkersResponse
+    sent: list[DueMarkers], response: WriteTxnMarkersResponse
 ) -> dict[tuple[MarkerJob, TopicPartition], ErrorCode]:
     """By job: a producer id stands for one transactional id, so it names one job of a request."""
     jobs = {job.decided.producer.producer_id: job for job, _ in sent}

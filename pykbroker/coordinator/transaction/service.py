@@ -22,7 +22,7 @@ from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.transaction import records
 from pykbroker.coordinator.transaction.markers import MarkerJob
 from pykbroker.coordinator.transaction.records import TopicPartition, Transaction
-from pykbroker.coordinator.transaction.sender import MarkerSender, Send, WriteMarker
+from pykbroker.coordinator.transaction.sender import MarkerSender, SendToBroker, WriteMarker
 from pykbroker.coordinator.transaction.shard import (
     Decided,
     Identity,
@@ -89,7 +89,7 @@ class TransactionService:
         metadata: MetadataView,
         producer_ids: ProducerIds,
         write: WriteMarker,
-        send: Send,
+        send: SendToBroker,
     ) -> None:
         self.settings = TransactionSettings.from_config(config)
         self._runtime = runtime

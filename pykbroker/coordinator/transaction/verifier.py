@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.records import TopicPartition
-from pykbroker.coordinator.transaction.sender import Send
+from pykbroker.coordinator.transaction.sender import SendToBroker
 from pykbroker.coordinator.transaction.shard import EPOCH_BUMP_FROM, Producer
 from pykbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from pykbroker_wire.errors import ErrorCode
@@ -74,7 +74,7 @@ class Verifier:
         node_id: int,
         metadata: MetadataView,
         transactions: TransactionService,
-        send: Send,
+        send: SendToBroker,
     ) -> None:
         self._runtime = runtime
         self._node_id = node_id

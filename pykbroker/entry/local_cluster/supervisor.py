@@ -51,7 +51,7 @@ _TAIL_LINES = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedCluster:
     """What the command line asks for. `given`: keys of Apache Kafka for all nodes; `port` 0: free ones."""
 
     brokers: int
@@ -66,7 +66,7 @@ class NodeFailed(Exception):
     """A node ended before the cluster was ready; the message has the end of its log."""
 
 
-def prepare(wanted: Wanted) -> tuple[Layout, dict[int, int]]:
+def prepare(wanted: WantedCluster) -> tuple[Layout, dict[int, int]]:
     """Make the tree, or what is missing of it; returns the layout and the brokers' ports.
 
     Raises ConfigError, StorageFormatError or OSError with a message for the user.
@@ -106,7 +106,7 @@ def prepare(wanted: Wanted) -> tuple[Layout, dict[int, int]]:
     return layout, ports
 
 
-def run(wanted: Wanted) -> int:
+def run(wanted: WantedCluster) -> int:
     """Run the cluster until a signal, or until it cannot start; returns the exit status."""
     try:
         os.makedirs(wanted.tree, mode=0o700, exist_ok=True)
@@ -126,7 +126,7 @@ def run(wanted: Wanted) -> int:
 class Supervisor:
     """Keeps the nodes of one cluster running. `prepare` has made its tree."""
 
-    def __init__(self, layout: Layout, ports: Mapping[int, int], wanted: Wanted) -> None:
+    def __init__(self, layout: Layout, ports: Mapping[int, int], wanted: WantedCluster) -> None:
         self._layout = layout
         self._ports = ports
         self._wanted = wanted

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pykbroker.net.client import BrokerConnection, ConnectionSetup, PeerWatch
-from pykbroker.replica.fetching.appending import Appending, FollowerLog
+from pykbroker.replica.fetching.append_steps import AppendSteps, FollowerLog
 from pykbroker.replica.fetching.fetcher import (
     AppendRecords,
     Effect,
@@ -86,7 +86,7 @@ class FetcherRunner:
         self._connection: BrokerConnection | None = None
         self._sent: asyncio.Future[Any] | None = None
         # What is to be done, and which partitions wait for a callback: a truncation, a flush.
-        self._effects: deque[Effect | Appending] = deque()
+        self._effects: deque[Effect | AppendSteps] = deque()
         self._at_work: set[PartitionFetch] = set()
         self._turn: asyncio.Handle | None = None
         self._is_in_turn = False
@@ -250,7 +250,7 @@ class FetcherRunner:
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
-    def _try_to_do(self, effect: Effect | Appending) -> int:
+    def _try_to_do(self, effect: Effect | AppendSteps) -> int:
         """Returns what it cost: see pieces.py."""
         try:
             return self._do(effect)
@@ -263,8 +263,8 @@ class FetcherRunner:
             self._fail(self._fetcher.fail(fetch, f"unexpected {type(error).__name__}: {error}"))
             return 1
 
-    def _do(self, effect: Effect | Appending) -> int:
-        if isinstance(effect, Appending):
+    def _do(self, effect: Effect | AppendSteps) -> int:
+        if isinstance(effect, AppendSteps):
             return self._step(effect)
         fetch = effect.fetch
         if isinstance(effect, Fail):
@@ -281,7 +281,7 @@ class FetcherRunner:
                 self._world.quota.record(len(effect.records))
             ended = partial(self._ended, fetch, expects_progress=bool(effect.records))
             return self._step(
-                Appending(effect, follower, self._world.runtime.now_ms, ended, partial(self._resume, fetch)), first=1
+                AppendSteps(effect, follower, self._world.runtime.now_ms, ended, partial(self._resume, fetch)), first=1
             )
         try:
             self._cut(effect, follower, partial(self._cut_ended, fetch))
@@ -307,13 +307,13 @@ class FetcherRunner:
         error = None if code == ErrorCode.NONE else KafkaError(code, "the log could not be truncated")
         self._ended(fetch, error, expects_progress=True)
 
-    def _step(self, appending: Appending, first: int = 0) -> int:
+    def _step(self, appending: AppendSteps, first: int = 0) -> int:
         cost = appending.step()
         if cost:
             self._effects.appendleft(appending)
         return first + cost
 
-    def _resume(self, fetch: PartitionFetch, appending: Appending) -> None:
+    def _resume(self, fetch: PartitionFetch, appending: AppendSteps) -> None:
         if fetch in self._at_work:
             self._effects.append(appending)
             self._go_on()

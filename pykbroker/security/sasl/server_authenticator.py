@@ -59,7 +59,7 @@ class Mechanism:
 
 
 @dataclass(slots=True, frozen=True)
-class Rules:
+class ListenerRules:
     """What holds for every connection of a listener. `versions`: the answer to ApiVersions in a version."""
 
     mechanisms: Mapping[str, Mechanism]
@@ -107,7 +107,7 @@ class ServerAuthenticator:
 
     __slots__ = ("_frames", "_is_renewable", "_mechanism", "_renewed", "_rules", "_server", "_with_headers", "state")
 
-    def __init__(self, rules: Rules, renewed: Authenticated | None = None) -> None:
+    def __init__(self, rules: ListenerRules, renewed: Authenticated | None = None) -> None:
         self._rules = rules
         self._renewed = renewed
         self._server: SaslServer | None = None

@@ -14,7 +14,7 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.runtime.secret_files import as_memory_file, read_secret
 from pykbroker.security.tls.cipher_suites import restrict
 from pykbroker.security.tls.settings import StoreSettings, TlsSettings
-from pykbroker.security.tls.stores import OwnKey, Passwords, read_key, read_trusted
+from pykbroker.security.tls.stores import OwnKey, StorePasswords, read_key, read_trusted
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _VERIFY: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
@@ -37,7 +37,7 @@ def read_material(settings: TlsSettings) -> Material:
             data = f"{store.key}\n{store.certificates}".encode(errors="replace")
         else:
             data = _read(store)
-        key = read_key(data, Passwords(store.password, store.key_password), _name(settings, store))
+        key = read_key(data, StorePasswords(store.password, store.key_password), _name(settings, store))
     if (store := settings.truststore) is not None:
         data = store.certificates.encode(errors="replace") if store.certificates is not None else _read(store)
         trusted = read_trusted(data, store.password, _name(settings, store))

@@ -40,7 +40,7 @@ class OwnKey:
 
 
 @dataclass(slots=True, frozen=True)
-class Passwords:
+class StorePasswords:
     """Of a store, and of the key in it where that is another."""
 
     store: str | None = None
@@ -50,7 +50,7 @@ class Passwords:
         return "Passwords([hidden])"
 
 
-def read_key(data: bytes, passwords: Passwords, name: str) -> OwnKey:
+def read_key(data: bytes, passwords: StorePasswords, name: str) -> OwnKey:
     """The one key of a store. `name` is the store's in errors."""
     try:
         with _refused("it cannot be read"):
@@ -145,7 +145,7 @@ def _pkcs12(data: bytes, password: str | None) -> Any:
         return load_pkcs12(data, None if password is None else password.encode())
 
 
-def _pkcs12_key(data: bytes, passwords: Passwords) -> tuple[Any, list[bytes], str]:
+def _pkcs12_key(data: bytes, passwords: StorePasswords) -> tuple[Any, list[bytes], str]:
     if passwords.key is not None and passwords.key != passwords.store:
         raise _StoreError("ssl.key.password is not that of the store, and a PKCS12 store has one for both")
     store = _pkcs12(data, passwords.store)
@@ -175,7 +175,7 @@ def _pkcs12_trusted(data: bytes, password: str | None) -> tuple[bytes, ...]:
     return tuple(map(_der, found))
 
 
-def _jks_key(data: bytes, passwords: Passwords) -> tuple[Any, list[bytes], str]:
+def _jks_key(data: bytes, passwords: StorePasswords) -> tuple[Any, list[bytes], str]:
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
     store = jks.read_jks(data, passwords.store)

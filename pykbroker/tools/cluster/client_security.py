@@ -116,7 +116,7 @@ def _load_key(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     location, text = properties.get("ssl.keystore.location"), properties.get("ssl.keystore.key")
     if location is None and text is None:
         return
-    from pykbroker.security.tls.stores import Passwords, read_key
+    from pykbroker.security.tls.stores import StorePasswords, read_key
 
     if text is not None:
         name = "ssl.keystore.key"
@@ -124,7 +124,9 @@ def _load_key(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     else:
         name = f"ssl.keystore.location: {location}"
         data = Path(location or "").read_bytes()
-    key = read_key(data, Passwords(properties.get("ssl.keystore.password"), properties.get("ssl.key.password")), name)
+    key = read_key(
+        data, StorePasswords(properties.get("ssl.keystore.password"), properties.get("ssl.key.password")), name
+    )
     try:
         with as_memory_file(key.pem) as path:
             context.load_cert_chain(path)

@@ -55,8 +55,8 @@ def pieces(blocks: Iterable[bytes], delimiter: bytes) -> Iterator[bytes]:
         yield bytes(kept)
 
 
-class LineRecords:
-    """`LineRecords(Written(), Template()).record(b"k:v")`. Raises BadInput."""
+class RecordMaker:
+    """`RecordMaker(Written(), Template()).record(b"k:v")`. Raises BadInput."""
 
     def __init__(self, written: Written, template: Template) -> None:
         self._written, self._template = written, template

@@ -31,7 +31,7 @@ _NOTHING_FOR_SECONDS = 3
 
 
 @dataclass(slots=True, frozen=True)
-class Reading:
+class WantedRecords:
     """What is to be read."""
 
     topics: Sequence[str]
@@ -72,7 +72,7 @@ class _Assigned:
 class TopicReader:
     """`for batch in TopicReader(reading, settings).batches(): ...`, then `close()`. Raises AskFailed."""
 
-    def __init__(self, reading: Reading, settings: Mapping[str, Any]) -> None:
+    def __init__(self, reading: WantedRecords, settings: Mapping[str, Any]) -> None:
         """`settings`: kafka-python's, bootstrap_servers among them."""
         from kafka import KafkaConsumer
 

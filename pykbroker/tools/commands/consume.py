@@ -105,11 +105,11 @@ def command(ctx: click.Context, /, client: ClientOptions, **words: Any) -> int:
     are printed byte by byte. -J prints what `pykbroker produce -J` reads: keys, values and headers that are no text
     stand there in base64.
     """
-    from pykbroker.tools.cluster.topic_reader import Reading, TopicReader
+    from pykbroker.tools.cluster.topic_reader import TopicReader, WantedRecords
 
     excluding(ctx, "text", "is_json")
     _check(ctx, words)
-    reading = Reading(
+    reading = WantedRecords(
         topics=list(dict.fromkeys(words["topics"])),
         partitions=words["partitions"],
         first=words["first"] or BEGINNING,

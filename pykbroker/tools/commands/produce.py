@@ -16,7 +16,7 @@ from pykbroker.entry import failures
 from pykbroker.tools.cluster.bounds import parsed_time_ms
 from pykbroker.tools.cluster.escapes import as_bytes, unescaped
 from pykbroker.tools.cluster.json_records import BadInput, NewRecord
-from pykbroker.tools.cluster.record_input import JsonRecords, LineRecords, Template, Written, header_of, pieces
+from pykbroker.tools.cluster.record_input import JsonRecords, RecordMaker, Template, Written, header_of, pieces
 from pykbroker.tools.commands import drawn_progress
 from pykbroker.tools.commands.client_options import ClientOptions, client_options
 from pykbroker.tools.commands.command_group import Command, excluding
@@ -164,8 +164,8 @@ def _records(ctx: click.Context, words: dict[str, Any]) -> Iterator[NewRecord]:
     if b"" in (written.delimiter, written.key_delimiter):
         raise click.UsageError("A delimiter has at least one character.", ctx)
     if words["files"]:
-        return _of_files(words["files"], LineRecords(written, template))
-    read = JsonRecords(template).record if words["is_json"] else LineRecords(written, template).record
+        return _of_files(words["files"], RecordMaker(written, template))
+    read = JsonRecords(template).record if words["is_json"] else RecordMaker(written, template).record
     return _of_lines(words["lines"], written.delimiter, read)
 
 
@@ -181,7 +181,7 @@ def _template(words: dict[str, Any]) -> Template:
     )
 
 
-def _of_files(paths: tuple[str, ...], lines: LineRecords) -> Iterator[NewRecord]:
+def _of_files(paths: tuple[str, ...], lines: RecordMaker) -> Iterator[NewRecord]:
     for path in paths:
         with open(path, "rb") as file:
             content = file.read()

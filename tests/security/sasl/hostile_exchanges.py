@@ -24,7 +24,7 @@ from pykbroker.security.sasl.scram import (
     to_base64,
     xor,
 )
-from pykbroker.security.sasl.server_authenticator import Rules, SaslStep, ServerAuthenticator
+from pykbroker.security.sasl.server_authenticator import ListenerRules, SaslStep, ServerAuthenticator
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -43,7 +43,7 @@ def salted(mechanism: ScramMechanism, password: str, salt: bytes, iterations: in
 class Target:
     """One connection's authentication, and what it said last."""
 
-    def __init__(self, mechanism: str, version: int, rules: Rules = RULES) -> None:
+    def __init__(self, mechanism: str, version: int, rules: ListenerRules = RULES) -> None:
         self.rules = rules
         self.authenticator = ServerAuthenticator(rules)
         self.version = version
@@ -425,7 +425,7 @@ SCRAM_ATTACKS: Final[list[Attack]] = [
 ]
 
 
-def attack(seed: int, rules: Rules = RULES) -> tuple[str, Target]:
+def attack(seed: int, rules: ListenerRules = RULES) -> tuple[str, Target]:
     """The attack of a seed on a listener's rules; its name, and what became of it."""
     chance = Random(seed)
     mechanism = chance.choice(MECHANISMS)

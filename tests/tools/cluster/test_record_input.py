@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykbroker.tools.cluster.json_records import BadInput, NewRecord
-from pykbroker.tools.cluster.record_input import JsonRecords, LineRecords, Template, Written, header_of, pieces
+from pykbroker.tools.cluster.record_input import JsonRecords, RecordMaker, Template, Written, header_of, pieces
 
 small = st.binary(min_size=1, max_size=3).map(lambda data: bytes(byte % 3 for byte in data))
 
@@ -27,21 +27,21 @@ def test_behind_the_last_delimiter_is_no_record() -> None:
 
 
 def test_lines_as_kcat_reads_them() -> None:
-    lines = LineRecords(Written(key_delimiter=b"|"), Template(key=b"fixed"))
+    lines = RecordMaker(Written(key_delimiter=b"|"), Template(key=b"fixed"))
     found = [lines.record(line) for line in (b"k1|one", b"|", b"x||y", b"last")]
     assert [(one.key, one.value) for one in found] == [(b"k1", b"one"), (b"", b""), (b"x", b"|y"), (b"fixed", b"last")]
-    assert LineRecords(Written(), Template()).record(b"a|b") == NewRecord(None, b"a|b")
+    assert RecordMaker(Written(), Template()).record(b"a|b") == NewRecord(None, b"a|b")
 
 
 def test_empty_is_null_where_it_is_asked_for() -> None:
-    lines = LineRecords(Written(key_delimiter=b"|", empty_is_null=True), Template(key=b"fixed"))
+    lines = RecordMaker(Written(key_delimiter=b"|", empty_is_null=True), Template(key=b"fixed"))
     found = [lines.record(line) for line in (b"k2|", b"|three", b"", b"|")]
     assert [(one.key, one.value) for one in found] == [(b"k2", None), (None, b"three"), (b"fixed", None), (None, None)]
 
 
 def test_the_template_is_in_every_record() -> None:
     template = Template(headers=[("a", b"1")], partition=3, timestamp_ms=77)
-    lines = LineRecords(Written(), template)
+    lines = RecordMaker(Written(), template)
     assert lines.record(b"v") == NewRecord(None, b"v", [("a", b"1")], 3, 77)
     assert lines.whole(b"a\nb\n") == NewRecord(None, b"a\nb\n", [("a", b"1")], 3, 77)
     assert lines.record(b"v").headers is not template.headers
@@ -56,7 +56,7 @@ def test_what_json_says_counts_but_for_options_that_are_given() -> None:
 
 
 def test_encodings_are_read() -> None:
-    lines = LineRecords(Written(key_delimiter=b":", key="hex", value="base64"), Template())
+    lines = RecordMaker(Written(key_delimiter=b":", key="hex", value="base64"), Template())
     assert lines.record(b"ff00:AAE=") == NewRecord(b"\xff\0", b"\0\1")
     for line, said in ((b"f:AAE=", "the key is not hex"), (b"ff:A", "the value is not base64")):
         with pytest.raises(BadInput, match=said):

@@ -2,7 +2,7 @@ from array import array
 
 from pykbroker_wire.primitives import Buffer
 from pykbroker_wire.records.columns import ColumnBuffers
-from pykbroker_wire.records.dedupe import Put, Survivors
+from pykbroker_wire.records.dedupe import NewestRecords, Put
 from pykbroker_wire.records.walk import Examined, Walked
 
 def walk(data: Buffer, position: int, expected: int, count: int, /) -> Walked: ...
@@ -41,7 +41,7 @@ def survivors(
     latest_offset: int,
     drop_tombstones: bool,
     /,
-) -> Survivors: ...
+) -> NewestRecords: ...
 def rebase(data: Buffer, count: int, shift: int, renumber: bool, /) -> bytes: ...
 def fill_columns(
     data: Buffer,

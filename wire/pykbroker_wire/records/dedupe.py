@@ -35,7 +35,7 @@ Put: TypeAlias = tuple[int, int, int]
 """keys that were new; records seen, fewer than there are when the table had no room for the next one; offset of the
 last that was seen (the one before `start_offset` when none counted)"""
 
-Survivors: TypeAlias = tuple[list[tuple[int, int]], int, int, int, int, int]
+NewestRecords: TypeAlias = tuple[list[tuple[int, int]], int, int, int, int, int]
 """where the survivors are in the data, as (start, end) of those that are neighbours; how many, how many of them are
 tombstones; how many records had no key and go for that; timestamp delta of the first survivor, and the greatest"""
 
@@ -77,7 +77,7 @@ def survivors_python(
     base_offset: int,
     latest_offset: int,
     drop_tombstones: bool,
-) -> Survivors:
+) -> NewestRecords:
     """Which records of a batch stay: those behind `latest_offset`, of which the table knows nothing; and of those
     before, each that is the newest of its key, unless it is a tombstone whose time has come. Raises InvalidRecord."""
     runs: list[tuple[int, int]] = []
@@ -188,7 +188,7 @@ def _find(table: _Table, seed: bytes, key: Buffer) -> tuple[int, bytes, int]:
 
 
 put_keys: Callable[[_Table, bytes, int, Buffer, int, int, int], Put] = put_keys_python
-survivors: Callable[[_Table, bytes, Buffer, int, int, int, bool], Survivors] = survivors_python
+survivors: Callable[[_Table, bytes, Buffer, int, int, int, bool], NewestRecords] = survivors_python
 rebase: Callable[[Buffer, int, int, bool], bytes] = rebase_python
 COMPILED = False
 if os.environ.get("PYKBROKER_PURE") != "1":

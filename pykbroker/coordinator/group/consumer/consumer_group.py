@@ -44,11 +44,11 @@ NO_EPOCH: Final = -1
 _COMMIT_WITH_EPOCH_FROM: Final = 9
 
 #: topic id -> partition -> epoch in which the member got it
-Assigned = Mapping[bytes, Mapping[int, int]]
+AssignedPartitions = Mapping[bytes, Mapping[int, int]]
 #: topic id -> partitions
 TargetAssignment = Mapping[bytes, frozenset[int]]
 
-NOTHING: Final[Assigned] = {}
+NOTHING: Final[AssignedPartitions] = {}
 NO_TARGET: Final[TargetAssignment] = {}
 
 
@@ -96,15 +96,17 @@ class ConsumerMember(NamedTuple):
     regex: str | None = ""
     assignor: str | None = None
     state: MemberState = MemberState.STABLE
-    assigned: Assigned = NOTHING
+    assigned: AssignedPartitions = NOTHING
     #: what it has not confirmed to have stopped reading
-    revoking: Assigned = NOTHING
+    revoking: AssignedPartitions = NOTHING
     classic: ClassicMetadata | None = None
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
-    def moved_to(self, epoch: int, state: MemberState, assigned: Assigned, revoking: Assigned) -> ConsumerMember:
+    def moved_to(
+        self, epoch: int, state: MemberState, assigned: AssignedPartitions, revoking: AssignedPartitions
+    ) -> ConsumerMember:
         return self._replace(epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
 
@@ -117,7 +119,7 @@ class ResolvedRegex(NamedTuple):
 
 
 #: How many members name a topic, and how many regular expressions match it.
-Subscribers = dict[str, tuple[int, int]]
+SubscriberCounts = dict[str, tuple[int, int]]
 
 
 class ConsumerGroup:
@@ -162,7 +164,7 @@ class ConsumerGroup:
         self.target: dict[str, TargetAssignment] = {}
         #: topic id -> partition -> epoch of its owner
         self.partition_epochs: dict[bytes, dict[int, int]] = {}
-        self.subscribers: Subscribers = {}
+        self.subscribers: SubscriberCounts = {}
         #: regular expression -> how many members ask for it
         self.regexes: dict[str, int] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
@@ -267,7 +269,7 @@ class ConsumerGroup:
                 if not epochs:
                     del self.partition_epochs[topic_id]
 
-    def _own(self, member_id: str, assigned: Assigned, epoch: int) -> None:
+    def _own(self, member_id: str, assigned: AssignedPartitions, epoch: int) -> None:
         for topic_id, partitions in assigned.items():
             epochs = self.partition_epochs.setdefault(topic_id, {})
             for partition in partitions:
@@ -328,7 +330,7 @@ class ConsumerGroup:
             return NO_TARGET if previous is None else self.target.get(previous, NO_TARGET)
         return self.target.get(member_id, NO_TARGET)
 
-    def subscribers_after(self, old: ConsumerMember, new: ConsumerMember) -> Subscribers:
+    def subscribers_after(self, old: ConsumerMember, new: ConsumerMember) -> SubscriberCounts:
         """How many subscribe to which topic once `old` has become `new`."""
         subscribers = dict(self.subscribers)
         count_topics(subscribers, old.topics, by_name=-1)
@@ -339,7 +341,7 @@ class ConsumerGroup:
                 count_topics(subscribers, resolved.topics, by_regex=-1)
         return subscribers
 
-    def subscribers_without(self, members: Iterable[ConsumerMember], regexes: Iterable[str]) -> Subscribers:
+    def subscribers_without(self, members: Iterable[ConsumerMember], regexes: Iterable[str]) -> SubscriberCounts:
         subscribers = dict(self.subscribers)
         for member in members:
             count_topics(subscribers, member.topics, by_name=-1)
@@ -475,7 +477,7 @@ class ConsumerGroup:
         """Always, where no member subscribes to the topic."""
 
 
-def count_topics(subscribers: Subscribers, topics: Iterable[str], *, by_name: int = 0, by_regex: int = 0) -> None:
+def count_topics(subscribers: SubscriberCounts, topics: Iterable[str], *, by_name: int = 0, by_regex: int = 0) -> None:
     for topic in topics:
         names, regexes = subscribers.get(topic, (0, 0))
         counts = (names + by_name, regexes + by_regex)

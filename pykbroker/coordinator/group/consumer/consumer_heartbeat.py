@@ -27,7 +27,7 @@ from pykbroker.coordinator.group.consumer.consumer_group import (
     LEAVE_STATIC_EPOCH,
     NO_TARGET,
     NOTHING,
-    Assigned,
+    AssignedPartitions,
     ConsumerGroup,
     ConsumerMember,
     MemberState,
@@ -469,7 +469,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
     )
 
 
-def _is_part_of(owned: Owned, assigned: Assigned) -> bool:
+def _is_part_of(owned: Owned, assigned: AssignedPartitions) -> bool:
     if owned is None:
         return False
     return all(
@@ -508,7 +508,7 @@ def _updated(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, cli
     )
 
 
-def _assignment(assigned: Assigned) -> Assignment:
+def _assignment(assigned: AssignedPartitions) -> Assignment:
     return Assignment(
         topic_partitions=[
             ResponseTopicPartitions(topic_id=topic_id, partitions=sorted(partitions))

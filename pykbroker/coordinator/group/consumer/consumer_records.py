@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 
 from pykbroker.coordinator.group.consumer.consumer_group import (
-    Assigned,
+    AssignedPartitions,
     ClassicMetadata,
     ConsumerGroup,
     ConsumerMember,
@@ -129,7 +129,7 @@ def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     )
 
 
-def _topic_partitions(assigned: Assigned) -> list[TopicPartitions]:
+def _topic_partitions(assigned: AssignedPartitions) -> list[TopicPartitions]:
     return [
         TopicPartitions(
             topic_id=topic_id,
@@ -233,7 +233,7 @@ def with_assignment(
     )
 
 
-def _assigned(group_id: str, topics: list[TopicPartitions], epoch: int) -> Assigned:
+def _assigned(group_id: str, topics: list[TopicPartitions], epoch: int) -> AssignedPartitions:
     assigned: dict[bytes, dict[int, int]] = {}
     for topic in topics:
         epochs = topic.assignment_epochs

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from pykbroker.coordinator.group.consumer.consumer_group import (
     NO_EPOCH,
     NOTHING,
-    Assigned,
+    AssignedPartitions,
     ConsumerGroup,
     ConsumerMember,
     MemberState,
@@ -75,7 +75,7 @@ def next_step(
     return _advance(group, member, goal.target_epoch, goal, owned, topics)
 
 
-def _owns_any(owned: Owned, revoking: Assigned) -> bool:
+def _owns_any(owned: Owned, revoking: AssignedPartitions) -> bool:
     if owned is None:
         return True
     for topic_id, partitions in owned:

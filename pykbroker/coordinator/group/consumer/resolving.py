@@ -15,7 +15,7 @@ from pykbroker.coordinator.group.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerMember,
     ResolvedRegex,
-    Subscribers,
+    SubscriberCounts,
     count_topics,
 )
 from pykbroker.coordinator.group.consumer.consumer_records import regex_record, regex_tombstone
@@ -28,7 +28,7 @@ from pykbroker.coordinator.result import Result
 #: Regular expressions of a group are resolved at most this often.
 _MIN_INTERVAL_MS: Final = 10_000
 
-Slices = Generator[None, None, dict[str, frozenset[str]]]
+ResolvingSteps = Generator[None, None, dict[str, frozenset[str]]]
 
 
 class RegexChange(NamedTuple):
@@ -39,7 +39,7 @@ class RegexChange(NamedTuple):
 
 class FoundTopics(NamedTuple):
     #: how many members subscribe to each topic, with what was found
-    subscribers: Subscribers
+    subscribers: SubscriberCounts
     changed: bool
 
 
@@ -57,7 +57,7 @@ class RegexResolving:
         self._now_ms = now_ms
         self._result = result
         #: the work, and which topics may be seen; it starts once nothing of this input can be refused any more
-        self._due: tuple[Slices, Callable[[str], bool]] | None = None
+        self._due: tuple[ResolvingSteps, Callable[[str], bool]] | None = None
 
     def update(
         self, member: ConsumerMember, updated: ConsumerMember, may_describe: Callable[[str], bool]
@@ -108,7 +108,7 @@ class RegexResolving:
             self._result.set_timer(regex_timer(self._group.group_id), 0, self._due)
             self._group.resolving = True
 
-    def resolve(self, slices: Slices, may_describe: Callable[[str], bool]) -> FoundTopics | None:
+    def resolve(self, slices: ResolvingSteps, may_describe: Callable[[str], bool]) -> FoundTopics | None:
         """Do one slice of the work. Return what all of it has found, once it is done."""
         group = self._group
         try:

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from pykbroker.coordinator.group import records
-from pykbroker.coordinator.group.consumer.consumer_group import Assigned
+from pykbroker.coordinator.group.consumer.consumer_group import AssignedPartitions
 from pykbroker.coordinator.group.settings import GroupSettings, Migration
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -178,7 +178,7 @@ def _flat(target: Mapping[bytes, Any]) -> Partitions:
     return {(topic_name(topic_id), partition) for topic_id, partitions in target.items() for partition in partitions}
 
 
-def _epochs(assigned: Assigned) -> str:
+def _epochs(assigned: AssignedPartitions) -> str:
     return (
         ",".join(
             f"{topic_name(topic_id)}-{partition}@{since}"

@@ -19,7 +19,7 @@ class _InFlight:
 
 
 @dataclass(slots=True)
-class Connections:
+class PeerRequests:
     retry_backoff_ms: int
     request_timeout_ms: int
     bootstrap: tuple[Destination, ...]

@@ -16,7 +16,7 @@ from pykbroker.metadata.snapshot import DIRECTORIES_FROM
 from pykbroker.metadata.view import MetadataView
 from pykbroker.node_to_controller.controller_channel import Channel
 from pykbroker.node_to_controller.controller_sender import ControllerSender
-from pykbroker.node_to_controller.keyed_queue import KeyedQueue, Replaced, Second
+from pykbroker.node_to_controller.keyed_queue import KeyedQueue, Second, Superseded
 from pykbroker.runtime import Runtime
 from pykbroker.storage.log_handle import LogHandle
 from pykbroker_log.log_dirs import LogDir
@@ -36,7 +36,7 @@ LAST_PAUSE_MS = 10_000
 _Replica = tuple[bytes, int]
 
 
-class Assignments:
+class AssignmentReports:
     """`broker_epoch` tells this broker's epoch when asked."""
 
     def __init__(
@@ -82,9 +82,9 @@ class Assignments:
         if known.directory(self._broker_id) == log_dir.directory_id and key not in self._untold:
             return False
 
-        def done(result: int | Replaced) -> None:
+        def done(result: int | Superseded) -> None:
             # Also when it was refused: such a partition is gone, or is no longer this broker's.
-            if not isinstance(result, Replaced):
+            if not isinstance(result, Superseded):
                 told()
 
         self._untold.offer(key, log_dir.directory_id, done)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import pytest
 
 from pykbroker_log.deletion import delete_files
-from pykbroker_log.flushing import Flush, sync
+from pykbroker_log.flush_state import Flush, sync
 from pykbroker_log.log_config import LogConfig, StorageError
-from pykbroker_log.memory_disk import Call, MemoryDisk, Survive
+from pykbroker_log.memory_disk import DiskCall, MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import KafkaError
 from tests.log.helpers import NOW, append, batch, open_log, values
@@ -30,7 +30,7 @@ def finish(log: PartitionLog, flush: Flush) -> None:
     log.files.end_flush(flush)
 
 
-def synced(calls: Sequence[Call]) -> list[str]:
+def synced(calls: Sequence[DiskCall]) -> list[str]:
     return [call.path for call in calls if call.operation.startswith("fsync")]
 
 

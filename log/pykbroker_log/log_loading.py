@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 
 from pykbroker_log import names
 from pykbroker_log.checkpoints import MalformedFile, decode_epochs
+from pykbroker_log.cut_guard import CutGuard, DamagedLog
 from pykbroker_log.disk import Disk, read_file, write_new
 from pykbroker_log.epochs import LeaderEpochs
-from pykbroker_log.guard import DamagedLog, Guard
 from pykbroker_log.leftovers import ParsedName, finish_leftovers, is_leftover, parse_names, unlink_segment
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.missing import Left, missing_records
@@ -44,7 +44,7 @@ _STARTED_AFRESH = "begins where the log was being started afresh"
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedLog:
     segments: list[Segment]
     epochs: LeaderEpochs
     log_end_offset: int
@@ -74,7 +74,7 @@ class _Work:
         return "; ".join([scanned, *self.notes])
 
 
-class Loader:
+class LogLoader:
     def __init__(
         self,
         disk: Disk,
@@ -88,7 +88,7 @@ class Loader:
         log_start_offset: int,
         dense: bool = False,
         is_new: bool = False,
-        guard: Guard | None = None,
+        guard: CutGuard | None = None,
     ) -> None:
         self.dense = dense
         self.guard = guard
@@ -112,14 +112,14 @@ class Loader:
         # Segments of which an index is left, and no log.
         self.orphans: list[int] = []
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedLog:
         """All at once; tells what there is to warn of."""
         steps = self.steps()
         while True:
             try:
                 next(steps)
             except StopIteration as end:
-                loaded: Loaded = end.value
+                loaded: LoadedLog = end.value
                 self._warn()
                 return loaded
             except DamagedLog:
@@ -131,7 +131,7 @@ class Loader:
         for warning in self.work.warnings:
             logger.warning("%s: %s", self.path, warning)
 
-    def steps(self) -> Generator[int, None, Loaded]:
+    def steps(self) -> Generator[int, None, LoadedLog]:
         """Yields the bytes that were checked since it last did."""
         found = [] if self.is_new else self._list()
         if any(is_leftover(name, parsed) for name, parsed in found):
@@ -174,7 +174,7 @@ class Loader:
             # Nothing is left: the next producer may begin with any sequence number, as in Apache Kafka.
             self.producers.clear(local_start)
         self._catch_up_producers(log_end_offset)
-        return Loaded(
+        return LoadedLog(
             self.segments,
             epochs,
             log_end_offset,

@@ -52,7 +52,7 @@ class Flush:
         self.missing: OSError | None = None
 
 
-class Flushing:
+class FlushState:
     """Of one log."""
 
     __slots__ = ("_bound", "_reached", "generation", "last_ms")

@@ -3,7 +3,7 @@
 One lane per log directory for flushes that requests wait for, and one for the others (a segment that ended,
 flush.ms), which may take long. While the round of a lane is under way the wants of others collect, and are the next
 round. Responsible for rounds, and for telling one place when a directory's disk fails. Not responsible for when a
-log is to be flushed (replica/partition.py, upkeep.py) nor for what has to be fsynced (pykbroker_log/flushing.py).
+log is to be flushed (replica/partition.py, upkeep.py) nor for what has to be fsynced (pykbroker_log/flush_state.py).
 
 Invariants:
 * A log is in one round at a time: a want that comes while it is in one is for the next, because what was appended last
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykbroker.runtime import when_done
 from pykbroker_log.disk import parent_of
-from pykbroker_log.flushing import Flush, only_files, sync
+from pykbroker_log.flush_state import Flush, only_files, sync
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import KafkaError
@@ -57,7 +57,7 @@ class _Lane:
         self.scheduled = False
 
 
-class Flusher:
+class FlushRounds:
     def __init__(self, runtime: Runtime, metrics: Metrics, failed: Callable[[StorageError], None]) -> None:
         """`failed`: told of each round that did."""
         self._runtime = runtime

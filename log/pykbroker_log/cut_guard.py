@@ -2,7 +2,7 @@
 
 A damaged log of a topic ends at the damage: its replicas have the rest. The metadata log is another matter: a cluster
 that has forgotten half of its topics looks like a smaller cluster. Responsible for that verdict. Not responsible for
-finding damage (loading.py), nor for how far the log was known to be durable (the caller says it).
+finding damage (log_loading.py), nor for how far the log was known to be durable (the caller says it).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class DamagedLog(ValueError):
 
 
 @dataclass(slots=True)
-class Guard:
-    """What the Loader asks before it cuts a log. Such a log has every offset, in one sequence."""
+class CutGuard:
+    """The LogLoader asks it before it cuts a log. Such a log has every offset, in one sequence."""
 
     #: Every record below was durable.
     flushed: int

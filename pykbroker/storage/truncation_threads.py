@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Truncated = Callable[[ErrorCode], None]
+OnTruncated = Callable[[ErrorCode], None]
 
 
-class Truncations:
+class TruncationThreads:
     """All of one node."""
 
     def __init__(self, runtime: Runtime, failed: Callable[[StorageError], None]) -> None:
@@ -42,7 +42,7 @@ class Truncations:
         # What waits until no thread works in the folder any more.
         self._afterwards: dict[LogHandle, Callable[[], None]] = {}
 
-    def begin(self, handle: LogHandle, offset: int, then: Truncated) -> None:
+    def begin(self, handle: LogHandle, offset: int, then: OnTruncated) -> None:
         """Cut off everything from `offset` on. `then` is called when that is durable, or with why it is not; at once if
         there is nothing to cut off. Raises KafkaError."""
         log = handle.open()
@@ -52,7 +52,7 @@ class Truncations:
         else:
             self._run(handle, log, truncation, then)
 
-    def begin_start_over(self, handle: LogHandle, offset: int, then: Truncated) -> None:
+    def begin_start_over(self, handle: LogHandle, offset: int, then: OnTruncated) -> None:
         """Forget everything; the log will be empty at `offset`. As `begin`."""
         log = handle.open()
         self._run(handle, log, self._decide(handle, lambda: log.begin_start_over(offset)), then)
@@ -64,7 +64,7 @@ class Truncations:
             self._failed(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{handle}: {error}") from error
 
-    def _run(self, handle: LogHandle, log: PartitionLog, truncation: Truncation, then: Truncated) -> None:
+    def _run(self, handle: LogHandle, log: PartitionLog, truncation: Truncation, then: OnTruncated) -> None:
         handle.begin_truncation()
         thread = self._runtime.run_blocking(truncation.run)
         self._threads[handle] = thread
@@ -75,7 +75,7 @@ class Truncations:
         handle: LogHandle,
         log: PartitionLog,
         truncation: Truncation,
-        then: Truncated,
+        then: OnTruncated,
         done: asyncio.Future[None],
     ) -> None:
         del self._threads[handle]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from pykbroker_raft import rpc
+from pykbroker_raft.current_role import CurrentRole
 from pykbroker_raft.fetch_server import FetchServer
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.leader_news import LeaderNews
@@ -17,18 +18,23 @@ from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
 from pykbroker_raft.outbox import Outbox
 from pykbroker_raft.ready import Destination, Inbound, Now, ReadSnapshot, SnapshotChunk
 from pykbroker_raft.replica_log import ReplicaLog
-from pykbroker_raft.roles import Roles
 from pykbroker_raft.states import Follower, Leader, SnapshotDownload
 from pykbroker_raft.voters import ReplicaKey, VoterSet
 from pykbroker_wire.errors import ErrorCode
 
 
-class Snapshotting:
+class SnapshotTransfer:
     """Knows whether a snapshot is being put in place, and how long to wait after a damaged one: nothing is fetched
     meanwhile."""
 
     def __init__(
-        self, config: RaftConfig, roles: Roles, log: ReplicaLog, outbox: Outbox, news: LeaderNews, fetches: FetchServer
+        self,
+        config: RaftConfig,
+        roles: CurrentRole,
+        log: ReplicaLog,
+        outbox: Outbox,
+        news: LeaderNews,
+        fetches: FetchServer,
     ) -> None:
         self._config = config
         self._roles = roles

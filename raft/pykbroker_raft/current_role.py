@@ -2,7 +2,7 @@
 
 Responsible for the transitions, for what goes with each of them (quorum-state, the listeners, connections made anew,
 the control records of a new leader), and for the high watermark of a leader. Not responsible for when a role changes:
-`election`, `fetching`, `quorum_epoch` and `leader_news` ask for it.
+`election`, `fetch_client`, `quorum_epoch` and `leader_news` ask for it.
 
 Invariants (numbers of the project's list):
 R1 R3  a vote and a leadership are in `Ready.election` before any message that tells of them.
@@ -17,11 +17,11 @@ import random
 from collections.abc import Callable
 
 from pykbroker_raft import batches
-from pykbroker_raft.connections import Connections
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.majority import QuorumReplicas, Tally
 from pykbroker_raft.outbox import Outbox
+from pykbroker_raft.peer_requests import PeerRequests
 from pykbroker_raft.ready import Destination, LeaderChange, Now
 from pykbroker_raft.replica_log import ReplicaLog
 from pykbroker_raft.states import (
@@ -37,7 +37,7 @@ from pykbroker_raft.states import (
 from pykbroker_raft.voters import Endpoint, Endpoints, ReplicaKey, address
 
 
-class Roles:
+class CurrentRole:
     """`state` is read by every part; a transition is asked for by name."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Roles:
         chance: random.Random,
         log: ReplicaLog,
         outbox: Outbox,
-        connections: Connections,
+        connections: PeerRequests,
         stored: ElectionState | None,
         lead_no_longer: Callable[[], None],
     ) -> None:

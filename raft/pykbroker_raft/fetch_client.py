@@ -10,34 +10,34 @@ import random
 from typing import Any
 
 from pykbroker_raft import rpc
-from pykbroker_raft.connections import Connections
+from pykbroker_raft.current_role import CurrentRole
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.leader_news import LeaderNews
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.outbox import Outbox
 from pykbroker_raft.own_membership import OwnMembership
+from pykbroker_raft.peer_requests import PeerRequests
 from pykbroker_raft.ready import NEVER, Destination, Now
 from pykbroker_raft.replica_log import ReplicaLog
-from pykbroker_raft.roles import Roles
-from pykbroker_raft.snapshotting import Snapshotting
+from pykbroker_raft.snapshot_transfer import SnapshotTransfer
 from pykbroker_raft.states import Follower, Unattached
 from pykbroker_raft.voters import address
 from pykbroker_wire.errors import ErrorCode
 
 
-class Fetching:
+class FetchClient:
     """Of one replica; has no state of its own."""
 
     def __init__(
         self,
         config: RaftConfig,
         chance: random.Random,
-        roles: Roles,
+        roles: CurrentRole,
         log: ReplicaLog,
         outbox: Outbox,
-        connections: Connections,
+        connections: PeerRequests,
         news: LeaderNews,
-        snapshotting: Snapshotting,
+        snapshotting: SnapshotTransfer,
         membership: OwnMembership,
     ) -> None:
         self._config = config

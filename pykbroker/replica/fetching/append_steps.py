@@ -37,7 +37,7 @@ class FollowerLog(FetchedLog, Protocol):
     def start_over(self, offset: int, then: Told) -> None: ...
 
 
-class Appending:
+class AppendSteps:
     """`step` until it returns 0: then it has ended, or goes on by itself later and tells `resume`."""
 
     __slots__ = ("_effect", "_ended", "_follower", "_next", "_now_ms", "_pieces", "_resume", "fetch")
@@ -48,7 +48,7 @@ class Appending:
         follower: FollowerLog,
         now_ms: Callable[[], int],
         ended: Callable[[KafkaError | None], None],
-        resume: Callable[[Appending], None],
+        resume: Callable[[AppendSteps], None],
     ) -> None:
         """`ended` is told what went wrong, if anything did. `resume`: there are steps to do again."""
         fetch = self.fetch = effect.fetch
