@@ -41,7 +41,7 @@ def _read_partitions(ctx: BrokerContext, request: FetchRequest) -> FetchResponse
         return FetchResponse(error_code=plan)
     fetch = WaitingFetch(ctx, plan)
     # If too many wait already, one more is answered with what there is.
-    final = request.max_wait_ms <= 0 or not services.replicas.parked.has_room(plan.replica_id)
+    final = request.max_wait_ms <= 0 or not services.replicas.purgatory.has_room(plan.replica_id)
     answer: Later[FetchResponse | int] = when_open(ctx, fetch.asked(), lambda: fetch.read(final))
     return answer if isinstance(answer, FetchResponse) else fetch.park(answer)
 

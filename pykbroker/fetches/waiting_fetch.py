@@ -78,7 +78,7 @@ class WaitingFetch:
     def park(self, found: int | asyncio.Future[FetchResponse | int]) -> asyncio.Future[FetchResponse]:
         """Wait for more, until the request's deadline. `found`: what `read` returned."""
         plan = self._plan
-        parked = self._parked = self._ctx.services.replicas.parked.park(
+        parked = self._parked = self._ctx.services.replicas.purgatory.park(
             plan.replica_id,
             plan.isolation,
             found,

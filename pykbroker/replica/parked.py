@@ -148,9 +148,9 @@ class ParkedFetch:
         self._partitions_of = None
 
 
-class ParkedFetches:
-    """Every fetch that waits on this node. They are woken once in a turn of the loop, however many of their partitions
-    changed."""
+class FetchPurgatory:
+    """Every fetch that waits on this node (Kafka's DelayedOperationPurgatory). They are woken once in a turn of the
+    loop, however many of their partitions changed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
         """`most`: of consumers (pykbroker.max.parked.requests). A follower would ask again at once, so there is room

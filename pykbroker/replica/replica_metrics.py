@@ -22,7 +22,7 @@ def register(metrics: Metrics, replicas: ReplicaTable) -> None:
     """Register every gauge of the table."""
     metrics.gauge(
         "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=Fetch",
-        lambda: replicas.parked.count,
+        lambda: replicas.purgatory.count,
     )
     metrics.gauge(_MANAGER + "PartitionCount", lambda: sum(1 for _ in replicas))
     metrics.gauge(_MANAGER + "LeaderCount", lambda: sum(p.is_leader for p in replicas))

@@ -17,7 +17,7 @@ from pykbroker.replica.containment import contained
 from pykbroker.replica.follower import FollowerServices, PartitionFollower
 from pykbroker.replica.isr_updates import AlterPartition, Answered, IsrExpiration, IsrUpdates
 from pykbroker.replica.leader import Judgement
-from pykbroker.replica.parked import ParkedFetches
+from pykbroker.replica.parked import FetchPurgatory
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.partition_services import PartitionServices
 from pykbroker.replica.quota import ReplicationQuotas
@@ -87,7 +87,7 @@ class ReplicaTable:
             space,
         )
         #: fetches that wait
-        self.parked = ParkedFetches(runtime.loop, config.int("pykbroker.max.parked.requests"))
+        self.purgatory = FetchPurgatory(runtime.loop, config.int("pykbroker.max.parked.requests"))
         self.fetch_max_bytes = config.int("fetch.max.bytes")
         #: how fast throttled replicas are replicated
         self.quotas = quotas or ReplicationQuotas(config, node_id, runtime.loop.time, metrics)
@@ -112,7 +112,7 @@ class ReplicaTable:
             runtime.now_ms,
             lambda: int(runtime.loop.time() * 1000),
             self.logs.flusher.want,
-            self.parked.changed,
+            self.purgatory.changed,
             self._led,
             self.logs.directory_failed,
             space,
@@ -207,7 +207,7 @@ class ReplicaTable:
     def _led(self, partition: Partition, is_leader: bool) -> None:
         """This node gained, renewed or lost a leadership."""
         if partition.leader is not None:
-            self.parked.expect(replica for replica in partition.leader.replicas if replica != self.node_id)
+            self.purgatory.expect(replica for replica in partition.leader.replicas if replica != self.node_id)
         for callback in self._leadership:
             callback(partition, is_leader, partition.leader_epoch)
 

@@ -74,7 +74,7 @@ def test_a_cold_fetch_answers_when_it_is_loaded() -> None:
     assert isinstance(answer, asyncio.Future)
     assert not answer.done()
     assert settle(half, answer) == warm
-    assert half.replicas.parked.count == 0
+    assert half.replicas.purgatory.count == 0
     assert not any(partition.fetch_waiters for partition in partitions)
 
 
@@ -174,7 +174,7 @@ def test_a_cold_fetch_waits_for_bytes_like_any_other() -> None:
     answer = half.ask(fetch, asked)
     half.loop.settle()
     assert not answer.done()
-    assert half.replicas.parked.count == 1
+    assert half.replicas.purgatory.count == 1
     partition.append(batch(b"y" * 6_000), required_acks=1, now_ms=NOW_MS)
     half.loop.settle()
     assert answer.done()
@@ -191,7 +191,7 @@ def test_a_connection_that_is_lost_leaves_nothing_behind() -> None:
         answer.cancel()
     half.loop.settle()
     threads.run_all()
-    assert half.replicas.parked.count == 0
+    assert half.replicas.purgatory.count == 0
 
 
 def test_a_disk_that_fails_is_the_answer() -> None:

@@ -108,14 +108,14 @@ def test_bytes_out_are_counted_for_consumers_and_for_followers_apart(half: Half)
 def test_it_waits_for_min_bytes(half: Half) -> None:
     partition = half.world.create("t")
     answer = waits(half, request((topic_id("t"), [asks()]), max_wait_ms=1_000, min_bytes=3 * SIZE))
-    assert half.replicas.parked.count == 1
+    assert half.replicas.purgatory.count == 1
     write(partition, 2)
     half.loop.settle()
     assert not answer.done()
     write(partition, 1)
     half.loop.settle()
     assert sizes(came(answer)) == {0: 3 * SIZE}
-    assert half.replicas.parked.count == 0
+    assert half.replicas.purgatory.count == 0
 
 
 def test_it_answers_what_there_is_when_its_time_is_up(half: Half) -> None:
@@ -129,13 +129,13 @@ def test_cancelled_it_no_longer_counts(half: Half) -> None:
     half.world.create("t")
     waits(half, request((topic_id("t"), [asks()]), max_wait_ms=1_000)).cancel()
     half.loop.settle()
-    assert half.replicas.parked.count == 0
+    assert half.replicas.purgatory.count == 0
     assert not half.replicas.get("t", 0).fetch_waiters
 
 
 def test_with_too_many_that_wait_it_is_answered_at_once(half: Half) -> None:
     half.world.create("t")
-    half.replicas.parked.most = 1
+    half.replicas.purgatory.most = 1
     waits(half, request((topic_id("t"), [asks()]), max_wait_ms=1_000))
     assert sizes(half.ask(fetch, request((topic_id("t"), [asks()]), max_wait_ms=1_000))) == {0: 0}
 
@@ -144,7 +144,7 @@ def test_a_follower_waits_also_where_too_many_consumers_do(half: Half) -> None:
     """It would ask again at once. As many followers may wait as consumers."""
     half.world.register(1, 2)
     half.world.create("t", replicas=(1, 2))
-    half.replicas.parked.most = 1
+    half.replicas.purgatory.most = 1
     waits(half, request((topic_id("t"), [asks()]), max_wait_ms=1_000))
     follower = by_follower((topic_id("t"), [asks()]), max_wait_ms=1_000)
     waits(half, follower)
@@ -207,7 +207,7 @@ def test_what_happens_to_a_partition_meanwhile_is_told(half: Half, what: str, co
             partition.handle.take_offline()
     half.loop.settle()
     assert codes(came(answer)) == [code, ErrorCode.NONE]
-    assert half.replicas.parked.count == 0
+    assert half.replicas.purgatory.count == 0
 
 
 def test_a_moved_partition_says_where_to(half: Half) -> None:

@@ -220,7 +220,7 @@ def _serve() -> int:
             "connections": len(connections),
             "receive_bytes": sum(0 if one._own_view is None else len(one._own_view) for one in connections),
             "unanswered": sum(len(one._pending) for one in connections),
-            "parked_fetches": services.replicas.parked.count,
+            "parked_fetches": services.replicas.purgatory.count,
             "fetch_sessions": len(services.fetch_sessions),
         }
 

@@ -366,7 +366,7 @@ def test_no_more_fetches_wait_than_allowed(play: Play) -> None:
         await connections[2].call(request)
         took = sim.world.loop.time() - started
         await asyncio.gather(*parked)
-        assert sim.node.services.replicas.parked.count == 0
+        assert sim.node.services.replicas.purgatory.count == 0
         return took
 
     assert play(seconds, {}) >= 2

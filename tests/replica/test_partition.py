@@ -196,7 +196,7 @@ def test_a_new_epoch_of_the_same_leader_fails_no_waiter(world: World) -> None:
         reads.append(final)
         return 1
 
-    fetch = ParkedFetch(world.replicas.parked.deadlines, lambda: [partition], 1, 60.0, read)
+    fetch = ParkedFetch(world.replicas.purgatory.deadlines, lambda: [partition], 1, 60.0, read)
     world.change(partition, leader=1)
     world.loop.settle()
     # The fetch is read again, for it may name the epoch before, and waits on.
