@@ -18,7 +18,8 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from typing import Any
 
-from pykbroker.api import TABLE, On
+from pykbroker.api import TABLE
+from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS
 
 LIMIT = 30

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from compat_tests.oracle.tool_server import Ended
-from pykbroker.api import TABLE, On
+from pykbroker.api import TABLE
+from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS
 
 #: An id in base64; a word of a message that is as long is the same for both clusters.
