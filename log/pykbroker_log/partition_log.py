@@ -33,7 +33,7 @@ from pykbroker_log.log_files import LogFiles
 from pykbroker_log.log_loading import LogLoader
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, marker_of
 from pykbroker_log.reading import Bounds, read_batches
-from pykbroker_log.replacement import Replacement
+from pykbroker_log.replacement import CleanablePart, Replacement
 from pykbroker_log.results import AppendInfo, ReadResult
 from pykbroker_log.retention import Breach, breached
 from pykbroker_log.segment import BatchMark, Segment
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     from pykbroker_log.compaction import CleanerMemory
     from pykbroker_log.cut_guard import CutGuard
-    from pykbroker_log.dirty_segments import Cleanable
     from pykbroker_log.time_search import TimedRecord, TimeSearch
 
 __all__ = ["AppendInfo", "AppendOrigin", "InconsistentTopicId", "PartitionLog", "ReadResult", "StorageError"]
@@ -565,12 +564,20 @@ class PartitionLog:
     # -- compact
 
     def begin_replacement(
-        self, cleanable: Cleanable, *, memory: CleanerMemory, seed: bytes, now_ms: int
+        self, cleanable: CleanablePart, *, memory: CleanerMemory, seed: bytes, now_ms: int
     ) -> Replacement:
         """A compaction begins; the caller ends it with `end_replacement`. There is one at a time, and the log was
         flushed after it was found `cleanable`."""
         assert self._replacement is None, self
-        self._replacement = Replacement(self, cleanable, memory=memory, seed=seed, now_ms=now_ms)
+        self._replacement = Replacement(
+            self.files,
+            lambda: self.config,
+            self.producers.entries,
+            cleanable,
+            memory=memory,
+            seed=seed,
+            now_ms=now_ms,
+        )
         return self._replacement
 
     def end_replacement(self) -> None:

@@ -21,35 +21,50 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from pykbroker_log import names
 from pykbroker_log.compaction import CleanedSegment, CleanerMemory, CleaningJob, LastRecord, SegmentSource
 from pykbroker_log.segment import Segment
 
 if TYPE_CHECKING:
-    from pykbroker_log.dirty_segments import Cleanable
-    from pykbroker_log.partition_log import PartitionLog
+    from pykbroker_log.log_config import LogConfig
+    from pykbroker_log.log_files import LogFiles
+    from pykbroker_log.producers import ProducerEntry
+
+
+class CleanablePart(Protocol):
+    """The part of a log that is cleaned (dirty_segments.py says more of it)."""
+
+    @property
+    def first_dirty_offset(self) -> int: ...
+
+    @property
+    def first_uncleanable_offset(self) -> int:
+        """Exclusive end, the base offset of a segment."""
 
 
 class Replacement:
-    __slots__ = ("_announced", "_files", "_log", "_segments", "_unsettled", "cleaning", "is_void")
+    __slots__ = ("_announced", "_config", "_files", "_segments", "_unsettled", "cleaning", "is_void")
 
     def __init__(
         self,
-        log: PartitionLog,
-        cleanable: Cleanable,
+        files: LogFiles,
+        config: Callable[[], LogConfig],
+        producers: Mapping[int, ProducerEntry],
+        cleanable: CleanablePart,
         *,
         memory: CleanerMemory,
         seed: bytes,
         now_ms: int,
     ) -> None:
+        """`config` returns the configuration of the log now."""
         end = cleanable.first_uncleanable_offset
-        assert end <= log.recovery_point, (log, end, log.recovery_point)
-        self._log = log
-        self._files = log.files
-        segments = log.files.segments
+        assert end <= files.recovery_point, (files.path, end, files.recovery_point)
+        self._files = files
+        self._config = config
+        segments = files.segments
         self._segments = {segment.base_offset: segment for segment in segments if segment.base_offset < end}
         # Between the first step and the second, between the second and the third.
         self._announced: Segment | None = None
@@ -57,16 +72,15 @@ class Replacement:
         #: the log was cut: nothing that the worker finds can be used
         self.is_void = False
         self.cleaning = CleaningJob(
-            folder=log.path,
+            folder=files.path,
             sources=tuple(SegmentSource(base, segment.size) for base, segment in self._segments.items()),
             later=tuple(segment.base_offset for segment in segments if segment.base_offset >= end),
             first_dirty_offset=cleanable.first_dirty_offset,
             first_uncleanable_offset=end,
             producers={
-                producer_id: LastRecord(entry.last_offset, entry.epoch)
-                for producer_id, entry in log.producers.entries.items()
+                producer_id: LastRecord(entry.last_offset, entry.epoch) for producer_id, entry in producers.items()
             },
-            config=log.config,
+            config=config(),
             memory=memory,
             seed=seed,
             now_ms=now_ms,
@@ -75,7 +89,7 @@ class Replacement:
     def steps(self, cleaned: CleanedSegment, now_ms: int) -> Iterator[Callable[[], None]]:
         """Put a cleaned segment in its place. Each item is a sync, to be done on a thread before the next one is asked
         for. A result that cannot be used any more is dropped. Raises OSError, StorageError."""
-        files, config = self._files, self._log.config
+        files, config = self._files, self._config()
         segment = Segment(
             files.disk,
             files.path,
@@ -114,7 +128,7 @@ class Replacement:
         """Let readers go on in `new`. What they were given of `old` stays valid."""
         files = self._files
         files.segments.exchange(old, new)
-        due_ms = now_ms + self._log.config.file_delete_delay_ms
+        due_ms = now_ms + self._config().file_delete_delay_ms
         try:
             for segment in old:
                 segment.gone = True

@@ -10,7 +10,7 @@ zeros up to the end of a page (os_disk/mapped.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from pykbroker_log.index import MAX_PENDING_ENTRIES
 from pykbroker_wire.records.batch import (
@@ -25,7 +25,9 @@ from pykbroker_wire.records.batch import (
 from pykbroker_wire.records.crc import crc32c
 
 if TYPE_CHECKING:
-    from pykbroker_log.segment import Segment
+    from pykbroker_log.disk import File
+    from pykbroker_log.offset_index import OffsetIndex
+    from pykbroker_log.time_index import TimeIndex
 
 _CHUNK_BYTES = 1024 * 1024
 
@@ -48,7 +50,29 @@ class Scanned(NamedTuple):
     bytes_since_index: int
 
 
-def scan(segment: Segment, visit: BatchVisit, *, is_gapless: bool) -> Generator[int, None, Scanned]:
+class ScannedSegment(Protocol):
+    """What a scan takes of a segment."""
+
+    base_offset: int
+    index_interval_bytes: int
+
+    @property
+    def file(self) -> File: ...
+
+    @property
+    def offset_index(self) -> OffsetIndex: ...
+
+    @property
+    def time_index(self) -> TimeIndex: ...
+
+    def offsets_from(self, offset: int) -> range: ...
+
+    def write_indexes(self) -> None: ...
+
+    def is_shorter(self) -> OSError: ...
+
+
+def scan(segment: ScannedSegment, visit: BatchVisit, *, is_gapless: bool) -> Generator[int, None, Scanned]:
     """Check the batches up to the first thing that is none, and add them to the segment's empty indexes. Yields the
     bytes that were looked at. `is_gapless`: each batch begins where the one before it ends. Raises OSError."""
     reader = segment.file.reader()

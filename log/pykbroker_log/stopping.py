@@ -10,20 +10,31 @@ them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pykbroker_log.disk import Disk
 from pykbroker_log.flush_state import sync
 from pykbroker_log.log_config import StorageError
 
 if TYPE_CHECKING:
-    from pykbroker_log.partition_log import PartitionLog
+    from pykbroker_log.flush_state import Flush
+    from pykbroker_log.log_files import LogFiles
 
 #: Logs of one round: a file or two of each are open meanwhile, and what fails takes a round with it.
 _AT_ONCE = 100
 
 
-def close_together(disk: Disk, log_dir: str, logs: Sequence[PartitionLog]) -> None:
+class OpenLog(Protocol):
+    """What is taken of a log here."""
+
+    files: LogFiles
+
+    def begin_stop(self) -> Flush: ...
+
+    def close(self, *, clean: bool) -> None: ...
+
+
+def close_together(disk: Disk, log_dir: str, logs: Sequence[OpenLog]) -> None:
     """Make logs of one directory durable, so that the next start scans nothing, and close them; those that have failed
     before stay as they are. Blocks. Raises StorageError."""
     left = [log for log in logs if log.files.is_sound]

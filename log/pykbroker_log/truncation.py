@@ -19,13 +19,37 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pykbroker_log.log_loading import LogLoader
 
 if TYPE_CHECKING:
-    from pykbroker_log.partition_log import PartitionLog
+    from pykbroker_log.epochs import LeaderEpochs
+    from pykbroker_log.log_config import LogConfig
+    from pykbroker_log.log_files import LogFiles
+    from pykbroker_log.producers import ProducerStates
     from pykbroker_log.replacement import Replacement
+
+
+class CutLog(Protocol):
+    """What a truncation takes of a log. It moves the end."""
+
+    log_end_offset: int
+
+    @property
+    def files(self) -> LogFiles: ...
+
+    @property
+    def config(self) -> LogConfig: ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def epochs(self) -> LeaderEpochs: ...
+
+    @property
+    def producers(self) -> ProducerStates: ...
 
 
 class Truncation:
@@ -35,7 +59,7 @@ class Truncation:
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: CutLog,
         end_offset: int,
         cut_at: int | None,
         *,

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from pykbroker.runtime.beside import CallSoon
+from pykbroker.runtime.world import CallSoon
 
 logger = logging.getLogger(__name__)
 

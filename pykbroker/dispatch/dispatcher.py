@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pykbroker.dispatch.context import AnyContext, OwnRequestContext, Peer, RequestContext
-from pykbroker.dispatch.rows import Row
+from pykbroker.dispatch.rows import EncodedAnswer, ForwardedResponse, Row
 from pykbroker.dispatch.services import BrokerServices, Services
 from pykbroker.net.connection import CloseConnection, FutureAnswer
 from pykbroker.net.promise import Promise
@@ -38,7 +38,6 @@ _DEBUG: Final = logging.DEBUG
 S = TypeVar("S", bound=Services)
 #: Sends a request of a `forward` row to the active controller: (row, context, frame) -> the answer.
 Forward = Callable[[Row, RequestContext[S], memoryview], "asyncio.Future[Any]"]
-EncodedAnswer = list[bytes | bytearray | memoryview]
 #: Makes what the listeners of the broker half hand their frames to: `Dispatcher`, unless a test wants to watch.
 MakeDispatcher = Callable[[BrokerServices, "Forward[BrokerServices]"], "Dispatcher[BrokerServices]"]
 
@@ -50,7 +49,7 @@ def logged_request(clock: Callable[[], float]) -> LoggedRequest | None:
         return None
     from pykbroker.dispatch.request_log import LoggedRequest
 
-    return LoggedRequest(clock)
+    return LoggedRequest(clock, request_logger)
 
 
 class PendingAnswer:
@@ -199,15 +198,3 @@ class Dispatcher(Generic[S]):
         row.requests.value += 1
         row.request_bytes.value += request_bytes
         return encode_response(header.correlation_id, row.key, 0, response.encode(0))
-
-
-class ForwardedResponse:
-    """The answer of the controller to a forwarded request, header and body as the controller encoded them."""
-
-    __slots__ = ("data",)
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def frame(self) -> EncodedAnswer:
-        return [len(self.data).to_bytes(4, "big") + self.data]

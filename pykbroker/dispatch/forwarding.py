@@ -21,9 +21,8 @@ import logging
 from typing import Any
 
 from pykbroker.dispatch.context import BrokerContext
-from pykbroker.dispatch.dispatcher import ForwardedResponse
 from pykbroker.dispatch.principals import encode_principal
-from pykbroker.dispatch.rows import Row
+from pykbroker.dispatch.rows import ForwardedResponse, Row
 from pykbroker.net.client import Unanswered
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.versions import UnsupportedVersion

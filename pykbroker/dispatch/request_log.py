@@ -23,7 +23,7 @@ from typing import Any, Final
 from pykbroker.config.describe import may_be_secret
 from pykbroker.config.kinds import HIDDEN
 from pykbroker.dispatch.context import AnyContext
-from pykbroker.dispatch.dispatcher import ForwardedResponse, request_logger
+from pykbroker.dispatch.rows import ForwardedResponse
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.security.acl import java_address
 from pykbroker_wire.apis import ApiKey
@@ -43,10 +43,11 @@ _NOT_ASCII: Final = re.compile(r"[^\x20-\x7e]+")
 class LoggedRequest:
     """One request on its way: made when it comes, told once it is answered."""
 
-    __slots__ = ("_answered_ms", "_began_ms", "_clock", "_ctx", "_handled_ms", "_request", "_source")
+    __slots__ = ("_answered_ms", "_began_ms", "_clock", "_ctx", "_handled_ms", "_logger", "_request", "_source")
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], logger: logging.Logger) -> None:
         """`clock`: milliseconds, for measuring (Runtime.stopwatch_ms)."""
+        self._logger = logger
         self._clock = clock
         self._began_ms = clock()
         self._handled_ms = self._answered_ms = self._began_ms
@@ -73,7 +74,7 @@ class LoggedRequest:
         if ctx.api_key == ApiKey.ENVELOPE and response is not None and not response.error_code:
             # The request that was inside has its own line.
             return
-        request_logger.log(logging.DEBUG, "Completed request:%s", _text(self._line(response)))
+        self._logger.log(logging.DEBUG, "Completed request:%s", _text(self._line(response)))
 
     def _line(self, response: TopLevel | None) -> Mapping[str, Any]:
         ctx = self._ctx

@@ -21,6 +21,9 @@ C = TypeVar("C")
 Q = TypeVar("Q")
 
 
+EncodedAnswer = list[bytes | bytearray | memoryview]
+
+
 class On(Flag):
     """The listeners that serve an API."""
 
@@ -121,6 +124,18 @@ class Row:
         self.on_broker: Callable[[Any, Any], Settled | None] | None = handlers.on_broker
         self.check: Callable[[Any], None] | None = handlers.check
         self.requests, self.request_bytes, self.total_time_ms = api.counters(metrics)
+
+
+class ForwardedResponse:
+    """The answer of the controller to a forwarded request, header and body as the controller encoded them."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def frame(self) -> EncodedAnswer:
+        return [len(self.data).to_bytes(4, "big") + self.data]
 
 
 class Rows:

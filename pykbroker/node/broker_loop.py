@@ -29,7 +29,7 @@ from pykbroker.node.shared import SharedServer
 from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
-from pykbroker.runtime.beside import Beside
+from pykbroker.runtime.world import Beside
 from pykbroker_log.log_dirs import LogDir
 
 

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pykbroker.replica.containment import contained
 from pykbroker.replica.isr import Direction, PendingIsr
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pykbroker.metadata.image import PartitionImage
     from pykbroker.metrics.registry import Metrics
     from pykbroker.replica.leader import PartitionLeader
-    from pykbroker.replica.partition import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +42,22 @@ FAILED_UPDATES = _MANAGER + "FailedIsrUpdatesPerSec"
 PER_TURN = 500
 
 
+class LedPartition(Protocol):
+    """What is taken of a partition here. Its text names it in the log."""
+
+    index: int
+
+    @property
+    def topic_id(self) -> bytes: ...
+
+    @property
+    def leader(self) -> PartitionLeader | None: ...
+
+    def advance(self) -> None: ...
+
+    def shrink_isr(self) -> None: ...
+
+
 class IsrUpdates:
     """Changes the ISRs of all partitions that a node leads."""
 
@@ -54,13 +69,13 @@ class IsrUpdates:
         }
         self._failures = metrics.counter(FAILED_UPDATES)
 
-    def expand(self, partition: Partition, leader: PartitionLeader, replica_id: int, high_watermark: int) -> None:
+    def expand(self, partition: LedPartition, leader: PartitionLeader, replica_id: int, high_watermark: int) -> None:
         """A follower has fetched: it joins the ISR if it may."""
         change = leader.expansion(replica_id, high_watermark)
         if change is not None:
             self._propose(partition, leader, change)
 
-    def shrink(self, partition: Partition, leader: PartitionLeader, end_offset: int, steady_ms: int) -> None:
+    def shrink(self, partition: LedPartition, leader: PartitionLeader, end_offset: int, steady_ms: int) -> None:
         """Followers that have not kept up leave the ISR."""
         change = leader.shrinking(end_offset, steady_ms)
         if change is not None:
@@ -75,7 +90,7 @@ class IsrUpdates:
             )
             self._propose(partition, leader, change)
 
-    def hear(self, partition: Partition, leader: PartitionLeader, image: PartitionImage) -> None:
+    def hear(self, partition: LedPartition, leader: PartitionLeader, image: PartitionImage) -> None:
         """The metadata has changed in the same leader epoch. It may say that a change was made before the answer does,
         which is ignored then."""
         change = leader.isr.pending
@@ -83,12 +98,12 @@ class IsrUpdates:
         if change is not None and leader.isr.pending is None and set(leader.isr.committed) == set(change.replicas):
             self._made(partition, leader, change)
 
-    def _propose(self, partition: Partition, leader: PartitionLeader, change: PendingIsr) -> None:
+    def _propose(self, partition: LedPartition, leader: PartitionLeader, change: PendingIsr) -> None:
         request = leader.request_for(partition.index, change)
         self._alter_partition(partition.topic_id, request, partial(self._answered, partition, leader, change))
 
     def _answered(
-        self, partition: Partition, leader: PartitionLeader, change: PendingIsr, answer: ResponsePartitionData
+        self, partition: LedPartition, leader: PartitionLeader, change: PendingIsr, answer: ResponsePartitionData
     ) -> None:
         isr = leader.isr
         if partition.leader is not leader or isr.pending is not change:
@@ -117,7 +132,7 @@ class IsrUpdates:
         self._made(partition, leader, change)
         partition.advance()
 
-    def _made(self, partition: Partition, leader: PartitionLeader, change: PendingIsr) -> None:
+    def _made(self, partition: LedPartition, leader: PartitionLeader, change: PendingIsr) -> None:
         isr = leader.isr
         self._changes[change.direction].value += 1
         logger.info(
@@ -133,7 +148,7 @@ class IsrExpiration:
     follower leaves the ISR after at most one and a half of it."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, partitions: Callable[[], Iterable[Partition]], max_lag_ms: int
+        self, loop: asyncio.AbstractEventLoop, partitions: Callable[[], Iterable[LedPartition]], max_lag_ms: int
     ) -> None:
         self._loop = loop
         self._partitions = partitions
@@ -151,7 +166,7 @@ class IsrExpiration:
     def _look(self) -> None:
         self._go_on(iter(list(self._partitions())))
 
-    def _go_on(self, rest: Iterator[Partition]) -> None:
+    def _go_on(self, rest: Iterator[LedPartition]) -> None:
         looked = 0
         for partition in islice(rest, PER_TURN):
             looked += 1

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pykbroker.replica.partition import Partition
+    from pykbroker.replica.leader import PartitionLeader
+    from pykbroker_log.partition_log import PartitionLog
 
 INVALID_LOW_WATERMARK = -1
 
@@ -24,6 +25,18 @@ class DeletedRecords(NamedTuple):
 
     code: ErrorCode
     low_watermark: int
+
+
+class DeletedFrom(Protocol):
+    """What is taken of a partition here."""
+
+    low_watermark: LowWatermark
+
+    @property
+    def leader(self) -> PartitionLeader | None: ...
+
+    @property
+    def log_if_open(self) -> PartitionLog | None: ...
 
 
 WhenDeleted = Callable[[DeletedRecords], None]
@@ -37,7 +50,7 @@ class LowWatermark:
     def __init__(self) -> None:
         self._waiting: tuple[tuple[int, WhenDeleted], ...] = ()
 
-    def when(self, partition: Partition, offset: int, callback: WhenDeleted) -> None:
+    def when(self, partition: DeletedFrom, offset: int, callback: WhenDeleted) -> None:
         """Call back once the low watermark reaches `offset` (at once if it has), or with why it will not."""
         if partition.leader is None:
             callback(DeletedRecords(ErrorCode.NOT_LEADER_OR_FOLLOWER, INVALID_LOW_WATERMARK))
@@ -51,7 +64,7 @@ class LowWatermark:
         """The callback is wanted no more."""
         self._waiting = tuple(entry for entry in self._waiting if entry[1] is not callback)
 
-    def look(self, partition: Partition) -> None:
+    def look(self, partition: DeletedFrom) -> None:
         """The low watermark may have moved."""
         leader, log = partition.leader, partition.log_if_open
         if not self._waiting or leader is None or log is None:
@@ -77,7 +90,7 @@ class DelayedDeletes:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        deletions: Sequence[tuple[Partition, int, int]],
+        deletions: Sequence[tuple[DeletedFrom, int, int]],
         timeout_ms: int,
         answer: Callable[[list[DeletedRecords]], None],
     ) -> None:
@@ -87,7 +100,7 @@ class DelayedDeletes:
             DeletedRecords(ErrorCode.REQUEST_TIMED_OUT, low_watermark) for _, _, low_watermark in deletions
         ]
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting: dict[int, tuple[Partition, WhenDeleted]] = {
+        self._waiting: dict[int, tuple[DeletedFrom, WhenDeleted]] = {
             position: (partition, partial(self._deleted, position))
             for position, (partition, _, _) in enumerate(deletions)
         }

@@ -10,13 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pykbroker.replica.awaited_followers import AwaitedFollowers
 from pykbroker.replica.deadlines import Deadlines
-
-if TYPE_CHECKING:
-    from pykbroker.replica.partition import Partition
 
 
 class Isolation(IntEnum):
@@ -27,6 +24,12 @@ class Isolation(IntEnum):
     HIGH_WATERMARK = 1
     #: to the last stable offset
     TXN_COMMITTED = 2
+
+
+class WatchedPartition(Protocol):
+    """What a parked fetch takes of a partition: a place where it is found when something happens to the partition."""
+
+    fetch_waiters: dict[ParkedFetch, None]
 
 
 def _read_no_more(final: bool) -> Any:
@@ -54,7 +57,7 @@ class ParkedFetch:
     def __init__(
         self,
         deadlines: Deadlines,
-        partitions: Callable[[], Iterable[Partition]],
+        partitions: Callable[[], Iterable[WatchedPartition]],
         found: int | asyncio.Future[Any],
         wait_seconds: float,
         read: Callable[[bool], Any],
@@ -69,8 +72,8 @@ class ParkedFetch:
         self._missing_bytes = 0
         #: something has happened to a partition since it was read
         self.poked = False
-        self._partitions_of: Callable[[], Iterable[Partition]] | None = partitions
-        self._partitions: list[Partition] = []
+        self._partitions_of: Callable[[], Iterable[WatchedPartition]] | None = partitions
+        self._partitions: list[WatchedPartition] = []
         self._is_loading = False
         self._is_late = False
         self._deadline = deadlines.after(wait_seconds, self._expire)
@@ -161,7 +164,7 @@ class FetchPurgatory:
         self.count = 0
         self.most = most
         # Bytes that became readable of partitions that parked fetches wait for, by `Isolation`.
-        self._changed: dict[Partition, tuple[int, int, int]] = {}
+        self._changed: dict[WatchedPartition, tuple[int, int, int]] = {}
 
     def has_room(self, replica_id: int) -> bool:
         """Return True if one more may wait. `replica_id`: of a follower, below 0 for a consumer."""
@@ -174,7 +177,7 @@ class FetchPurgatory:
         found: int | asyncio.Future[Any],
         wait_seconds: float,
         read: Callable[[bool], Any],
-        partitions: Callable[[], Iterable[Partition]],
+        partitions: Callable[[], Iterable[WatchedPartition]],
     ) -> ParkedFetch:
         """Let a fetch wait: see ParkedFetch."""
         if replica_id >= 0:
@@ -193,7 +196,7 @@ class FetchPurgatory:
         """A leader epoch of a partition with these followers begins: see AwaitedFollowers."""
         self._followers.expect(followers)
 
-    def changed(self, partition: Partition, log_end: int, committed: int, stable: int) -> None:
+    def changed(self, partition: WatchedPartition, log_end: int, committed: int, stable: int) -> None:
         """So many bytes became readable: to the log end, to the high watermark, to the last stable offset."""
         changed = self._changed
         if not changed:

@@ -63,7 +63,7 @@ class Partition:
         "traffic",
     )
 
-    def __init__(self, handle: LogHandle, shared: PartitionServices) -> None:
+    def __init__(self, handle: LogHandle, shared: PartitionServices[Partition]) -> None:
         self.handle = handle
         self.topic = handle.topic
         self.index = handle.index

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pykbroker.replica.follower import FollowerServices
 from pykbroker.replica.isr_updates import IsrUpdates
@@ -17,14 +17,17 @@ from pykbroker_log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from pykbroker.metrics.registry import Counter
-    from pykbroker.replica.partition import Partition
     from pykbroker.replica.replica_traffic import PartitionTraffic
     from pykbroker.storage.flush_rounds import Then
     from pykbroker.storage.space import DiskSpace
 
 
+#: a partition (partition.py), which has these services
+P = TypeVar("P")
+
+
 @dataclass(slots=True, frozen=True)
-class PartitionServices:
+class PartitionServices(Generic[P]):
     """What all partitions of a node share."""
 
     node_id: int
@@ -34,9 +37,9 @@ class PartitionServices:
     #: make durable what a log holds now, then call
     want_flush: Callable[[PartitionLog, Then], None]
     #: so many bytes became readable: to the log end, to the high watermark, to the last stable offset
-    changed: Callable[[Partition, int, int, int], None]
+    changed: Callable[[P, int, int, int], None]
     #: the partition became leader in a new epoch (True), or stopped being leader
-    leadership: Callable[[Partition, bool], None]
+    leadership: Callable[[P, bool], None]
     directory_failed: Callable[[StorageError], None]
     space: DiskSpace
     #: by what followers are judged, and how the ISR is changed
@@ -46,6 +49,6 @@ class PartitionServices:
     bytes_in: Counter
     follower: FollowerServices
     #: the partition follows in a new leader epoch
-    following: Callable[[Partition], None]
+    following: Callable[[P], None]
     #: counters of one replica; None: this node does not report its load
     new_traffic: Callable[[], PartitionTraffic] | None = None

@@ -5,24 +5,24 @@ Not responsible for what is counted as it happens: bytes and ISR changes are cou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pykbroker.metrics.registry import Metrics
     from pykbroker.replica.leader import PartitionLeader
     from pykbroker.replica.partition import Partition
-    from pykbroker.replica.table import ReplicaTable
     from pykbroker_log.partition_log import PartitionLog
 
 _MANAGER = "kafka.server:type=ReplicaManager,name="
 
 
-def register(metrics: Metrics, replicas: ReplicaTable) -> None:
-    """Register every gauge of the table."""
+def register(metrics: Metrics, replicas: Iterable[Partition], parked: Callable[[], int]) -> None:
+    """Register every gauge of these replicas, which are iterated over each time. `parked` returns the number of fetches
+    that wait."""
     metrics.gauge(
         "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=Fetch",
-        lambda: replicas.purgatory.count,
+        parked,
     )
     metrics.gauge(_MANAGER + "PartitionCount", lambda: sum(1 for _ in replicas))
     metrics.gauge(_MANAGER + "LeaderCount", lambda: sum(p.is_leader for p in replicas))
@@ -54,7 +54,7 @@ def _is_at_min_isr(partition: Partition) -> bool:
     return led is not None and led[0].is_at_min_isr(led[1].config.min_insync_replicas)
 
 
-def _of_partitions(replicas: ReplicaTable) -> Iterator[tuple[str, float]]:
+def _of_partitions(replicas: Iterable[Partition]) -> Iterator[tuple[str, float]]:
     for partition in replicas:
         leader, log = partition.leader, partition.log_if_open
         suffix = f",topic={partition.topic},partition={partition.index}"

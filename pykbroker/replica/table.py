@@ -131,7 +131,7 @@ class ReplicaTable:
             self._follows,
             _new_traffic(config),
         )
-        register(metrics, self)
+        register(metrics, self, lambda: self.purgatory.count)
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._partitions.values():

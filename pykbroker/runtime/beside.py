@@ -7,32 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from pykbroker.runtime import Runtime
+    from pykbroker.runtime.world import CallSoon, Runtime
 
 T = TypeVar("T")
-#: Has a function called on another loop, soon and from any thread. It may raise RuntimeError: that loop is closed.
-CallSoon = Callable[[Callable[[], None]], object]
-
-
-class Beside(Protocol):
-    """What `Runtime.beside` returns. `runtime`: of the second loop."""
-
-    runtime: Runtime
-    #: None: both are one loop
-    call_there: CallSoon | None
-    call_back: CallSoon | None
-
-    async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run it on the second loop until it ends, and return or raise what it does. Cancelled, it is cancelled there,
-        and its end is waited for."""
-        ...
-
-    async def close(self) -> None:
-        """End the second loop. Nothing of it is left when this returns."""
-        ...
 
 
 async def run_there(

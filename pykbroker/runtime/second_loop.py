@@ -8,30 +8,40 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from pykbroker.runtime.beside import CallSoon, run_there
+from pykbroker.runtime.beside import run_there
+from pykbroker.runtime.world import Runtime
 
 if TYPE_CHECKING:
-    from pykbroker.runtime import OsRuntime, Runtime
+    from pykbroker.runtime.world import CallSoon
 
 T = TypeVar("T")
 
 
-def _close(runtime: OsRuntime) -> None:
+class OwnedRuntime(Runtime, Protocol):
+    """A runtime that its owner ends."""
+
+    def close(self) -> None: ...
+
+
+R = TypeVar("R", bound=OwnedRuntime)
+
+
+def _close(runtime: OwnedRuntime) -> None:
     runtime.close()
     runtime.loop.close()
 
 
-class SecondLoop:
+class SecondLoop(Generic[R]):
     """A `Beside` (beside.py). Its methods are for the first loop."""
 
     def __init__(
         self,
-        first: OsRuntime,
+        first: Runtime,
         new_loop: Callable[[], asyncio.AbstractEventLoop],
-        make: Callable[[asyncio.AbstractEventLoop], OsRuntime],
-        end: Callable[[OsRuntime], None] = _close,
+        make: Callable[[asyncio.AbstractEventLoop], R],
+        end: Callable[[R], None] = _close,
     ) -> None:
         """`make` gives the runtime of the second loop; `end` is called on its thread when the loop has stopped. The
         thread begins with the first `run`."""

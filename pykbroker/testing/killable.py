@@ -28,9 +28,9 @@ from typing import Any, cast
 
 from pykbroker.runtime import ListeningSocket, OsRuntime, bind_sockets
 from pykbroker.runtime.accepting import Acceptor, MakeProtocol
-from pykbroker.runtime.beside import Beside
 from pykbroker.runtime.descriptor_budget import DescriptorBudget
 from pykbroker.runtime.second_loop import SecondLoop
+from pykbroker.runtime.world import Beside
 from pykbroker.testing.network import HOST, Network
 from pykbroker_log.os_disk.descriptors import Descriptor, Descriptors
 from pykbroker_log.os_disk.disk import Contexts, OsDisk

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pykbroker.dispatch.context import BrokerContext, Peer, RequestContext
-from pykbroker.dispatch.dispatcher import Dispatcher, EncodedAnswer, Forward, ForwardedResponse, PendingAnswer
-from pykbroker.dispatch.rows import Row
+from pykbroker.dispatch.dispatcher import Dispatcher, Forward, PendingAnswer
+from pykbroker.dispatch.rows import EncodedAnswer, ForwardedResponse, Row
 from pykbroker.dispatch.services import BrokerServices
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.promise import Promise

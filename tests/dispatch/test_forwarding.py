@@ -11,7 +11,8 @@ import pytest
 
 from pykbroker.api import TABLE
 from pykbroker.dispatch import forwarding
-from pykbroker.dispatch.dispatcher import Dispatcher, ForwardedResponse
+from pykbroker.dispatch.dispatcher import Dispatcher
+from pykbroker.dispatch.rows import ForwardedResponse
 from pykbroker.dispatch.suspects import Suspects
 from pykbroker.net.client import Disconnected, Unanswered
 from pykbroker.net.connection import CloseConnection

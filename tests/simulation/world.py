@@ -19,10 +19,11 @@ from typing import Any, TypeVar, cast
 
 from pykbroker.runtime import ListeningSocket, OnEnded, Runtime, when_done
 from pykbroker.runtime.accepting import MakeProtocol
-from pykbroker.runtime.beside import Beside, CallSoon, run_there
+from pykbroker.runtime.beside import run_there
 from pykbroker.runtime.descriptor_budget import UNBOUNDED
 from pykbroker.runtime.slow_turns import SlowTurn
 from pykbroker.runtime.workers import Job, finish
+from pykbroker.runtime.world import Beside, CallSoon
 from pykbroker_log.disk import Disk, File
 from tests.simulation.loop import OWNER, VirtualLoop
 from tests.simulation.network import Network

@@ -14,16 +14,26 @@ Invariants:
 from __future__ import annotations
 
 import mmap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from pykbroker_log.os_disk.files import OsFile
+    from pykbroker_log.os_disk.descriptors import Descriptor
+
+
+class SizedFile(Protocol):
+    """What is taken of a file here."""
+
+    def pread(self, size: int, offset: int) -> bytes: ...
+
+    def size(self) -> int: ...
+
+    def take(self) -> Descriptor: ...
 
 
 class MappedFile:
     __slots__ = ("_file", "_is_mapped", "_view")
 
-    def __init__(self, file: OsFile) -> None:
+    def __init__(self, file: SizedFile) -> None:
         self._file = file
         self._is_mapped = True
         self._view = memoryview(b"")

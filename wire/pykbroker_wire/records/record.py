@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pykbroker_wire.records.compression import DEFAULT_LIMIT, decompress
 from pykbroker_wire.records.layout import HEADER_SIZE, LOG_APPEND_TIME
 
 if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
-    from pykbroker_wire.records.batch import BatchHeader
 
 Headers: TypeAlias = Iterable[tuple[str, bytes | None]]
 
@@ -137,7 +136,29 @@ def encode_record(
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def iter_records(buf: Buffer, position: int, header: BatchHeader, *, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
+class RecordsHeader(Protocol):
+    """What is read of a batch's header (batch.py) to find its records."""
+
+    @property
+    def size_in_bytes(self) -> int: ...
+
+    @property
+    def attributes(self) -> int: ...
+
+    @property
+    def max_timestamp(self) -> int: ...
+
+    @property
+    def record_count(self) -> int: ...
+
+    @property
+    def base_offset(self) -> int: ...
+
+    @property
+    def base_timestamp(self) -> int: ...
+
+
+def iter_records(buf: Buffer, position: int, header: RecordsHeader, *, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
     """The records of the batch whose header was parsed at `position`, one by one.
 
     Nothing is read before the first `next`. A compressed batch is decompressed whole then, at most to `limit` bytes,
