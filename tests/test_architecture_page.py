@@ -35,6 +35,7 @@ def words(files: list[str]) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_name_in_backticks_exists(files: list[str], words: set[str]) -> None:
     folders = {str(parent) + "/" for file in files for parent in Path(file).parents}
     endings = {file.rpartition("/")[2] for file in files}

@@ -142,6 +142,7 @@ SAME_MODULE = {
 }
 
 
+@pytest.mark.slow
 def test_no_two_classes_of_one_name_with_different_meaning() -> None:
     written: dict[str, list[str]] = defaultdict(list)
     generated: dict[str, list[str]] = defaultdict(list)
@@ -287,6 +288,7 @@ def zero_uuids(module: str) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 def test_the_layout_of_a_batch_and_the_zero_uuid_are_defined_once() -> None:
     layout = "pykbroker_wire.records.layout"
     once = dict.fromkeys(defined(layout), layout) | {"ZERO_UUID": "pykbroker_wire.primitives"}
@@ -380,6 +382,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_no_import_goes_in_a_circle_but_for_types() -> None:
     graph = {module: imported(module) for module in MODULES}
     assert sum(map(len, graph.values())) > 1000

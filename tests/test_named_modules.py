@@ -46,6 +46,7 @@ def unresolved(file: str, text: str, files: set[str]) -> Iterator[str]:
             yield name
 
 
+@pytest.mark.slow
 def test_each_module_that_is_named_is_there(files: set[str]) -> None:
     readers = [file for file in files if file.endswith(".py") and file.startswith(_SOURCES)]
     readers += [file for file in files if file.endswith(".md") and file != "CHANGELOG.md"]

@@ -148,6 +148,7 @@ def uses(tree: ast.Module) -> Iterator[str]:
             yield f".{name}" if name else f" {node.func.attr!r} {ast.unparse(node.args[0])}"
 
 
+@pytest.mark.slow
 def test_no_expression_meets_a_clients_text_unless_its_growth_is_tried() -> None:
     found = {
         f"{module}{use}"
@@ -159,6 +160,7 @@ def test_no_expression_meets_a_clients_text_unless_its_growth_is_tried() -> None
     assert not APART.keys() & MET.keys()
 
 
+@pytest.mark.slow
 def test_re_is_imported_under_its_own_name() -> None:
     for module, path in MODULES.items():
         for node in ast.walk(parsed(path)):
@@ -168,6 +170,7 @@ def test_re_is_imported_under_its_own_name() -> None:
                 assert all(alias.name != "re" or alias.asname is None for alias in node.names), module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*MET, *BY_HAND])
 def test_the_time_grows_with_the_length_of_a_text_and_no_faster(name: str) -> None:
     met = {**MET, **BY_HAND}[name]
@@ -187,6 +190,7 @@ def test_the_time_grows_with_the_length_of_a_text_and_no_faster(name: str) -> No
                 assert_grows_no_faster(make, 5_000)
 
 
+@pytest.mark.slow
 def test_an_expression_that_goes_back_fails() -> None:
     slow = re.compile(r"\s*,")
     with pytest.raises(AssertionError):

@@ -29,6 +29,7 @@ from tests.growth import assert_grows_no_faster
 MANY = 2_000
 
 
+@pytest.mark.slow
 def test_partitions_that_list_offsets_names_twice_are_looked_for_once() -> None:
     half = Half()
 
@@ -43,6 +44,7 @@ def test_partitions_that_list_offsets_names_twice_are_looked_for_once() -> None:
     assert_grows_no_faster(make, MANY)
 
 
+@pytest.mark.slow
 def test_refused_and_accepted_topics_of_an_offset_commit_meet_by_name() -> None:
     def topic(number: int) -> OffsetCommitResponseTopic:
         partitions = [OffsetCommitResponsePartition(partition_index=0, error_code=0)]

@@ -78,6 +78,7 @@ def test_a_cold_fetch_answers_when_it_is_loaded() -> None:
     assert not any(partition.fetch_waiters for partition in partitions)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 1 << 30),

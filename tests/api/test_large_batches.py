@@ -168,6 +168,7 @@ def _malformed() -> bytearray:
     return bytearray(sealed(content, 1, Codec.ZSTD))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "code"),
     [

@@ -39,6 +39,7 @@ def standing() -> Iterator[Standing]:
     sim.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_work_grows_with_what_is_carried_out(name: str, standing: Standing) -> None:
     case: Case = CASES[name]

@@ -76,6 +76,7 @@ BETTER = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIKE_KAFKA)
 def test_verdict_of_apache_kafka(name: str, node: WatchedNode) -> None:
     data, verdict = LIKE_KAFKA[name]
@@ -97,6 +98,7 @@ def _judge(node: WatchedNode, data: bytes | None, verdict: int) -> None:
         assert not node.said_about(asker.client)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
 def test_a_bomb_is_refused_and_not_unpacked(codec: str, node: WatchedNode) -> None:
     """Apache Kafka accepts these 200 MiB; here a batch may unpack to 128 MiB, in pieces."""

@@ -102,6 +102,7 @@ def test_a_bad_software_name(name: str, node: WatchedNode) -> None:
         assert (answer.error_code, answer.api_keys) == (42, [])
 
 
+@pytest.mark.slow
 def test_memory_follows_what_arrives_and_not_what_is_declared(node: WatchedNode) -> None:
     before = node.holds()
     clients = [RawClient(node.port) for _ in range(20)]
@@ -157,6 +158,7 @@ def test_a_request_broken_off_by_its_client(node: WatchedNode) -> None:
     assert len(node.said_about(client)) == 1
 
 
+@pytest.mark.slow
 def test_silence_is_no_offence(node: WatchedNode) -> None:
     with Asker(node) as asker:
         assert asker.client.receive(2.0) is SILENT

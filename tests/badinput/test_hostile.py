@@ -232,6 +232,7 @@ def _forget_topics(asker: Asker) -> None:
         asker.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in extra], timeout_ms=10000))
 
 
+@pytest.mark.slow
 def test_the_list_is_the_same_for_the_same_seed_and_covers_everything() -> None:
     one = [request.data for request in mutations.requests(1, 1, 50)]
     assert one == [request.data for request in mutations.requests(1, 1, 50)]

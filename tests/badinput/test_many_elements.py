@@ -126,6 +126,7 @@ def lines() -> Iterator[Lines]:
         yield handler
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("door", "row"),
     [

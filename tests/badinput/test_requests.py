@@ -89,6 +89,7 @@ def test_fetch(node: WatchedNode) -> None:
         assert verdict(isolation_level=7) == 42
 
 
+@pytest.mark.slow
 def test_a_fetch_that_waits_forever_leaves_with_its_client(node: WatchedNode) -> None:
     with Asker(node) as maker:
         topic = maker.make_topic("fetched")

@@ -37,6 +37,7 @@ def claims_with_paths(scope: str) -> Iterator[tuple[str, Path, str]]:
                             yield from ((key, path, node.name) for key in ast.literal_eval(keyword.value))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scope", "listed", "table"),
     [

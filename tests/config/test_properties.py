@@ -13,6 +13,7 @@ from pykbroker.config.properties import parse, parse_bytes
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXT, TEXT, max_size=6), st.text(max_size=20))
 def test_what_is_written_reads_back(pairs: dict[str, str], comment: str) -> None:
     written = properties.format(pairs, comment)

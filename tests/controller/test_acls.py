@@ -44,6 +44,7 @@ def test_an_acl_is_created_once() -> None:
     assert known(pure) == [READ, READ._replace(host="10.0.0.1")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", ["resource_name", "principal", "host"])
 def test_many_filters_that_name_something_look_at_few_acls_each(field: str) -> None:
     """A filter that names nothing, and one that matches by prefix, look at all."""

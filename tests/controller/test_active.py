@@ -317,6 +317,7 @@ def test_a_very_large_operation_is_several_batches() -> None:
     run(main)
 
 
+@pytest.mark.slow
 def test_an_operation_of_which_a_part_is_committed_stays_in_part() -> None:
     """The next leader has what was committed of it; a controller that renounced knew nothing of it."""
 
@@ -422,6 +423,7 @@ def test_a_controller_whose_own_batch_cannot_be_replayed_decides_nothing_more() 
     run(main)
 
 
+@pytest.mark.slow
 def test_an_answer_whose_client_has_left_is_no_error_line() -> None:
     """Two nodes sent heartbeats and went: the last controller stopped with "Future exception was never retrieved"."""
     complaints: list[dict[str, Any]] = []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,6 +165,7 @@ def test_of_two_changes_in_one_batch_only_what_was_taken_is_seen() -> None:
     assert way.feed.seen_offset == 4
 
 
+@pytest.mark.slow
 def test_a_broker_half_that_stands_still_gets_the_newest_image_instead_of_ten_thousand_changes() -> None:
     way = Way()
     way.feed.start()
@@ -216,6 +218,7 @@ def test_large_changes_are_bounded_by_their_bytes() -> None:
 TOPICS = ("a", "b", "c")
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.one_of(

@@ -276,6 +276,7 @@ def stored_batch(key: bytes, value: bytes | None, headers: tuple[tuple[str, byte
     return build_batch([(key, value, headers, LATER_MS)])
 
 
+@pytest.mark.slow
 def test_a_difference_in_any_field_of_a_stored_record_is_found_or_named() -> None:
     types = set()
     for topic, key, value, version in stored_pairs():

@@ -179,6 +179,7 @@ def test_an_answer_that_comes_later_ends_there_too(dispatcher: Made, result: Any
     assert counted["kafka.network:type=RequestMetrics,name=RequestBytes,request=Heartbeat"] == len(frame(HEART, 4))
 
 
+@pytest.mark.slow
 def test_an_api_is_resolved_with_its_first_request() -> None:
     source = (
         "import sys, pykbroker.node.node\n"

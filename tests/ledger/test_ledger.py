@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from tests.ledger.ledger import Moves, names, read_before, read_moves, standing
 
 
+@pytest.mark.slow
 def test_each_test_of_before_stands_or_has_a_reason() -> None:
     moves, now = read_moves(), standing()
     before = read_before()
@@ -15,6 +18,7 @@ def test_each_test_of_before_stands_or_has_a_reason() -> None:
     assert not lost, "moves.toml says where a test stands now, or why it is gone"
 
 
+@pytest.mark.slow
 def test_each_row_says_something_of_a_test_of_before() -> None:
     moves, now, before = read_moves(), standing(), read_before()
     idle = [old for old in moves.moved if not any(test.startswith(old) for test in before)]

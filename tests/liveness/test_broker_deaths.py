@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
@@ -404,5 +405,5 @@ class Anything(RuleBasedStateMachine):
             assert self.fence.deadline_ms is None
 
 
-TestAnything = Anything.TestCase
+TestAnything = pytest.mark.slow(Anything.TestCase)
 TestAnything.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

@@ -58,6 +58,7 @@ def fsynced(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> list[str
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 1, 2, 150])
 def test_files_are_fsynced_however_many(disk: OsDisk, tmp_path: pathlib.Path, fsynced: list[str], count: int) -> None:
     files = some_files(disk, tmp_path, count)

@@ -53,6 +53,7 @@ def calls_open(tree: ast.AST) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layer", sorted(PACKAGES))
 def test_lower_layers_know_neither_time_nor_chance(layer: str) -> None:
     for path in sources(layer):

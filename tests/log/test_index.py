@@ -19,6 +19,7 @@ from pykbroker_log.time_index import TimeIndex
 GAPS = st.lists(st.tuples(*[st.one_of(st.just(7), st.integers(1, 9), st.integers(1, 10**6))] * 2), max_size=80)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
 @given(gaps=GAPS, written=st.integers(0, 80), begins=st.integers(0, 10**6), targets=st.lists(st.integers(-2, 10**8)))
 def test_an_entry_is_found_as_in_a_list(

@@ -7,6 +7,8 @@ import gc
 import tracemalloc
 from pathlib import Path
 
+import pytest
+
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk
@@ -36,6 +38,7 @@ def test_an_empty_log_has_no_index_before_it_needs_one_and_both_after_a_clean_st
     assert append(again, b"first") == 0
 
 
+@pytest.mark.slow
 def test_what_an_empty_log_takes(tmp_path: Path) -> None:
     directory = LogDir.open(OsDisk(), str(tmp_path), TOPIC_ID, NOW)
     config, count = LogConfig(), 200

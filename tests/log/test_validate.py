@@ -163,6 +163,7 @@ def test_null_records_are_refused() -> None:
 # --- compressed ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("codec", "size", "limit"),
     [
@@ -291,6 +292,7 @@ def test_record_errors_are_bounded() -> None:
 SEEDS = [case for case in cases() if len(case.data) < 3000]
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(SEEDS), st.data(), st.booleans())
 def test_mutated_batches_give_a_result_or_a_kafka_error(case: Case, data: st.DataObject, mend: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,6 +90,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(shared_limits(), steps, st.integers(1, 4))
 def test_clients_never_shut_out_the_listener_between_brokers(
     limits: AdmissionLimits, taken: list[tuple[str, object, object]], brokers: int

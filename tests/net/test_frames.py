@@ -35,6 +35,7 @@ def held_bytes(frames: Frames) -> int:
     return len(frames._space) + sum(map(len, frames._pieces))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(

@@ -81,6 +81,7 @@ def test_a_head_has_no_body() -> None:
     serve(scenario)
 
 
+@pytest.mark.slow
 def test_very_many_heads_at_once() -> None:
     async def scenario(connect: Connect) -> None:
         heads = 3000
@@ -186,6 +187,7 @@ def test_there_are_only_so_many_connections() -> None:
         serve(scenario)
 
 
+@pytest.mark.slow
 def test_a_client_that_does_not_read_is_waited_for_and_costs_no_memory() -> None:
     asked: list[int] = []
 

@@ -26,6 +26,7 @@ limits_of_files = st.one_of(st.integers(0, 600), st.integers(600, 100_000))
 arrivals = st.lists(st.tuples(st.sampled_from(("arrive", "end")), st.integers(0, 5), st.integers(1, 300)), max_size=30)
 
 
+@pytest.mark.slow
 @given(limits_of_files, node_names, client_names, arrivals)
 def test_clients_never_shut_out_listeners_between_nodes_or_of_controllers(
     limit: int, nodes: list[str], clients: list[str], taken: list[tuple[str, int, int]]
@@ -54,6 +55,7 @@ def test_clients_never_shut_out_listeners_between_nodes_or_of_controllers(
     assert sum(map(places.taken, names)) <= total
 
 
+@pytest.mark.slow
 @given(limits_of_files, st.sampled_from(CLIENTS))
 def test_clients_get_all_that_is_not_kept_for_nodes(limit: int, name: str) -> None:
     total = divide(limit).connections

@@ -62,6 +62,7 @@ class Waiting:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [lambda promise: promise.set_result(1), Promise.cancel])
 def test_what_has_ended_leaves_no_circle_to_collect(end: Callable[[Promise], object]) -> None:
     gc.collect()

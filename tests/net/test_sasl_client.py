@@ -164,6 +164,7 @@ def test_plain(cluster: Cluster) -> None:
     assert cluster.asked == [HANDSHAKE, AUTHENTICATE, METADATA]
 
 
+@pytest.mark.slow
 def test_a_wrong_password_is_one_line_and_pauses(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pykbroker")
     cluster.answers.password = "other"

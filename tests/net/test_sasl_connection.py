@@ -488,6 +488,7 @@ CUTS = st.lists(st.integers(1, 300), min_size=1, max_size=8)
 SECONDS = st.lists(st.sampled_from([0.0, 0.0, 0.05, 0.2]), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(FRAMES, max_size=12), CUTS, SECONDS)
 def test_no_byte_of_a_client_without_proof_reaches_the_dispatcher(
@@ -504,6 +505,7 @@ def test_no_byte_of_a_client_without_proof_reaches_the_dispatcher(
     assert not any(not timer.cancelled for timer in world.loop.timers)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.lists(st.sampled_from([VERSIONS]), max_size=1),
@@ -520,6 +522,7 @@ def test_what_follows_the_proof_reaches_it_whole_however_it_is_split(
     assert len(list(world.answers())) == len(before) + len(bodies)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(FRAMES, min_size=1, max_size=6), CUTS)
 def test_a_renewal_lets_nothing_through_until_it_succeeds(frames: list[bytes], cuts: list[int]) -> None:

@@ -245,6 +245,7 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, 
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_what_goes_in_comes_out_in_any_pieces(contexts: Contexts, data: st.DataObject) -> None:

@@ -180,6 +180,7 @@ def make_world(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
     return make
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_the_client_gets_the_bytes_of_its_answers(

@@ -94,6 +94,7 @@ def test_a_node_stops_in_the_reverse_order_of_its_start() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cancelled", [False, True], ids=["fails", "is cancelled"])
 def test_a_start_that_ends_after_any_part_closes_what_was_started_in_reverse(
     cancelled: bool, monkeypatch: pytest.MonkeyPatch

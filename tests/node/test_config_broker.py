@@ -103,6 +103,7 @@ def test_log_directories(play: Play) -> None:
     assert load({**without, "log.dir": "/other"}).log_dirs == ("/other",)
 
 
+@pytest.mark.slow
 @acts(broker=("log.retention.hours", "log.retention.minutes", "log.roll.hours", "log.roll.jitter.hours"))
 def test_times_in_other_units(play: Play) -> None:
     quick = {"log.retention.check.interval.ms": "30000"}

@@ -94,6 +94,7 @@ def test_members_are_told_how_often_they_shall_be_heard_of(play: Play) -> None:
     assert play(scenario, {"group.consumer.heartbeat.interval.ms": "6000"}) == [6_000, 7_000, 6_000, 6_000]
 
 
+@pytest.mark.slow
 @acts(broker=("group.consumer.session.timeout.ms",), group=("consumer.session.timeout.ms",))
 def test_who_is_silent_for_too_long_is_no_member_any_more(play: Play) -> None:
     async def after(sim: Sim, seconds: float) -> int:

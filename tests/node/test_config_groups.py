@@ -117,6 +117,7 @@ def test_what_is_committed(play: Play) -> None:
     assert play(scenario, {**ONE, "offset.metadata.max.bytes": "2999"})[0] == ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 
+@pytest.mark.slow
 @acts(broker=("offsets.retention.minutes", "offsets.retention.check.interval.ms"))
 def test_offsets_expire(play: Play) -> None:
     async def minutes(sim: Sim) -> int:

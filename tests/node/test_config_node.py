@@ -22,6 +22,7 @@ from tests.acting import acts
 from tests.node.sim import BROKER, Play, Sim
 
 
+@pytest.mark.slow
 @acts(
     broker=(
         "auto.leader.rebalance.enable",

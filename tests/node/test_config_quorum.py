@@ -229,6 +229,7 @@ def test_a_controller_that_is_no_voter_joins(heard: Heard) -> None:
         assert {request.voter_id for request in asked} <= {1}
 
 
+@pytest.mark.slow
 @acts(broker=("metadata.max.retention.bytes", "metadata.max.retention.ms"))
 def test_how_much_of_the_metadata_log_stays(play: Play) -> None:
     async def first_offset(sim: Sim) -> int:

@@ -78,6 +78,7 @@ def test_request_size() -> None:
             wire.produce("t", batch(b"x" * 6_000))
 
 
+@pytest.mark.slow
 @acts(broker=("max.connections", "socket.listen.backlog.size"))
 def test_connections_over_the_bound_wait() -> None:
     config = {"max.connections": "1", "socket.listen.backlog.size": "2"}
@@ -97,6 +98,7 @@ def test_connections_over_the_bound_wait() -> None:
         third.close()
 
 
+@pytest.mark.slow
 @acts(broker=("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides"))
 def test_connection_bounds_change_while_it_runs() -> None:
     with Broker() as broker, Wire(broker.bootstrap_servers) as first:
@@ -120,6 +122,7 @@ def test_connection_bounds_change_while_it_runs() -> None:
             assert second.receive(3, 13).brokers
 
 
+@pytest.mark.slow
 @acts(broker=("inter.broker.listener.name", "listener.security.protocol.map", "listeners", "advertised.listeners"))
 def test_the_listener_between_brokers_never_waits() -> None:
     names = "A://127.0.0.1:0,B://127.0.0.1:0,CONTROLLER://localhost:0"
@@ -284,6 +287,7 @@ def test_unanswered_requests_of_a_connection() -> None:
         )
 
 
+@pytest.mark.slow
 @acts(broker=("pykbroker.connection.max.unsent.bytes",))
 def test_unsent_bytes_of_a_connection() -> None:
     """A client that reads nothing: past the bound its requests are no longer dispatched."""

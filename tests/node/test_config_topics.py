@@ -358,6 +358,7 @@ def _keys_of(run: Mapping[str, object]) -> list[str]:
     return [key for key in (case.topic_key, case.broker_key) if key is not None]
 
 
+@pytest.mark.slow
 @acts(
     topic=(
         "cleanup.policy",
@@ -428,6 +429,7 @@ def test_each_way_of_setting_it_acts(case: Case, sims: Callable[..., Sim]) -> No
         assert found != untouched, way
 
 
+@pytest.mark.slow
 def test_the_cases_are_all_claimed() -> None:
     """The literals above and CASES say the same."""
     from tests.config.test_acting import claims

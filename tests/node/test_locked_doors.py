@@ -400,6 +400,7 @@ def wire() -> Iterator[Wire]:
         yield wire
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broker", ["1", ""])
 @pytest.mark.parametrize(("key", "value"), ALTERATIONS.items(), ids=list(ALTERATIONS))
 def test_alter_configs_refuses_the_same(wire: Wire, broker: str, key: str, value: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ def listeners(draw: st.DrawFn) -> ListenerConfig:
     )
 
 
+@pytest.mark.slow
 @given(listeners(), st.integers(0, 70_000))
 def test_clients_never_shut_out_the_listener_between_brokers_nor_those_of_controllers(
     found: ListenerConfig, limit: int

@@ -88,6 +88,7 @@ def takes_regions(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return seen
 
 
+@pytest.mark.slow
 def test_large_messages_and_large_answers(served: Served, takes_regions: list[bool]) -> None:
     sizes = [100_000, 300_000, 10 * MB, 1]
     values = [pattern(size, index + 1) or b"x" for index, size in enumerate(sizes)]
@@ -133,6 +134,7 @@ def test_many_partitions_in_one_answer(served: Served, takes_regions: list[bool]
     assert takes_regions == [True]
 
 
+@pytest.mark.slow
 def test_an_answer_outlives_its_topic(served: Served, takes_regions: list[bool]) -> None:
     """It waits for its client while the segment that it was read from is deleted."""
     value = pattern(4 * MB, 9)

@@ -53,6 +53,7 @@ def test_tls_then_sasl_then_requests(node: Secured, tmp_path: Path) -> None:
         assert wire.values("t") == values
 
 
+@pytest.mark.slow
 def test_a_wrong_password_is_refused(node: Secured, tmp_path: Path) -> None:
     with Wire(node.address(), tls=client_context(tmp_path)) as wire:
         assert log_in(wire, "wrong") == ErrorCode.SASL_AUTHENTICATION_FAILED

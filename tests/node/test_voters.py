@@ -82,6 +82,7 @@ def add(trio: Trio, number: int) -> None:
     eventually(f"voter {number} is added", lambda: ask(trio, voter)[0] is ErrorCode.NONE)
 
 
+@pytest.mark.slow
 def test_controllers_join_and_a_replaced_disk_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
     trio = Trio(tmp_path, "joining", SETTINGS)
     with trio:
@@ -105,6 +106,7 @@ def test_controllers_join_and_a_replaced_disk_takes_the_place_of_the_old_one(tmp
     assert trio.complaints() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quorum", ["static", "dynamic"])
 def test_voters_are_removed_and_added_while_clients_write(tmp_path: Path, quorum: str) -> None:
     trio = Trio(tmp_path, quorum, SETTINGS)

@@ -170,6 +170,7 @@ async def test_the_controller_registers_once() -> None:
     world.close()
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio
 async def test_a_broker_whose_controllers_are_gone_ends_its_shutdown_with_its_session() -> None:
     """The last of several nodes that stop at once has no controller any more."""

@@ -51,6 +51,7 @@ class Lines(logging.Handler):
         self.texts.append(f"{record.levelname} {record.getMessage()}")
 
 
+@pytest.mark.slow
 def test_a_snapshot_without_room_is_one_line_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     logger, lines = logging.getLogger("pykbroker.quorum.snapshot_writing"), Lines()
     monkeypatch.setattr(logger, "propagate", False)
@@ -177,6 +178,7 @@ def test_a_full_disk_holds_up_no_leader_that_has_written_a_snapshot(monkeypatch:
     run(test)
 
 
+@pytest.mark.slow
 def test_with_others_it_steps_down() -> None:
     async def test() -> None:
         ids = (1, 2, 3)

@@ -115,6 +115,7 @@ class Neighbour:
         InlineRuntime(self.disk).loop.call_soon(again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reserve_bytes", [0, RESERVE])
 @pytest.mark.parametrize("prepare", [Follower.fall_behind, Follower.diverge])
 def test_a_disk_that_fills_up_at_any_write_ends_no_follower(

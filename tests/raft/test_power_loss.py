@@ -312,6 +312,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.slow
 def test_a_directory_is_formatted_or_it_is_not() -> None:
     """At every prefix, at every byte of what is written: the next attempt finishes it, and nothing is half there."""
     config = load(SETTINGS)

@@ -44,6 +44,7 @@ def test_quorum_survives_changes_of_its_voters_in_a_storm(seed: int) -> None:
     run.finish()
 
 
+@pytest.mark.slow
 def test_calm_quorum_changes_its_voters_again_and_again() -> None:
     run = ChangingVoters(1, voters=3, joiners=2, faults=CALM)
     run.run(8000)
@@ -52,6 +53,7 @@ def test_calm_quorum_changes_its_voters_again_and_again() -> None:
     assert len(run.done) > 5
 
 
+@pytest.mark.slow
 def test_calm_quorum_elects_once() -> None:
     run = Simulation(1, voters=3, faults=CALM)
     run.run(6000)
@@ -59,6 +61,7 @@ def test_calm_quorum_elects_once() -> None:
     assert all(node.raft is not None and node.raft.epoch == 1 for node in run.nodes.values())
 
 
+@pytest.mark.slow
 def test_returning_voter_does_not_disturb() -> None:
     """KIP-996: a voter that was cut off asks with pre-votes and does not raise the epoch of the others."""
     run = Simulation(2, voters=3, observers=0, faults=CALM)
@@ -130,6 +133,7 @@ def test_a_resigned_leader_helps_to_elect_the_next_one(voters: int, restarts: bo
     run.finish()
 
 
+@pytest.mark.slow
 def test_votes_that_split_do_not_depose_the_leader() -> None:
     """Timeouts so short that several voters stand at once: the simulation checks that each loser waits."""
     lost = 0
@@ -141,6 +145,7 @@ def test_votes_that_split_do_not_depose_the_leader() -> None:
     assert lost
 
 
+@pytest.mark.slow
 def test_same_seed_same_run() -> None:
     def trace(seed: int) -> tuple[list[str], int, list[bytes]]:
         run = Simulation(seed, voters=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -99,5 +100,5 @@ class Controller(RuleBasedStateMachine):
                 assert set(change.replicas) == set(self.isr.maximal)
 
 
-TestController = Controller.TestCase
+TestController = pytest.mark.slow(Controller.TestCase)
 TestController.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -162,6 +162,7 @@ def test_what_is_logged(led: Led, caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+@pytest.mark.slow
 @acts(broker=("replica.lag.time.max.ms",))
 def test_every_half_of_the_lag_it_is_looked_who_has_fallen_behind_some_a_turn() -> None:
     world = World(config={"replica.lag.time.max.ms": "10000"})

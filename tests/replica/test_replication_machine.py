@@ -11,6 +11,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -301,7 +302,7 @@ class Replication(RuleBasedStateMachine):
         assert self.partition.high_watermark == self.partition.log.log_end_offset
 
 
-TestReplication = Replication.TestCase
+TestReplication = pytest.mark.slow(Replication.TestCase)
 TestReplication.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
 
 

@@ -79,36 +79,42 @@ def _until_looked_at(runtime: OsRuntime, step: Callable[[], object]) -> None:
         step()
 
 
+@pytest.mark.slow
 def test_a_turn_that_computes_is_found_with_its_place(runtime: OsRuntime) -> None:
     slow = _found(runtime, lambda: _until_looked_at(runtime, lambda: None))
     assert slow.seconds > 0.1
     assert any("_until_looked_at (runtime/test_slow_turns.py:" in line for line in slow.stack)
 
 
+@pytest.mark.slow
 def test_a_turn_that_waits_is_found(runtime: OsRuntime) -> None:
     slow = _found(runtime, lambda: _until_looked_at(runtime, lambda: time.sleep(0.01)))
     assert slow.seconds > 0.1
     assert slow.cpu_seconds < slow.seconds
 
 
+@pytest.mark.slow
 def test_the_api_is_the_reason(runtime: OsRuntime) -> None:
     code = compile("look()", f"{PACKAGE}/api/list_offsets.py", "exec")
     slow = _found(runtime, lambda: exec(code, {"look": lambda: _until_looked_at(runtime, lambda: None)}))
     assert slow.reason == "ListOffsets"
 
 
+@pytest.mark.slow
 def test_the_module_is_the_reason_where_no_api_is_served(runtime: OsRuntime) -> None:
     code = compile("look()", f"{PACKAGE}/metadata/loader.py", "exec")
     slow = _found(runtime, lambda: exec(code, {"look": lambda: _until_looked_at(runtime, lambda: None)}))
     assert slow.reason == "metadata/loader"
 
 
+@pytest.mark.slow
 def test_a_package_whose_name_begins_alike_is_another_one(runtime: OsRuntime) -> None:
     code = compile("look()", f"{PACKAGE}_log/segments.py", "exec")
     slow = _found(runtime, lambda: exec(code, {"look": lambda: _until_looked_at(runtime, lambda: None)}))
     assert slow.reason == UNKNOWN
 
 
+@pytest.mark.slow
 def test_a_call_that_keeps_the_lock_is_found_by_its_cpu(runtime: OsRuntime) -> None:
     def turn() -> None:
         # No line of Python runs in here, so no other thread does.
@@ -135,6 +141,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_was_stopped_has_no_slow_turn() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _STOPPED], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -85,6 +85,7 @@ def verdict(found: Ruling) -> bool | None:
     return False if found.has_rules else None
 
 
+@pytest.mark.slow
 @given(st.lists(acls, max_size=12), questions)
 def test_a_decision_is_that_of_a_walk_over_all(rules: list[Acl], question: Question) -> None:
     assert verdict(index_of(rules).decide(*question)) == naive(rules, question)
@@ -117,6 +118,7 @@ def naive_some(rules: Collection[Acl], principal: str, host: str, operation: Ope
     return False
 
 
+@pytest.mark.slow
 @given(st.lists(acls, max_size=10), st.sampled_from(PRINCIPALS), st.sampled_from(HOSTS[1:]))
 def test_some_resource_is_that_of_a_walk_over_all(rules: list[Acl], principal: str, host: str) -> None:
     found = index_of(rules).allows_some(principal, host, Operation.READ, TOPIC)
@@ -127,6 +129,7 @@ ids = st.integers(0, 5).map(lambda number: number.to_bytes(16, "big"))
 steps = st.lists(st.tuples(ids, st.none() | acls), max_size=30)
 
 
+@pytest.mark.slow
 @given(steps, st.lists(questions, min_size=1, max_size=5))
 def test_cve_2024_27309_what_is_left_decides_whatever_was_there_before(
     changes: list[tuple[bytes, Acl | None]], asked: list[Question]

@@ -168,6 +168,7 @@ def test_secrets_are_in_no_repr() -> None:
     assert "PRIVATE" not in repr(node_identity())
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(
     file=st.sampled_from(["key.jks", "trust.jks", "key.p12", "trust.p12", "certificate.pem"]),

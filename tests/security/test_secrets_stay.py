@@ -312,6 +312,7 @@ def assert_silent(error: BaseException) -> None:
 PASSWORD_KEYS = sorted(name for name, key in STATIC_KEYS.items() if key.type is PASSWORD)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     changes=st.dictionaries(

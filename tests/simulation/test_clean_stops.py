@@ -160,6 +160,7 @@ def test_a_whole_cluster_that_starts_cold_keeps_its_eligible_replicas() -> None:
     play(scenario, Stage(1, overrides=SETTINGS, quorum=Quorum.STATIC, layout=LAYOUT))
 
 
+@pytest.mark.slow
 def test_no_crash_of_a_node_finds_the_proof_beside_logs_that_have_changed() -> None:
     """The node dies, or loses power, before each operation of its disk, from a start to the end of the next stop."""
     sim = Sim()

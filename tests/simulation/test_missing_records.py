@@ -76,6 +76,7 @@ def unlink_segment(disk: MemoryDisk, folder: str, base: int) -> None:
             disk.unlink(f"{folder}/{name}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "line"),
     [

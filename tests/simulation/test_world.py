@@ -275,6 +275,7 @@ def hand_overs(seed: int, count: int) -> list[tuple[int, float]]:
     return arrived
 
 
+@pytest.mark.slow
 def test_a_hand_over_is_long_now_and_then() -> None:
     arrived = hand_overs(1, 20_000)
     assert [number for number, _ in arrived] == list(range(20_000))

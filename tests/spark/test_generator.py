@@ -26,6 +26,7 @@ def answer(records: list[Record]) -> Expected:
     return compute(records, WORKLOAD.times)
 
 
+@pytest.mark.slow
 def test_a_seed_is_a_day(records: list[Record]) -> None:
     assert generate(WORKLOAD) == records
     assert generate(replace(WORKLOAD, seed=2)) != records

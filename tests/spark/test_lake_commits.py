@@ -45,6 +45,7 @@ def add(path: str, *, changes: bool = True) -> dict[str, object]:
     return {"add": {"path": path, "size": 7, "partitionValues": partition, "dataChange": changes, "stats": "{}"}}
 
 
+@pytest.mark.slow
 @given(notes)
 def test_a_note_is_read_as_it_was_written(note: Note) -> None:
     assert decode_note(note.encode()) == note

@@ -116,7 +116,7 @@ class Drivers(RuleBasedStateMachine):
             assert found.epoch == self.driver.epoch
 
 
-TestDrivers = Drivers.TestCase
+TestDrivers = pytest.mark.slow(Drivers.TestCase)
 TestDrivers.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
 
 

@@ -203,6 +203,7 @@ def test_there_are_no_more_connections_than_the_bound(monkeypatch: pytest.Monkey
     server.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", [b"", b"GET /faults HTTP/1.1\r\nX: ", b"POST /faults HTTP/1.1\r\nHost: localhost\r\n"
                                   b"Content-Type: application/json\r\nContent-Length: 60000\r\n\r\n"])  # fmt: skip
 def test_a_request_that_never_ends_has_its_time_and_no_more(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
@@ -279,6 +280,7 @@ def test_one_address_is_taken_once(server: FaultsServer) -> None:
         other.start()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -295,6 +297,7 @@ def test_a_start_that_is_refused(arguments: tuple[str, ...], words: str) -> None
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_faults_of_a_broker_in_another_process(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with Process(log, "--ephemeral", "--port", "0", "--faults", "127.0.0.1:0") as process:

@@ -82,6 +82,7 @@ def test_what_is_not_there(broker: pykbroker.Broker) -> None:
         stopped.topics()
 
 
+@pytest.mark.slow
 def test_transactions_and_what_they_hide(broker: pykbroker.Broker) -> None:
     with Wire(broker.bootstrap_servers, timeout=PATIENCE_SECONDS) as wire:
         wire.create("orders")
@@ -158,6 +159,7 @@ def test_inspection_passes_no_rule_and_no_record() -> None:
         assert broker.requests() == []
 
 
+@pytest.mark.slow
 def test_a_cluster_asks_leaders_and_coordinators() -> None:
     with Cluster(3, {"auto.create.topics.enable": False}) as cluster:
         with Wire(cluster.address(1), timeout=PATIENCE_SECONDS) as wire:

@@ -48,6 +48,7 @@ def test_messages_and_offsets(utils: KafkaTestUtils) -> None:
     assert utils.brokerAddress == utils.broker
 
 
+@pytest.mark.slow
 def test_over_a_broker_that_runs_already() -> None:
     with Broker() as broker:
         utils = KafkaUtils(broker)

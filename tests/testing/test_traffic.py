@@ -26,6 +26,7 @@ from pykbroker_wire.records.record import iter_records
 from tests.node.wire import Wire
 
 
+@pytest.mark.slow
 def test_what_a_producer_asked() -> None:
     with pykbroker.Broker(record=True) as broker:
         with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers, client_id="shop")) as producer:

@@ -38,6 +38,7 @@ def transactions(draw: st.DrawFn) -> Transaction:
     )
 
 
+@pytest.mark.slow
 @given(names, transactions(), st.sampled_from([0, 1, 2]))
 def test_what_is_written_by_hand(name: str, transaction: Transaction, transaction_version: int) -> None:
     record = transaction_record(name, transaction, transaction_version)

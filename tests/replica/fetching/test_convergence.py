@@ -6,6 +6,7 @@ leader's high watermark is what all of them have proved by their fetches.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from hypothesis.strategies import integers
@@ -121,4 +122,4 @@ class Replicas(RuleBasedStateMachine):
 
 
 Replicas.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
-TestReplicas = Replicas.TestCase
+TestReplicas = pytest.mark.slow(Replicas.TestCase)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from hypothesis.strategies import booleans, integers
@@ -151,4 +152,4 @@ class Sessions(RuleBasedStateMachine):
 
 
 Sessions.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
-TestSessions = Sessions.TestCase
+TestSessions = pytest.mark.slow(Sessions.TestCase)

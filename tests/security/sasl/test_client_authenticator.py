@@ -107,6 +107,7 @@ def test_a_peer_that_does_not_know_the_key_is_not_believed() -> None:
         authenticator.receive(challenge(b"v=" + signature))
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(st.binary(max_size=80), st.just(b"")), max_size=4), st.integers(0, 3))
 def test_no_answer_but_the_right_ones_makes_a_session(answers: list[bytes], honest: int) -> None:
     """The first `honest` answers are the server's; no random one replaces its signature."""

@@ -64,6 +64,7 @@ def check(name: str, target: Target) -> str:
     return "refused"
 
 
+@pytest.mark.slow
 def test_10000_mutated_exchanges() -> None:
     ends = Counter(check(*attack(seed)) for seed in range(EXCHANGES))
     # An exchange that only waits has tried little.
@@ -71,6 +72,7 @@ def test_10000_mutated_exchanges() -> None:
     assert ends["waits"] < EXCHANGES / 10
 
 
+@pytest.mark.slow
 def test_1000_mutated_exchanges_with_a_controller() -> None:
     rules = controllers_authentication().rules
     ends = Counter(check(*attack(seed, rules)) for seed in range(EXCHANGES, EXCHANGES + 1000))

@@ -266,6 +266,7 @@ def test_an_exchange_cannot_be_replayed() -> None:
         finished.evaluate(proof)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), min_size=1, max_size=4))
 def test_no_mutation_of_the_last_message_gets_in(changes: list[tuple[int, int]]) -> None:
     one, proof = exchange()

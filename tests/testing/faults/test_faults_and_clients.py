@@ -127,6 +127,7 @@ def poll(consumer: KafkaConsumer, is_enough: Callable[[list[bytes]], bool]) -> l
     return found
 
 
+@pytest.mark.slow
 def test_a_delayed_answer_is_waited_for(broker: pykbroker.Broker, topic: str) -> None:
     fault = broker.faults.add("Produce", topic=topic, delay_ms=700)
     with kafka_python(broker) as producer:
@@ -138,6 +139,7 @@ def test_a_delayed_answer_is_waited_for(broker: pykbroker.Broker, topic: str) ->
     assert fault.acted == 1
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_dropped_times_out_and_the_producer_tries_again(broker: pykbroker.Broker, topic: str) -> None:
     fault = broker.faults.add("Produce", topic=topic, drop=True, times=1)
     producer = Librdkafka(broker, socket_timeout_ms=1000, request_timeout_ms=800, enable_idempotence=True)
@@ -146,6 +148,7 @@ def test_an_answer_that_is_dropped_times_out_and_the_producer_tries_again(broker
     assert values(broker, topic) == [b"one"]
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_always_dropped_times_out_for_good(broker: pykbroker.Broker, topic: str) -> None:
     broker.faults.add("Produce", topic=topic, drop=True)
     with (
@@ -157,6 +160,7 @@ def test_an_answer_that_is_always_dropped_times_out_for_good(broker: pykbroker.B
     assert values(broker, topic) == []
 
 
+@pytest.mark.slow
 def test_a_connection_stays_when_an_answer_is_dropped(broker: pykbroker.Broker, topic: str) -> None:
     fault = broker.faults.add("Metadata", client_id="test", drop=True, times=1)
     with Wire(broker.bootstrap_servers, timeout=0.3) as wire:
@@ -167,6 +171,7 @@ def test_a_connection_stays_when_an_answer_is_dropped(broker: pykbroker.Broker, 
             wire.read(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", ["kafka-python", "librdkafka"])
 @pytest.mark.parametrize("carried_out", [False, True])
 def test_an_idempotent_producer_writes_once_across_a_disconnect(
@@ -322,6 +327,7 @@ def test_a_consumer_gets_over_the_errors_of_its_group(
     assert broker.committed_offsets(topic)[topic, 0].offset == 1
 
 
+@pytest.mark.slow
 def test_a_transaction_is_committed_once_across_a_disconnect(broker: pykbroker.Broker, topic: str) -> None:
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic, "retry.backoff.ms": 20}
@@ -344,6 +350,7 @@ def test_rules_outlive_a_restart() -> None:
     assert fault.acted == 2
 
 
+@pytest.mark.slow
 def test_a_rule_of_one_node_of_a_cluster() -> None:
     with Cluster(2, record=True) as cluster:
         with closing(KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)) as admin:

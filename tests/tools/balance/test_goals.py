@@ -66,6 +66,7 @@ def judged(load: ClusterLoad, replicas: Ints) -> set[tuple[str, int]]:
     return found
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_both_judges_agree(data: st.DataObject) -> None:

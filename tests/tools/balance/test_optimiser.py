@@ -88,6 +88,7 @@ def test_the_same_seed_finds_the_same_plan() -> None:
     assert (first.replicas == again.replicas).all()
 
 
+@pytest.mark.slow
 def test_a_broker_that_leaves_is_emptied_and_a_new_one_filled() -> None:
     leaving = np.zeros(12, bool)
     leaving[7] = True
@@ -106,6 +107,7 @@ def test_a_broker_that_leaves_is_emptied_and_a_new_one_filled() -> None:
     assert (spread < 0.15).all(), spread
 
 
+@pytest.mark.slow
 def test_replicas_that_share_a_rack_part() -> None:
     load = replace(cluster(), replicas=np.array([[0, 4, 8]] * 600, np.int32))
     assert violations(load, load.replicas)
@@ -113,6 +115,7 @@ def test_replicas_that_share_a_rack_part() -> None:
     assert violations(load, proposal.replicas) == []
 
 
+@pytest.mark.slow
 def test_a_capacity_is_kept_and_one_that_cannot_be_is_told() -> None:
     load = cluster()
     totals = broker_loads(load, load.replicas)
@@ -220,6 +223,7 @@ def test_a_new_broker_in_a_large_cluster_is_filled() -> None:
     assert proposal.moves <= 2 * counts.mean()
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_gone_is_emptied_only_when_it_leaves() -> None:
     load = cluster()
     gone = np.arange(12) == 7
@@ -248,6 +252,7 @@ def test_two_brokers_that_are_gone_are_both_left_or_neither() -> None:
     assert {each.goal for each in violations(load, proposal.replicas)} == {"leaves"}
 
 
+@pytest.mark.slow
 def test_limits_bind_what_must_move() -> None:
     leaving = np.arange(12) == 7
     load = replace(cluster(), leaving=leaving, may_take=~leaving)
@@ -286,6 +291,7 @@ def test_limits_of_moves(limits: MoveLimits) -> None:
         assert 0 < bytes_moved(load, proposal) <= limits.most_bytes
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_no_hard_goal_is_broken_that_held_before(data: st.DataObject) -> None:

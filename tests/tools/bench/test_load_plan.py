@@ -19,6 +19,7 @@ def test_shares_are_the_whole_and_even(whole: int, parts: int) -> None:
     assert max(found) - min(found) <= 1
 
 
+@pytest.mark.slow
 @given(st.sets(st.integers(0, 100), min_size=1), st.integers(1, 64))
 def test_each_partition_is_dealt_once(partitions: set[int], parts: int) -> None:
     hands = dealt(sorted(partitions), parts)

@@ -37,6 +37,7 @@ def test_bytes_that_are_no_text_say_how_they_are_written() -> None:
     assert "payload_encoding" not in told
 
 
+@pytest.mark.slow
 @given(records, st.sampled_from(ENCODINGS), st.sampled_from(ENCODINGS))
 def test_what_is_written_is_read_back(record: Read, key: Encoding, value: Encoding) -> None:
     line = JsonFormat(Shown(key, value)).written(record)
@@ -85,6 +86,7 @@ def test_what_is_no_record(line: bytes, said: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner)))
 def test_any_json_in_any_field_is_a_record_or_refused(value: object) -> None:
     for name in ("key", "payload", "headers", "partition", "ts", "tstype", "key_encoding", "headers_encoding"):

@@ -75,6 +75,7 @@ def test_any_bytes_can_be_written_as_escapes(data: bytes) -> None:
     assert FormatString(escaped(data), PLAIN).written(Read()) == data
 
 
+@pytest.mark.slow
 @given(records, st.lists(st.sampled_from(list("sSRkKTtpoh%")), max_size=6), st.binary(max_size=3))
 def test_a_format_is_its_tokens_with_what_stands_between(record: Read, tokens: list[str], between: bytes) -> None:
     text = escaped(between).join(f"%{token}" for token in tokens)

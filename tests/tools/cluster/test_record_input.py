@@ -12,6 +12,7 @@ from pykbroker.tools.cluster.record_input import JsonRecords, RecordMaker, Templ
 small = st.binary(min_size=1, max_size=3).map(lambda data: bytes(byte % 3 for byte in data))
 
 
+@pytest.mark.slow
 @given(st.lists(small | st.just(b""), max_size=30), small)
 def test_pieces_do_not_depend_on_the_blocks(blocks: list[bytes], delimiter: bytes) -> None:
     expected = b"".join(blocks).split(delimiter)

@@ -24,6 +24,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return screen
 
 
+@pytest.mark.slow
 def test_a_bar_shows_how_much_is_done_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = terminal(monkeypatch)
     with drawn_progress.bar("moved", 4) as tell:

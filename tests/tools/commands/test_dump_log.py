@@ -44,6 +44,7 @@ def test_records_are_printed(folder: Path, capfdbinary: pytest.CaptureFixture[by
     assert lines[3].endswith("sequence: -1 headerKeys: [] payload: one")
 
 
+@pytest.mark.slow
 def test_verify_says_file_and_position(folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert dump(capfdbinary, "--verify", folder)[0] == 0
     with (folder / LOG).open("r+b") as file:
@@ -57,6 +58,7 @@ def test_verify_says_file_and_position(folder: Path, capfdbinary: pytest.Capture
     assert (status, out.splitlines()[2].endswith("isvalid: false")) == (0, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -35,6 +35,7 @@ def dumped(out: str) -> list[str]:
     return [line.removeprefix("Dumping ") for line in out.splitlines() if line.startswith("Dumping ")]
 
 
+@pytest.mark.slow
 def test_a_directory_is_dumped_in_the_order_of_names(
     directory: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -52,6 +53,7 @@ def test_a_directory_is_dumped_in_the_order_of_names(
     assert one[1] in out
 
 
+@pytest.mark.slow
 def test_the_old_name_prints_the_same(directory: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     path = directory / "t-0" / LOG
     status, out, err = run(capfdbinary, "dump", "--deep-iteration", path)
@@ -63,6 +65,7 @@ def test_the_old_name_prints_the_same(directory: Path, capfdbinary: pytest.Captu
     assert b"dump-log" not in help_text
 
 
+@pytest.mark.slow
 def test_findings_as_json(directory: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     status, out, err = run(capfdbinary, "verify", directory / "t-0", directory / "t-1", "-o", "json")
     assert (status, json.loads(out)["findings"], err) == (0, [], "")

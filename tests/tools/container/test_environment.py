@@ -47,6 +47,7 @@ def test_underscores(variable: str, key: str) -> None:
     assert property_name(variable) == key
 
 
+@pytest.mark.slow
 @given(st.dictionaries(variables, st.text(max_size=20)))
 def test_every_variable_has_one_meaning_or_none(given_variables: dict[str, str]) -> None:
     found = read_environment(given_variables)

@@ -94,6 +94,7 @@ def _flip(path: str, bit: int) -> dict[str, bytes | None]:
     return {path: bytes(data)}
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_a_bit_flipped_anywhere_in_a_log_is_found(data: st.DataObject) -> None:

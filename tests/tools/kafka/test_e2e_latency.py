@@ -18,6 +18,7 @@ def test_the_last_lines() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_each_record_comes_back_with_key_and_headers(capsys: pytest.CaptureFixture[str]) -> None:
     with Broker() as broker:
         at = ["--bootstrap-server", broker.bootstrap_servers, "--topic", "rounds"]

@@ -261,6 +261,7 @@ def values(servers: str, topic: str, **settings: object) -> list[bytes]:
         return [record.value for record in consumer]
 
 
+@pytest.mark.slow
 def test_what_one_sends_the_other_reads(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     at = ["--bootstrap-server", servers, "--topic", "load"]
     words = ["--num-records", "50", "--record-size", "20", "--throughput", "-1", "--producer-props", "acks=1",
@@ -282,6 +283,7 @@ def test_what_one_sends_the_other_reads(servers: str, capsys: pytest.CaptureFixt
     assert row.startswith("d, d, 0.0000, 0.0000, 0, ")
 
 
+@pytest.mark.slow
 def test_detailed_rows_of_the_topics_of_a_pattern(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     for topic in ("many-a", "many-b", "many-more"):
         sent = ["--topic", topic, "--num-records", "5", "--payload-monotonic", "--throughput", "-1"]
@@ -295,6 +297,7 @@ def test_detailed_rows_of_the_topics_of_a_pattern(servers: str, capsys: pytest.C
     assert all(re.fullmatch(r"[\d :-]+, 0(, -?[\d.]+){8}", row) for row in rows)
 
 
+@pytest.mark.slow
 def test_from_latest_reads_no_record_of_before(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     sent = ["--topic", "old", "--num-records", "5", "--payload-monotonic", "--throughput", "-1"]
     assert main(["producer-perf-test", *sent, "--bootstrap-server", servers]) == 0
@@ -308,6 +311,7 @@ def send(servers: str, topic: str, *words: str) -> int:
     return main(["producer-perf-test", "--bootstrap-server", servers, "--topic", topic, "--throughput", "-1", *words])
 
 
+@pytest.mark.slow
 def test_payloads_of_a_file_and_numbers(servers: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "payloads").write_text("one,two,snow ❄")
     words = ["--payload-file", str(tmp_path / "payloads"), "--payload-delimiter", ","]
@@ -322,6 +326,7 @@ def test_payloads_of_a_file_and_numbers(servers: str, tmp_path: Path, capsys: py
     assert values(servers, "counted") == [b"0", b"1", b"2", b"3"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["--transactional-id", "mine"], ["--transaction-duration-ms", "1"],
               ["--command-property", "transactional.id=theirs"]],
@@ -337,6 +342,7 @@ def test_transactions_are_committed(servers: str, words: list[str], capsys: pyte
         words[0], r"^performance-producer-[\w-]{22}\s"), listed, re.M)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_record_that_is_too_large_is_said_and_not_counted(servers: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert send(servers, "large", "--num-records", "2", "--record-size", "1500000") == 0
     told = capsys.readouterr()

@@ -20,6 +20,7 @@ def events(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 def test_what_one_sends_the_other_reads_in_a_group(capsys: pytest.CaptureFixture[str]) -> None:
     with Broker() as broker:
         at = ["--bootstrap-server", broker.bootstrap_servers, "--topic", "numbers"]

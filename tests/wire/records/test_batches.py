@@ -108,6 +108,7 @@ timestamps = st.integers(-1, 2**45) | st.sampled_from((0, -1, 2**62))
 record_lists = st.lists(st.tuples(maybe_bytes, maybe_bytes, header_lists, timestamps), min_size=1, max_size=40)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(record_lists, st.sampled_from(list(Codec)), st.integers(0, 2**60), st.data())
 def test_round_trip(records: list[Any], codec: Codec, base: int, data: st.DataObject) -> None:
@@ -131,6 +132,7 @@ def test_round_trip(records: list[Any], codec: Codec, base: int, data: st.DataOb
         assert walk(batch[HEADER_SIZE:], 0, 0, len(records))[:2] == (len(batch) - HEADER_SIZE, len(records))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(record_lists, st.sampled_from((Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)))
 def test_others_read_what_we_write(records: list[Any], codec: Codec) -> None:
@@ -142,6 +144,7 @@ def test_others_read_what_we_write(records: list[Any], codec: Codec) -> None:
         assert [(r.key, r.value, list(r.headers), r.timestamp) for r in theirs] == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(record_lists, st.sampled_from((0, 1, 2, 3)))
 def test_we_read_what_others_write(records: list[Any], codec: int) -> None:
@@ -255,6 +258,7 @@ def test_iteration_is_lazy() -> None:
         next(records)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=100), st.integers(-3, 8), st.sampled_from(list(Codec)))
 def test_arbitrary_payloads_end_in_typed_errors(payload: bytes, count: int, codec: Codec) -> None:

@@ -145,6 +145,7 @@ def log_of(made: Any) -> bytes:
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", TWINS)
 @settings(max_examples=100, deadline=None)
 @given(batches, st.integers(0, 40), st.integers(0, 60), st.sampled_from((1, 3, 1000)), st.data())
@@ -343,6 +344,7 @@ def test_a_header_name_that_is_no_text_is_replaced_as_java_does(fill: Fill) -> N
     assert found["headers"] == [[(name.decode(errors="replace"), b"v") for name in names]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", TWINS)
 @settings(max_examples=400, deadline=None)
 @given(st.binary(max_size=60), st.integers(-1, 5), st.booleans())
@@ -360,6 +362,7 @@ def test_bytes_that_are_no_records_get_the_same_verdict_of_both_twins(
     assert verdict(twin) == verdict(fill_records_python)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", TWINS)
 @settings(max_examples=200, deadline=None)
 @given(st.data())

@@ -126,6 +126,7 @@ def test_declared_sizes_are_not_believed() -> None:
         decompress(Codec.ZSTD, window)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(REAL), st.binary(max_size=60), st.booleans(), st.data())
 def test_garbage_gives_typed_errors(codec: Codec, data: bytes, real: bool, source: st.DataObject) -> None:

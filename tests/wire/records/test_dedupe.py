@@ -47,6 +47,7 @@ def encode(made: Made) -> bytes:
     return b"".join(encode_record(delta, time, key, value, some) for delta, time, key, value, some in made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", TWINS)
 @settings(max_examples=150, deadline=None)
 @given(st.lists(records_of, min_size=1, max_size=4), st.integers(0, 30))
@@ -98,6 +99,7 @@ def test_a_full_table_still_takes_what_it_knows(twin: Twin) -> None:
     assert twin.survivors(table, SEED, encode(eight), 8, 100, 107, False)[1] == 8, "unknown keys survive"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", TWINS)
 @settings(max_examples=100, deadline=None)
 @given(records_of, times)
@@ -112,6 +114,7 @@ def test_rebased_records_differ_in_their_timestamp_delta_only(twin: Twin, record
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", TWINS)
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=60), st.integers(0, 5))

@@ -66,6 +66,7 @@ def facts(records: list[Any], end: int) -> Walked:
     return end, len(records), min(times, default=MAX_INT64), max(times, default=MIN_INT64), keyless, True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walk", TWINS)
 @settings(max_examples=100, deadline=None)
 @given(record_lists, st.integers(0, 20_000))
@@ -124,6 +125,7 @@ def cut(data: bytes, source: st.DataObject) -> list[bytes]:
     return chunks
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("twin")
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(record_lists, st.data())
@@ -139,6 +141,7 @@ def test_chunks(records: list[Any], source: st.DataObject) -> None:
             examine_stream(chunks, wrong, anything, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("twin")
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(record_lists, st.data(), deltas, st.booleans(), st.booleans(), st.integers(1, 4))
@@ -161,6 +164,7 @@ def test_records_that_break_a_rule(
     assert examine_stream(cut(encode(records), source), len(records), rules, most) == (greatest, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("twin")
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(record_lists, deltas, deltas, st.integers(0, 8))
@@ -189,6 +193,7 @@ def across(loop: Any, chunks: list[bytes]) -> list[object]:
     return left
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not walk_module.COMPILED, reason="the record walk is not compiled here")
 @settings(max_examples=300, deadline=None)
 @given(record_lists | st.binary(max_size=60), st.data())
@@ -219,6 +224,7 @@ def outcome(walk: Walk, data: bytes, count: int) -> Walked | str:
         return "invalid"
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(record_lists | st.binary(max_size=60), st.data())
 def test_mutations_give_one_outcome(records: list[Any] | bytes, source: st.DataObject) -> None:

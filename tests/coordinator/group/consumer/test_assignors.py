@@ -114,6 +114,7 @@ def test_the_same_group_again_moves_nothing(counts: dict[bytes, int], names: lis
         assert again == target
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(count=st.integers(1, 20), topics=st.integers(1, 4), names=member_ids)
 def test_range_puts_the_same_numbers_of_all_topics_together(count: int, topics: int, names: list[str]) -> None:

@@ -358,6 +358,7 @@ def test_what_administrators_see(bench: ConsumerBench) -> None:
     assert classic[0].group_state == "Dead"
 
 
+@pytest.mark.slow
 def test_deleting_and_expiry(bench: ConsumerBench) -> None:
     bench.enter("m1")
     bench.commit("g", {("t", 0): 7, ("u", 0): 8}, "m1", 2)
