@@ -34,6 +34,7 @@ FOLDERS = {
     "spark": ["spark", "compat_tests"],
     "pipeline": ["spark"],
     "test": ["tests", "compat_tests"],
+    "unit": ["tests"],
     "bench": ["bench"],
     "pytest": ["pykbroker"],
     "testcontainers": ["pykbroker"],

@@ -1,0 +1,179 @@
+"""The run of `make quick`: the tests that need no package beyond the extra `unit`, and no more than a moment.
+
+Two rules choose, and no list is kept by hand. A test marked `slow` or `long` is not run: that is an expression of
+pytest in the Makefile. A test that imports a package which is neither a dependency nor in the extra `unit`, nor comes
+with one of those, is left out: in a larger environment this plugin hides such packages, so that every environment
+runs the same tests. What is left out is counted by package at the end.
+
+What it is not: it does not look for programs. A test that needs one skips and names it, as in every run.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests import timing
+from tests.skips import LEFT_OUT
+
+ROOT = Path(__file__).resolve().parents[1]
+EXTRA = "unit"
+
+
+def of_the_project(extra: str) -> list[Requirement]:
+    """Return what pyproject.toml asks for with an extra. The installed metadata may be of an earlier version of it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [Requirement(text) for text in (*project["dependencies"], *project["optional-dependencies"][extra])]
+
+
+def needed(requirements: Iterable[Requirement]) -> set[str]:
+    """Return the names of all distributions that `requirements` bring into an environment."""
+    found: set[str] = set()
+    waiting = list(requirements)
+    seen: set[tuple[str, str]] = set()
+    while waiting:
+        requirement = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        found.add(name)
+        for extra in {"", *requirement.extras} - {extra for other, extra in seen if other == name}:
+            seen.add((name, extra))
+            try:
+                texts = requires(name) or []
+            except PackageNotFoundError:
+                continue
+            asked = map(Requirement, texts)
+            waiting += [one for one in asked if one.marker is None or one.marker.evaluate({"extra": extra})]
+    return found
+
+
+def hidden(provided: Mapping[str, Sequence[str]], allowed: set[str]) -> set[str]:
+    """Return the top-level modules that only distributions outside `allowed` provide."""
+    return {
+        module
+        for module, distributions in provided.items()
+        if not any(canonicalize_name(name) in allowed for name in distributions)
+    }
+
+
+def is_ours(module: str, root: Path = ROOT) -> bool:
+    """Return True if a top-level module is the standard library's or stands in this repository."""
+    if module in sys.stdlib_module_names:
+        return True
+    homes = [root, *(root / part for part in ("wire", "log", "raft", "spark", "spark/segments"))]
+    return any((home / module).is_dir() or (home / f"{module}.py").is_file() for home in homes)
+
+
+class Hide(MetaPathFinder):
+    """Answer an import of one of `modules` as an environment does that does not have it."""
+
+    def __init__(self, modules: set[str]) -> None:
+        self._modules = modules
+
+    def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name.partition(".")[0] in self._modules:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return None
+
+
+def missing_package(error: BaseException | None) -> str | None:
+    """Return the package from outside whose absence raised `error`, or None if something else did."""
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    package = error.name.partition(".")[0]
+    return None if is_ours(package) else package
+
+
+def forget(path: Path) -> None:
+    """Remove the half of a module that its failed import left, or the next file that imports it gets that half."""
+    for name, module in list(sys.modules.items()):
+        if getattr(module, "__file__", None) == str(path):
+            del sys.modules[name]
+
+
+class Quick:
+    """Turn a test that lacks a package into one that is left out, and count those at the end."""
+
+    def __init__(self) -> None:
+        self.left_out: Counter[str] = Counter()
+
+    def pytest_collection(self) -> None:
+        """Collecting thousands of tests makes no garbage, and looking for it takes a third of the time."""
+        gc.disable()
+
+    def pytest_collection_finish(self) -> None:
+        """No later search for garbage looks at what was collected here."""
+        gc.freeze()
+        gc.enable()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
+        report: pytest.CollectReport = yield  # type: ignore[assignment]
+        call = getattr(report, "call", None)
+        # A module raises CollectError, and what was raised within it is its cause.
+        error = call.excinfo.value if call is not None and call.excinfo is not None else None
+        package = missing_package(error) or missing_package(getattr(error, "__cause__", None))
+        if report.failed and package is not None:
+            report.outcome = "skipped"
+            report.longrepr = (str(collector.path), 0, f"{LEFT_OUT}{package}")
+            report.result = []
+            forget(collector.path)
+        return report  # type: ignore[return-value]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+        report: pytest.TestReport = yield  # type: ignore[assignment]
+        package = missing_package(call.excinfo.value) if call.excinfo is not None else None
+        if report.failed and package is not None:
+            report.outcome = "skipped"
+            report.longrepr = (str(item.path), 0, f"{LEFT_OUT}{package}")
+        return report  # type: ignore[return-value]
+
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Count them apart: pytest lists skips one by one, and these are no news."""
+        package = package_of(report)
+        return None if package is None else ("left out", "", "")
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._count(report)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._count(report)
+
+    def _count(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        package = package_of(report)
+        if package is not None:
+            self.left_out[package] += 1
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self.left_out:
+            return
+        terminalreporter.section("left out: files and tests that need a package beyond the extra `unit`")
+        for package, count in self.left_out.most_common():
+            terminalreporter.write_line(f"{count:5d}  {package}")
+
+
+def package_of(report: pytest.TestReport | pytest.CollectReport) -> str | None:
+    """Return the package for which a test was left out, or None if it was not."""
+    reason = report.longrepr[2] if report.skipped and isinstance(report.longrepr, tuple) else ""
+    return reason.removeprefix(LEFT_OUT) if reason.startswith(LEFT_OUT) else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide packages only now, when the plugins of other packages are loaded, and the conftest is done."""
+    # What each folder uses is asked of /proc three times a test, and is a question of `make test`.
+    config.pluginmanager.unregister(name=timing.NAME)
+    sys.meta_path.insert(0, Hide(hidden(packages_distributions(), needed(of_the_project(EXTRA)))))
+    config.pluginmanager.register(Quick(), "quick")
