@@ -1,8 +1,9 @@
 """docs/benchmarks.md and the rows of the README, from stored runs: `python -m bench.report [--check] [FILE]`.
 
-The page has parts, each from one run under bench/results/ that has every row of the part: FILE, or else the newest. No
-figure is put together by hand. In the README stand, of one node and of three nodes, the rows that are named here and
-the part's worst. With --check nothing is written and a stale page is an error, for `make lint`.
+The page has parts, each from one run under bench/results/ that has every row of the part: FILE, or else the newest.
+No figure is put together by hand. In the README stand, of one node and of three nodes, the rows that are named here
+and the part's worst, with our figure divided by Apache Kafka's. With --check nothing is written and a stale page is
+an error, for `make lint`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +27,16 @@ ONE_NODE, THREE_NODES, OVER_CORES, CONTAINERS = "one node", "three nodes", "over
 SECURED, SEGMENTS, BALANCE, COLD_START = "secured", "segments", "balance", "cold start"
 PARTS = (ONE_NODE, THREE_NODES, COLD_START, OVER_CORES, CONTAINERS, SECURED, SEGMENTS, BALANCE)
 
-#: What stands in the README whatever it says; the worst row of the part is added.
+#: What stands in the README whatever it says; the worst row of each part is added: eight figures.
 CHOSEN = {
     ONE_NODE: (
         ("start", "ready"),
         ("start", "RssAnon idle"),
         ("Produce 1 x 100 B, 1 connection x 50", "throughput"),
-        ("Produce 1 x 100 B, one in flight", "p50"),
-        ("Fetch 1 MB, warm, 4 in flight", "throughput"),
         ("librdkafka producer, 1 KB, none", "throughput"),
-        ("transactions of 10 x 100 B, one producer", "throughput"),
     ),
     THREE_NODES: (
         ("three nodes, acks=all, 1 x 100 B, 3 producers, 5 in flight", "throughput"),
-        ("three nodes, a node that was away fetches batches of 900 KB", "catch-up"),
-        ("three nodes, idle", "CPU of three nodes, share of a core"),
-        ("three nodes, 10,000 partitions", "RssAnon of a node"),
-        ("three nodes, kill -9 of a broker", "librdkafka, led, worst"),
         ("three nodes, kill -9 of a broker", "Java producer, led, worst"),
     ),
 }
@@ -216,20 +211,45 @@ def page(chosen: Chosen) -> str:
 
 
 def readme_rows(chosen: Chosen) -> str:
-    """What stands between the markers of the README."""
+    """Return what stands between the markers of the README: one table, and a sentence for each part of it."""
     if not chosen:
         return "No whole run is stored yet."
-    return "\n\n".join(_readme_part(chosen[part][0], part) for part in CHOSEN if part in chosen)
+    lines = [
+        "| load | figure | better is | Apache Kafka | pykbroker | pykbroker ÷ Kafka |",
+        "|---|---|---|--:|--:|--:|",
+    ]
+    notes = []
+    for part in CHOSEN:
+        if part in chosen:
+            run, _ = chosen[part]
+            lines += [readme_row(row) for row in _readme_rows_of(run, part)]
+            notes.append(f"{part.capitalize()}: {_lower_first(conditions(run, rows_of(run, part)))}")
+    notes.append("The last row of each part is its worst of all.")
+    text = textwrap.fill(" ".join(notes), 120, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines) + "\n\n" + text
 
 
-def _readme_part(run: Run, part: str) -> str:
+def readme_row(row: Row) -> str:
+    """One row of the README: our figure divided by Apache Kafka's. A loss is bold and is called one."""
+    quotient = row["ratio"] if row["more_is_better"] else 1 / row["ratio"]
+    figures = [f"{number(row[side])} {row['unit']}".rstrip() for side in ("kafka", "pykbroker")]
+    shown = number(quotient) if row["ratio"] >= 1 else f"**{number(quotient)}, a loss**"
+    better = "more" if row["more_is_better"] else "less"
+    return "| " + " | ".join([row["measurement"], row["figure"], better, *figures, shown]) + " |"
+
+
+def _readme_rows_of(run: Run, part: str) -> list[Row]:
+    """The chosen rows of a part, and the one with the worst ratio."""
     found = rows_of(run, part)
     rows = {(row["measurement"], row["figure"]): row for row in found}
     named = [rows[key] for key in CHOSEN[part] if key in rows]
     left = [row for row in found if row not in named and row["ratio"]]
     worst = min(left, key=lambda row: float(row["ratio"]), default=None)
-    rows_here = table(named + ([worst] if worst else []), spread=False)
-    return f"{rows_here}\n\n{conditions(run, found)} The last row is the worst of all of {part}."
+    return named + ([worst] if worst else [])
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def with_rows(text: str, rows: str) -> str:

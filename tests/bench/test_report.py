@@ -46,9 +46,16 @@ def test_the_worst_row_stands_in_the_readme() -> None:
     chosen = report.CHOSEN[ONE][2][0]
     run = a_run(row(chosen, [100.0], [300.0]), row("slow", [100.0], [11.0]), row("not so slow", [100.0], [90.0]))
     rows = report.readme_rows({ONE: (run, "run.json")})
-    assert f"| {chosen} | throughput | 100 req/s | 300 req/s | 3.00x |" in rows
-    assert "| slow | throughput | 100 req/s | 11 req/s | 0.11x |" in rows
+    assert f"| {chosen} | throughput | more | 100 req/s | 300 req/s | 3 |" in rows
+    assert "| slow | throughput | more | 100 req/s | 11 req/s | **0.11, a loss** |" in rows
     assert "not so slow" not in rows
+
+
+def test_the_readme_divides_our_figure_by_apache_kafkas() -> None:
+    better = row("start", [2.0], [0.5], more_is_better=False)
+    assert report.readme_row(better) == "| start | throughput | less | 2 req/s | 0.5 req/s | 0.25 |"
+    worse = row("start", [2.0], [3.0], more_is_better=False)
+    assert report.readme_row(worse).endswith("| **1.5, a loss** |")
 
 
 def test_each_round_has_its_ratio() -> None:
@@ -102,8 +109,8 @@ def test_a_run_of_both_parts_gives_each_its_rows() -> None:
     assert f"| {cluster} | throughput | 1 req/s | 3 req/s | 3.00x | one |" in three
     assert "six nodes and a client" in three
     readme = report.readme_rows({ONE: (run, "run.json"), THREE: (run, "run.json")})
-    assert f"| {cluster} | throughput | 1 req/s | 3 req/s | 3.00x |" in readme
-    assert "| three nodes, more | throughput | 1 req/s | 0.5 req/s | 0.50x |" in readme
+    assert f"| {cluster} | throughput | more | 1 req/s | 3 req/s | 3 |" in readme
+    assert "| three nodes, more | throughput | more | 1 req/s | 0.5 req/s | **0.5, a loss** |" in readme
 
 
 def test_a_limit_of_nothing_is_a_limit() -> None:
