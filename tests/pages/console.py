@@ -1,8 +1,10 @@
 """A page done as a person does it: its commands, its Python, and what each of them prints, on a node of its own.
 
-A block `console` has commands after `$ `, each with what it prints. A block `python` is a program, and a block without
-a language that follows it is what the program prints. `localhost:9092` on a page is the node of the test. In what is
-printed, `…` stands for any text within a line and a line `[…]` for any lines.
+A block `console` has commands after `$ `, each with what it prints. The last command of a block `fails` ends with
+another status than 0, and prints the rest of the block to standard output and standard error together. A block
+`python` is a program, and a block without a language that follows it is what the program prints. `localhost:9092` on
+a page is the node of the test. In what is printed, `…` stands for any text within a line and a line `[…]` for any
+lines.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ class Step:
     command: str
     prints: str | None
     is_python: bool = False
+    fails: bool = False
 
 
 def steps(page: Path) -> list[Step]:
@@ -45,12 +48,13 @@ def steps(page: Path) -> list[Step]:
     found: list[Step] = []
     after_python = False
     for language, text in blocks(page):
-        if language == "console":
+        if language in ("console", "fails"):
             for line in text.splitlines():
                 if line.startswith("$ "):
                     found.append(Step(line.removeprefix("$ "), ""))
                 else:
                     found[-1].prints = f"{found[-1].prints}{line}\n"
+            found[-1].fails = language == "fails"
         elif language == "python":
             found.append(Step(text, None, is_python=True))
         elif not language and after_python:
@@ -75,7 +79,7 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._node = Process(folder / "server.log", "--port", "0", "--ephemeral")
+        self._node = Process(folder / "server.log", "--port", "0", "--data-dir", str(folder / "data"))
 
     def __enter__(self) -> Self:
         self._node.__enter__()
@@ -94,7 +98,7 @@ class Reader:
 
     def does(self, step: Step) -> None:
         """Run a step and compare what it prints. Raises AssertionError if it fails or prints something else."""
-        text = step.command.replace(ADDRESS, self._node.address)
+        text = self._here(step.command)
         if step.is_python and "def test_" in text:
             home = self._folder / "tests"
             home.mkdir(exist_ok=True)
@@ -112,15 +116,21 @@ class Reader:
                 }
             ),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if step.fails else subprocess.PIPE,
             text=True,
             timeout=_PATIENCE_S,
             check=False,
         )
-        assert done.returncode == 0, f"{text}: {done.stdout}{done.stderr}"
+        assert (done.returncode != 0) == step.fails, f"{text}: {done.stdout}{done.stderr}"
         if step.prints is not None:
-            expected = step.prints.replace(ADDRESS, self._node.address)
+            expected = self._here(step.prints)
             assert matches(done.stdout, expected), f"{text}\nprinted\n{done.stdout}\nand the page says\n{expected}"
+
+    def _here(self, text: str) -> str:
+        """Return what a text of the page means here."""
+        port = self._node.address.rpartition(":")[2]
+        return text.replace(ADDRESS, self._node.address).replace("--port 9092", f"--port {port}")
 
     def _programs(self) -> Path:
         """Where `pykbroker` and `python` are: this environment's, also where the package is not installed in it."""

@@ -13,6 +13,7 @@ PAGES = {
     "README.md": (7, {"make run", "make quick"}),
     "docs/first-day.md": (16, set[str]()),
     "docs/running.md": (3, set[str]()),
+    "docs/troubleshooting.md": (32, set[str]()),
 }
 
 
@@ -41,3 +42,8 @@ def test_what_a_program_prints_stands_after_it(tmp_path: Path) -> None:
     page.write_text("```console\n$ a b\nsays\n$ c\n```\n```python\nx\n```\ntext\n```\nout\n```\n```\nother\n```\n")
     found = [(step.command, step.prints) for step in console.steps(page)]
     assert found == [("a b", "says\n"), ("c", ""), ("x\n", "out\n")]
+
+
+def test_twenty_errors_are_explained() -> None:
+    steps = console.steps(console.page("docs/troubleshooting.md"))
+    assert len([step for step in steps if step.fails]) >= 20
