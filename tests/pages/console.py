@@ -49,7 +49,8 @@ def steps(page: Path) -> list[Step]:
     after_python = False
     for language, text in blocks(page):
         if language in ("console", "fails"):
-            for line in text.splitlines():
+            # A line that ends with a backslash goes on in the next one.
+            for line in re.sub(r"\\\n\s*", "", text).splitlines():
                 if line.startswith("$ "):
                     found.append(Step(line.removeprefix("$ "), ""))
                 else:
@@ -112,7 +113,7 @@ class Reader:
             env=environment(
                 {
                     "PYKBROKER_BOOTSTRAP_SERVER": self._node.address,
-                    "PATH": f"{self._programs()}{os.pathsep}{os.environ['PATH']}",
+                    "PATH": f"{programs(self._folder)}{os.pathsep}{os.environ['PATH']}",
                 }
             ),
             stdin=subprocess.DEVNULL,
@@ -132,15 +133,16 @@ class Reader:
         port = self._node.address.rpartition(":")[2]
         return text.replace(ADDRESS, self._node.address).replace("--port 9092", f"--port {port}")
 
-    def _programs(self) -> Path:
-        """Where `pykbroker` and `python` are: this environment's, also where the package is not installed in it."""
-        home = self._folder / "bin"
-        if not home.exists():
-            home.mkdir()
-            for name, words in {"pykbroker": "-m pykbroker ", "python": "", "python3": ""}.items():
-                (home / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
-                (home / name).chmod(0o755)
-        return home
+
+def programs(folder: Path) -> Path:
+    """Make a folder with `pykbroker` and `python` of this environment, where the package need not be installed."""
+    home = folder / "bin"
+    if not home.exists():
+        home.mkdir()
+        for name, words in {"pykbroker": "-m pykbroker ", "python": "", "python3": ""}.items():
+            (home / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words}"$@"\n')
+            (home / name).chmod(0o755)
+    return home
 
 
 def page(name: str) -> Path:

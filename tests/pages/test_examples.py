@@ -13,6 +13,7 @@ PAGES = {
     "README.md": (7, {"make run", "make quick"}),
     "docs/first-day.md": (16, set[str]()),
     "docs/running.md": (3, set[str]()),
+    "docs/kafka-tools.md": (4, set[str]()),
     "docs/troubleshooting.md": (32, set[str]()),
 }
 
