@@ -14,7 +14,7 @@ PYTEST_ARGS ?=
 PIPELINE_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: install run image base-image apache-kafka-image spark-image up down quick test unit compat sim sim-long faults test-long timings test-env lint-env system java pipeline lint audit bench generate schemas clean
+.PHONY: install constraints run image base-image apache-kafka-image spark-image up down quick test unit compat sim sim-long faults test-long timings test-env lint-env system java pipeline lint audit bench generate schemas clean
 .DEFAULT_GOAL := install
 
 # --- what each target says at its start: what it installs where that is missing, and how long it takes ---------------
@@ -39,6 +39,7 @@ SAYS_compat := installs $(ALL), 1.5 min once; tests take 25 min
 SAYS_test-env := installs $(ALL), 1.5 min where Debian's packages are there
 SAYS_lint-env := installs ruff, mypy and what they look at into .venv, 5 s after make test-env, else a minute
 SAYS_lint := installs ruff, mypy and what they look at into .venv, a minute once; checks take 3 min
+SAYS_constraints := resolves the development environment anew in an environment that it removes, two minutes
 SAYS_timings := runs make test and stores what each file of tests used; 35 min on a machine that does nothing else
 SAYS_test-long := installs $(ALL), 1.5 min once; all long tests take 8 hours, and go on where they were
 SAYS_sim := installs what the tests need into .venv, a minute once; one seed takes a second or two
@@ -58,8 +59,12 @@ say-%:
 
 COMPILED := $(wildcard wire/pykbroker_wire/records/*.c)
 
-# In a variable: a comma would end the argument of a call.
+# In variables: a comma would end the argument of a call.
 TEST_AND_LINT := .[test,lint]
+DEVELOPMENT := .[test,lint,unit,bench,pipeline]
+# Names and versions of what the development environment consists of: `make constraints` writes it anew. Who installs
+# pykbroker for use is not bound by it.
+CONSTRAINTS := constraints.txt
 # $(call into,PYTHON,WHAT): uv installs what it has in its cache within seconds; when it may ask, it builds PySpark anew
 # each time. pip does it where uv is not to be had.
 uv = $(1) -m uv pip install -q --python $(1) $(2)
@@ -75,22 +80,30 @@ $(VENV)/.install: pyproject.toml $(COMPILED) | $(BIN)/python
 	$(BIN)/python -m pip install -q -e '.[tools]'
 	@touch $@
 
-$(VENV)/.test: pyproject.toml $(COMPILED) | $(BIN)/python
-	$(call into,$(BIN)/python,-e '.[test]')
+$(VENV)/.test: pyproject.toml $(COMPILED) $(CONSTRAINTS) | $(BIN)/python
+	$(call into,$(BIN)/python,-c $(CONSTRAINTS) -e '.[test]')
 	@touch $@ $(VENV)/.install
 
 # Small, and none of it needs a program beside Python: what `make quick` runs is chosen by it (tests/quick.py).
-$(VENV)/.unit: pyproject.toml $(COMPILED) | $(BIN)/python
-	$(call into,$(BIN)/python,-e '.[unit]')
+$(VENV)/.unit: pyproject.toml $(COMPILED) $(CONSTRAINTS) | $(BIN)/python
+	$(call into,$(BIN)/python,-c $(CONSTRAINTS) -e '.[unit]')
 	@touch $@ $(VENV)/.install
+
+# The newest versions that pyproject.toml allows, in an environment of their own, as names and versions.
+constraints: say-constraints | $(BIN)/python
+	$(BIN)/python -m pip install -q uv
+	rm -rf $(VENV)-constraints && $(PYTHON) -m venv $(VENV)-constraints
+	$(BIN)/python -m uv pip install -q --upgrade --python $(VENV)-constraints/bin/python -e '$(DEVELOPMENT)'
+	$(BIN)/python -m uv pip freeze -q --exclude-editable --python $(VENV)-constraints/bin/python >$(CONSTRAINTS)
+	rm -rf $(VENV)-constraints
 
 # The bytecode of all tests, as pytest keeps it. Else each worker of a first run makes it for itself.
 $(VENV)/.collected: $(VENV)/.test
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q --collect-only tests compat_tests >/dev/null 2>&1 || true
 	@touch $@
 
-$(VENV)/.lint: pyproject.toml $(COMPILED) | $(BIN)/python
-	$(call into,$(BIN)/python,-e '$(TEST_AND_LINT)')
+$(VENV)/.lint: pyproject.toml $(COMPILED) $(CONSTRAINTS) | $(BIN)/python
+	$(call into,$(BIN)/python,-c $(CONSTRAINTS) -e '$(TEST_AND_LINT)')
 	@touch $@ $(VENV)/.test $(VENV)/.install
 
 $(VENV)/.bench: pyproject.toml $(COMPILED) | $(BIN)/python
