@@ -17,25 +17,26 @@ from typing import Any
 
 from pykbroker.coordinator.later import Later, settle
 
-#: The answers of later requests on a connection wait for the answer of a request that is held.
+#: The answers of later requests on a connection wait for the answer of a held request.
 HOLD_SECONDS = 1.0
-#: All of them run in the turn in which the shard becomes ready.
+#: All held requests run in the turn of the loop in which the shard becomes ready.
 MAX_HELD = 500
 
 
 class HeldRequests:
-    """Those of one shard, in the order in which they came."""
+    """The held requests of one shard, in the order in which they came."""
 
     __slots__ = ("_held", "_loop", "_timer")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        #: (until when, the answer, what runs the request)
+        #: (deadline, answer, function that runs the request)
         self._held: deque[tuple[float, asyncio.Future[Any], Callable[[], Later[Any]]]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, run: Callable[[], Later[Any]]) -> asyncio.Future[Any] | None:
-        """Call `run` at `release`, or after HOLD_SECONDS. It is called also if the client has left by then.
+        """Call `run` at `release`, or after HOLD_SECONDS. `run` is called even if the client has closed its connection
+        by then.
 
         Returns a future of what `run` returns, or None if too many requests wait already."""
         if len(self._held) >= MAX_HELD:

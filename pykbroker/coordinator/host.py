@@ -1,7 +1,7 @@
 """One shard and everything around it, from one election to the end of that leadership: values that machine.py moves.
 
-Responsible for what a shard is (`Shard`), and for what waits at one: requests that are not answered yet, answers that
-wait for the log, effects, collected records. Not responsible for when anything happens.
+Responsible for the interface of a shard (`Shard`), and for what waits at a shard: requests that are not answered yet,
+answers that wait for the log, effects, collected records. Not responsible for when anything happens.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Request:
         assert not self.done
         self.done = True
         self.answer = answer
-        # A connection that closed has cancelled it.
+        # The future is cancelled if the connection was closed.
         if self.future is not None and not self.future.done():
             self.future.set_result(answer)
 
@@ -69,8 +69,8 @@ Encoded = list[tuple[bytes, bytes | None]]
 
 
 class Host(Generic[S]):
-    """One shard and everything around it, from one election to the end of that leadership. The leader epoch may rise
-    meanwhile: the same leader may be elected again."""
+    """One shard and everything around it, from one election to the end of that leadership. The leader epoch may rise in
+    that time, because the same leader may be elected again."""
 
     __slots__ = (
         "collected",
@@ -97,18 +97,18 @@ class Host(Generic[S]):
 
     def __init__(self, partition: Partition, epoch: int, shard: S) -> None:
         self.partition = partition
-        #: the leader epoch in which this leadership began, and that of now
+        #: the leader epoch in which this leadership began, and the current one
         self.first_epoch = self.epoch = epoch
         self.shard = shard
-        #: loaded; until then `load` is what is left to do, or None when that failed
+        #: True when the shard is loaded. Until then `load` is the rest of the loading, or None if that failed.
         self.ready = False
         self.load: Iterator[asyncio.Future[ReadResult] | None] | None = None
-        #: what the load waits for, because it is not in memory
+        #: the read from disk that the load waits for
         self.reading: asyncio.Future[ReadResult] | None = None
         #: requests that wait for the end of the load
         self.held: HeldRequests
         self.timers: Timers
-        #: those whose last input was refused: they are tried again, and told once
+        #: timers whose last input was refused: they fire again, and only the first refusal is logged
         self.failing_timers: set[TimerKey] = set()
         self.loaded_records = 0
         self.skipped_records = 0
@@ -117,14 +117,14 @@ class Host(Generic[S]):
         #: (offset to be committed, effect)
         self.effects: deque[tuple[int, Any]] = deque()
         self.reply_timer: asyncio.TimerHandle | None = None
-        #: end of what this shard has seen, and of what of it is committed
+        #: the end of the log that this shard has seen, and the committed part of it
         self.written = 0
         self.committed = 0
         self.collected: list[tuple[Result, Encoded]] = []
         self.collected_bytes = 0
 
     def silence(self) -> None:
-        """Nothing of it fires or loads any more, and it takes no requests."""
+        """Stop all timers and the load, and accept no more requests."""
         self.ready = False
         self.timers.close()
         self.load = None

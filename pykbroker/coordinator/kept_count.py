@@ -1,8 +1,9 @@
-"""How many partitions an internal topic had when its records were written: by this number a key finds its coordinator.
+"""The number of partitions that an internal topic had when its records were written. A key finds its coordinator by
+this number.
 
 The number stays while the node runs, as in Apache Kafka. A topic that is grown would otherwise send most groups and
 transactional ids to partitions that have none of their records. Not responsible for refusing to grow such a topic
-(controller/topics.py): the active controller may be one of Apache Kafka, which allows it.
+(controller/topics.py). The active controller may run Apache Kafka, which allows it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ logger = logging.getLogger(__name__)
 
 
 class KeptCount:
-    """The number is the present one until `start`, and that of the last start or of a new topic from then on."""
+    """Until `start` the number is the present one. After that it is the number at the start, or that of a topic created
+    since."""
 
     def __init__(self, topic: str, configured: int) -> None:
-        """`configured` counts while the topic is not there."""
+        """`configured` is used while the topic does not exist."""
         self._topic = topic
         self._configured = configured
         self._topic_id: bytes | None = None
@@ -26,12 +28,12 @@ class KeptCount:
         self._started = False
 
     def start(self, image: MetadataImage) -> None:
-        """The metadata is whole: keep the number that the topic has now."""
+        """Keep the number that the topic has now. Call it when the metadata is complete."""
         self._started = True
         self.look(image)
 
     def look(self, image: MetadataImage) -> None:
-        """Take the number of a topic that is new, and report one that has grown."""
+        """Take the number of partitions of a new topic, and log an error if the topic has grown."""
         topic = image.topics.by_name.get(self._topic)
         if topic is None or not self._started:
             return

@@ -1,8 +1,8 @@
-"""Answers that are there already, or come later.
+"""Answers that are available now or come later.
 
-Handlers return a response or a future of one; these keep that choice open when answers are changed, followed or joined.
-An answer is always an answer, its error a field of it; only `settle` passes on what was raised, and `judged` makes an
-answer of it.
+Handlers return a response or a future of one. These functions transform, chain and join such answers and keep both
+forms possible. An error is a field of the answer and is not raised. Only `settle` passes on an exception, and `judged`
+makes an answer of it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class CallWhenDone(Protocol):
 
 
 def at_any_time(awaited: asyncio.Future[T], step: Callable[[asyncio.Future[T]], object]) -> None:
-    """For a wait that holds nothing else up."""
+    """The `CallWhenDone` for a wait that delays nothing else."""
     awaited.add_done_callback(step)
 
 
 def then(value: Later[T], transform: Callable[[T], U]) -> Later[U]:
-    """`transform` applied now or when the future is done; cancelling the outer cancels the inner."""
+    """Return `transform(value)`, now or when the future is done. Cancelling the outer future cancels the inner one."""
     if not isinstance(value, asyncio.Future):
         return transform(value)
     inner = value
@@ -52,7 +52,8 @@ def then(value: Later[T], transform: Callable[[T], U]) -> Later[U]:
 
 
 def and_then(value: Later[T], follow: Callable[[T], Later[U]]) -> Later[U]:
-    """What `follow` answers to it, which may come later still; cancelling the outer cancels what runs."""
+    """Return what `follow(value)` returns, which may be a future too. Cancelling the outer future cancels the one that
+    runs."""
     if not isinstance(value, asyncio.Future):
         return follow(value)
     outer: asyncio.Future[U] = value.get_loop().create_future()
@@ -86,11 +87,12 @@ def and_then(value: Later[T], follow: Callable[[T], Later[U]]) -> Later[U]:
 
 
 def judged(future: asyncio.Future[T], answer: Callable[[T], U], refuse: Callable[[KafkaError], U]) -> asyncio.Future[U]:
-    """`answer` of the result, `refuse` of a KafkaError; any other error is passed on, and what these two raise."""
+    """Return a future of `answer(result)`, or of `refuse(error)` if `future` raised a KafkaError. Other errors are
+    passed on, and so are those that the two functions raise."""
     outer: asyncio.Future[U] = future.get_loop().create_future()
 
     def done(finished: asyncio.Future[T]) -> None:
-        # Asked for also when the client has left: asyncio logs an exception that nothing asks for.
+        # The exception is read even if the client has left, because asyncio logs exceptions that are never read.
         error = None if finished.cancelled() else finished.exception()
         if outer.done():
             return
@@ -115,10 +117,11 @@ def judged(future: asyncio.Future[T], answer: Callable[[T], U], refuse: Callable
 
 
 def settle(answer: asyncio.Future[T], act: Callable[[], Later[T]]) -> None:
-    """What `act` returns or raises is the answer, now or later. It is called also when no caller waits any more."""
+    """Complete `answer` with what `act` returns or raises, now or later. `act` is called even if no caller waits for
+    the answer."""
     try:
         found = act()
-    except Exception as error:  # noqa: BLE001  # a closed connection, for one: the waiting caller gets it
+    except Exception as error:  # noqa: BLE001  # a closed connection, for example: the waiting caller gets the error
         if not answer.done():
             answer.set_exception(error)
         return
@@ -140,7 +143,7 @@ def _pass_on(done: asyncio.Future[T], answer: asyncio.Future[T]) -> None:
 
 
 def gather(parts: Sequence[Later[T]]) -> Later[list[T]]:
-    """All of them, in order."""
+    """Return all answers, in order."""
     missing = [part for part in parts if isinstance(part, asyncio.Future)]
     if not missing:
         return [cast(T, part) for part in parts]

@@ -1,33 +1,39 @@
 """The machine that runs pure coordinator state over partitions of an internal topic: groups and transactions.
 
-Responsible for: one shard per partition led by this node (host.py), loaded before a request asks it (shard_loading.py);
-running operations; append, replay, answer at commit; timers and markers as inputs; every way in which a request can
-end. Not responsible for what operations decide (the shard), nor for finding the partition.
+Responsible for one shard per partition led by this node (host.py), loaded before a request asks it (shard_loading.py).
+It runs operations, appends, replays and answers at commit. It passes timers and markers as inputs, and ends each
+request in each possible way. Not responsible for what operations decide (the shard), nor for finding the partition.
 
-An operation runs at once and alone. Its records go to the local log through `Partition.append`: refused, and nothing
-happened; accepted, and they are replayed before anything else runs. Answers leave when everything appended so far is
-committed: an answer without records is a read, and may not show what a failover could take back. After an accepted
-append there are three ends: committed; not committed in time (COORDINATOR_NOT_AVAILABLE, the state stays: the records
-may yet commit); leadership lost (NOT_COORDINATOR, the state is dropped and the next leader loads it). There is no undo.
+An operation runs at once and alone. Its records go to the local log through `Partition.append`. If the append is
+refused, nothing has happened. If it is accepted, the records are replayed before anything else runs. Answers leave when
+everything appended so far is committed. An answer without records is a read, and may not show what a failover could
+take back. After an accepted append there are three ends, and no undo:
 
-A new leader epoch with the same leader is none of these: the log is the same, so the shard stays and only notes the
-epoch. Work that was begun in an earlier epoch of this leadership goes on (`has_led_since`).
+* committed;
+* not committed in time: COORDINATOR_NOT_AVAILABLE, and the state stays because the records may yet commit;
+* leadership lost: NOT_COORDINATOR, and the state is dropped and the next leader loads it.
+
+A new leader epoch with the same leader is none of these. The log is the same, so the shard stays and only the epoch
+changes. Work that began in an earlier epoch of this leadership goes on (`has_led_since`).
 
 Grouping: operations submitted with `barrier=False` whose records no other operation needs to see (offset commits) are
 collected for the rest of the loop turn, or for `linger_ms`, and written as one batch. Any other operation writes them
 first.
 
 Transactions: a Result with `transaction` is one batch of that producer, and its records are replayed as undecided.
-`end_transaction` writes the producer's marker and tells the shard in the same call; its answer leaves at commit, and
-so does every answer that shows what the marker decided.
+`end_transaction` writes the producer's marker and passes the decision to the shard in the same call. Its answer leaves
+at commit, and so does each answer that shows what the marker decided.
 
-Effects are what a shard wants done outside once its records are committed (a transaction's markers are sent when
-the log says that it is decided). They wait with the answers, but for no longer than it takes: only the end of the
-leadership drops them.
+Effects are actions outside the shard that follow when its records are committed: the markers of a transaction are sent
+when its decision is committed. Effects wait with the answers, but have no timeout. Only the end of the leadership drops
+them.
 
-Invariants: state only changes by `replay` and by operations; between an accepted append and its replay nothing runs;
-each request is answered once; answers of one shard's appends leave in log order; nothing is written to a partition
-before its shard has seen all of it.
+Invariants:
+
+* state only changes by `replay` and by operations;
+* between an accepted append and its replay nothing runs;
+* each request is answered once, and answers of one shard's appends leave in log order;
+* nothing is written to a partition before its shard has seen all of it.
 """
 
 from __future__ import annotations
@@ -60,14 +66,14 @@ BATCH_BYTES = 256 * 1024
 TIMER_REST_MS = 500
 
 Answer = TypeVar("Answer")
-#: What an operation is given: the shard, its own token, the time.
+#: An operation gets the shard, its own token and the time.
 CoordinatorOperation = Callable[[S, Token, int], Result]
 Refusal = Callable[[ErrorCode], Answer]
-#: Partition, leader epoch, and what a shard wants done.
+#: Called with the partition, the leader epoch and the effect.
 OnEffect = Callable[[int, int, Any], None]
 
 
-#: What a refused append means to a client of a coordinator.
+#: The error codes that a client of a coordinator gets for a refused append.
 _TRANSLATION = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -90,7 +96,7 @@ def _tell(result: Result) -> None:
 
 
 class CoordinatorRuntime(Generic[S]):
-    """See the module. One per internal topic."""
+    """The machine of one internal topic (see the module's docstring)."""
 
     def __init__(
         self,
@@ -108,8 +114,9 @@ class CoordinatorRuntime(Generic[S]):
         on_effect: OnEffect | None = None,
         bulk: Callable[[S], Bulk] | None = None,
     ) -> None:
-        """`linger_ms`: -1 collects for the rest of the loop turn, 0 not at all. `base_sequence`: of each batch. The
-        records have no numbers, but Apache Kafka's group coordinator writes 0, its transaction coordinator -1."""
+        """`linger_ms`: -1 collects for the rest of the loop turn, 0 does not collect. `base_sequence` is that of each
+        batch. The records have no sequence numbers, but Apache Kafka's group coordinator writes 0 and its transaction
+        coordinator -1."""
         self.topic = topic
         self._runtime = runtime
         self._loop = runtime.loop
@@ -147,11 +154,14 @@ class CoordinatorRuntime(Generic[S]):
         verification: object | None = None,
         waits_for_load: bool = False,
     ) -> Answer | asyncio.Future[Answer]:
-        """Run an operation on a partition's shard. The answer, if it is there already, or a future of it.
+        """Run an operation on the shard of a partition. Return the answer if it is there already, otherwise a future of
+        it.
 
-        barrier=False: collected records need not be written before it, and its own may be collected.
-        verification: the log's proof that the transaction of a transactional Result is known to its coordinator.
-        waits_for_load: a shard that is being loaded runs it when it is ready (held_requests.py), if that is soon.
+        * `barrier`: if False, the operation does not need the collected records to be written first, and its own may be
+          collected.
+        * `verification`: the log's proof that the coordinator knows the transaction of a transactional Result.
+        * `waits_for_load`: if the shard is being loaded and is ready soon, the operation waits for it
+          (held_requests.py).
         """
         host = self._ready_host(index)
         if isinstance(host, ErrorCode):
@@ -189,12 +199,12 @@ class CoordinatorRuntime(Generic[S]):
         transaction_version: int,
         refusal: Refusal[Answer],
     ) -> Answer | asyncio.Future[Answer]:
-        """Write the marker of a transaction and let the shard know at once. The answer, `refusal(NONE)` when it is
-        good, comes when the marker is committed."""
+        """Write the marker of a transaction and pass the decision to the shard at once. The answer comes when the
+        marker is committed; it is `refusal(NONE)` on success."""
         host = self._ready_host(index)
         if isinstance(host, ErrorCode):
             return refusal(host)
-        # What was collected precedes the marker, as it precedes every other input.
+        # Collected records are written before the marker, as before each other input.
         if not self._write_collected(host):
             return refusal(ErrorCode.NOT_COORDINATOR)
         request = Request(refusal)
@@ -232,21 +242,21 @@ class CoordinatorRuntime(Generic[S]):
         return request.future
 
     def leader_epoch(self, index: int) -> int | None:
-        """The coordinator epoch of a shard that is led here, loading or not."""
+        """Return the coordinator epoch of a shard that this node leads, loaded or not, or None if it leads none."""
         host = self._hosts.get(index)
         return host.epoch if host is not None else None
 
     def has_led_since(self, index: int, epoch: int) -> bool:
-        """Whether the leadership in which `epoch` was the coordinator epoch has lasted until now."""
+        """Return True if the leadership in which `epoch` was the coordinator epoch has lasted until now."""
         host = self._hosts.get(index)
         return host is not None and host.first_epoch <= epoch <= host.epoch
 
     def led(self) -> list[int]:
-        """The partitions whose coordinator this node is, loading or not."""
+        """Return the partitions that this node coordinates, loaded or not."""
         return sorted(index for index, host in self._hosts.items() if host.ready or host.load is not None)
 
     def input_all(self, operation: Callable[[S, int], Result]) -> None:
-        """Something happened that concerns every shard; no request waits for its outcome."""
+        """Run an operation on each shard that is ready. No request waits for its outcome."""
         for host in list(self._hosts.values()):
             if host.ready and self._write_collected(host):
                 self._carry_out(host, operation(host.shard, self._runtime.now_ms()))
@@ -267,7 +277,7 @@ class CoordinatorRuntime(Generic[S]):
             return
         encoded = [self._format.encode(record) for record in result.records]
         if result.transaction is not None:
-            # A batch has one producer: what was collected before it has another, or none.
+            # A batch has one producer. The collected records have another one, or none.
             if self._write_collected(host):
                 self._write(host, [result], encoded, result.transaction, verification)
         elif collect and self._linger_ms and result.atomic and result.collectable and result.append_failed is None:
@@ -279,7 +289,7 @@ class CoordinatorRuntime(Generic[S]):
             self._write_in_parts(host, result, encoded)
 
     def _take_requests(self, host: Host[S], result: Result) -> list[tuple[Request, Any]]:
-        """From here on they are answered by this Result."""
+        """Remove the requests that this Result answers, and return them with their answers."""
         return [(host.requests.pop(token), answer) for token, answer in result.replies]
 
     def _write(
@@ -290,8 +300,8 @@ class CoordinatorRuntime(Generic[S]):
         transaction: tuple[int, int] | None = None,
         verification: object | None = None,
     ) -> ErrorCode:
-        """One batch, whole or not at all. `transaction`: producer id and epoch that it belongs to. Returns what its
-        requests are told of a refusal."""
+        """Append the results as one batch, whole or not at all. `transaction`: producer id and epoch of the batch.
+        Returns the error code that the requests of a refused append get."""
         now_ms = self._runtime.now_ms()
         answers = [pair for result in results for pair in self._take_requests(host, result)]
         try:
@@ -331,16 +341,17 @@ class CoordinatorRuntime(Generic[S]):
         return ErrorCode.NONE
 
     def _refused(self, error: KafkaError, line: str, *args: object) -> None:
-        """Write the line, once a minute for each error: clients try again at once."""
+        """Log the line at most once a minute for each error, because clients try again at once."""
         left_out = self._refusals.take(error.code.name)
         if left_out is not None:
             logger.warning(line + "%s", *args, error, left_out)
 
     def _written(self, host: Host[S], at: int, answers: list[tuple[Request, Any]]) -> None:
-        """The log has everything before `at`, and the shard has seen it: answers, and effects, follow at commit."""
+        """Note that the log has everything before `at` and that the shard has replayed it. Answers and effects follow
+        at commit."""
         host.written = at
         if host.partition.high_watermark >= at:
-            # Alone in the replica set: committed already.
+            # This node is the only replica in sync, so the records are committed already.
             self._advance(host, at)
             self._answer_when_committed(host, answers)
             self._deliver_effects(host)
@@ -349,7 +360,7 @@ class CoordinatorRuntime(Generic[S]):
             host.partition.when_committed(at, partial(self._committed, host, at))
 
     def _write_in_parts(self, host: Host[S], result: Result, encoded: Encoded) -> None:
-        """A Result that need not be whole, in batches that the log accepts; its answers come with the last."""
+        """Append a Result that may be divided as several batches. Its answers come with the last one."""
         start = 0
         while start < len(encoded):
             end = start
@@ -392,7 +403,7 @@ class CoordinatorRuntime(Generic[S]):
                 self._write_collected(host)
 
     def _write_collected(self, host: Host[S]) -> bool:
-        """False: a disk that failed was the end of the host. Every request that waited there is answered already."""
+        """Return False if a failed disk ended the host. All requests that waited there are answered then."""
         collected, host.collected = host.collected, []
         host.collected_bytes = 0
         if collected:
@@ -442,7 +453,8 @@ class CoordinatorRuntime(Generic[S]):
         self._deliver_effects(host)
 
     def _deliver_effects(self, host: Host[S]) -> None:
-        """An effect may submit the next operation of this shard at once: whatever is committed by then follows here."""
+        """Pass on the effects that are committed. An effect may submit the next operation of this shard at once; the
+        effects that are committed by then follow in the same call."""
         while host.ready and host.effects and host.effects[0][0] <= host.committed:
             _, effect = host.effects.popleft()
             assert self._on_effect is not None
@@ -484,8 +496,9 @@ class CoordinatorRuntime(Generic[S]):
                 return
             goes_on = epoch == host.epoch + 1 and host.partition is partition
             if is_leader and goes_on and (host.ready or host.load is not None):
-                # The same log is led on: its state, and everything that waits, stays good in the new epoch. But if an
-                # epoch was missed, another broker may have led in it, and what it began is carried on with anew.
+                # This node goes on leading the same log, so the state and everything that waits stay good in the new
+                # epoch. But if an epoch was missed, another broker may have led in it, and then the shard is loaded
+                # anew.
                 host.epoch = epoch
                 return
             self._unload(host)
@@ -505,7 +518,7 @@ class CoordinatorRuntime(Generic[S]):
         host.held.release()
 
     def _unload(self, host: Host[S]) -> None:
-        """The end of a host: everything that waits is answered, nothing of it fires again."""
+        """End a host: answer everything that waits, and stop its timers."""
         del self._hosts[host.partition.index]
         host.silence()
         requests = [request for replies in host.waiting for request, _ in replies.answers]
@@ -519,7 +532,7 @@ class CoordinatorRuntime(Generic[S]):
         host.held.release()
 
     def close(self) -> None:
-        """The node stops."""
+        """Stop the machine when the node stops."""
         for host in list(self._hosts.values()):
             self._write_collected(host)
         for host in list(self._hosts.values()):

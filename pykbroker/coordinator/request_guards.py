@@ -1,15 +1,15 @@
 """The guards with which one request appends to partitions of a transaction, from the first question to the append.
 
-A log gives a guard for the first batch of a transaction. The transaction's coordinator is asked whether the partition
-takes part in the transaction (or is told so), and the batch is appended with the guard (log/pykbroker_log/
-pykbroker_log/verification.py). A marker that reaches the log in the meantime takes the guard away: the answer may then
-be about the transaction that this marker has ended.
+A log gives a guard for the first batch of a transaction. The broker asks the transaction's coordinator whether the
+partition takes part in the transaction, or asks it to add the partition. Then it appends the batch with the guard
+(log/pykbroker_log/ pykbroker_log/verification.py). A marker that reaches the log in the meantime takes the guard away,
+because the coordinator's answer may then be about the transaction that this marker has ended.
 
-Responsible for taking the guards before each question anew, also when the verifier asks again by itself, and for
-noticing guards that went away before the append. Not responsible for how the coordinator is asked
-(transaction/verifier.py), nor for appending.
+Responsible for taking new guards before each question, also when the verifier asks again by itself, and for noticing
+guards that went away before the append. Not responsible for how the coordinator is asked (transaction/verifier.py), nor
+for appending.
 
-Invariant: the append comes in the same turn of the loop as the look whether the guards are still good.
+Invariant: the append follows in the same turn of the loop as the check that the guards are still good.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TopicPartition = tuple[str, int]
 #: By partition: the guard to append with, or why nothing is appended. A partition that is missing needs no guard.
 GuardsByPartition = dict[TopicPartition, "object | KafkaError"]
 
-#: Each question but the first means that a transaction of this producer has ended since the one before.
+#: Each question after the first means that a transaction of this producer has ended since the one before.
 ASKED_AT_MOST: Final = 8
 
 
@@ -50,7 +50,7 @@ class Verifier(Protocol):
 
 
 class NotVerified(KafkaError):
-    """The coordinator's verdict on a partition."""
+    """The coordinator's error code for a partition."""
 
 
 class RequestVerification:
@@ -68,8 +68,9 @@ class RequestVerification:
         *,
         add: bool,
     ) -> None:
-        """`producer`: id and epoch. `batches`: where each goes, and its base sequence. `add`: the partitions are added
-        to the transaction (transaction.version 2), otherwise they must have been added."""
+        """`producer`: id and epoch. `batches`: the partition of each batch, and its base sequence. `add`: True if the
+        coordinator adds the partitions to the transaction (transaction.version 2), False if they must have been added
+        before."""
         self._replicas = replicas
         self._verifier = verifier
         self._transactional_id = transactional_id
@@ -80,7 +81,8 @@ class RequestVerification:
         self.guards: GuardsByPartition = {}
 
     def ask(self) -> Later[None]:
-        """Take guards, and ask the coordinator where there are any. `guards` are complete when this is done."""
+        """Take guards, and ask the coordinator about the partitions that have one. `guards` are complete when this is
+        done."""
         self._take_guards()
         asked = [place for place, guard in self.guards.items() if not isinstance(guard, KafkaError)]
         if not asked:
@@ -92,8 +94,8 @@ class RequestVerification:
         return then(verdicts, self._judge)
 
     def must_ask_again(self) -> bool:
-        """Whether a guard has gone away since it was taken. A request that meets this too often is refused with an
-        error after which clients try again."""
+        """Return True if a guard has gone away since it was taken. A request that has asked too often already gets a
+        retriable error for that partition instead."""
         stale = [place for place, guard in self.guards.items() if self._is_stale(place, guard)]
         if stale and self._questions < ASKED_AT_MOST:
             return True
@@ -123,5 +125,5 @@ class RequestVerification:
         if isinstance(guard, KafkaError):
             return False
         partition = self._replicas.find(*place)
-        # A partition that this broker no longer leads refuses the append itself.
+        # If this broker no longer leads the partition, the append itself is refused.
         return partition is not None and not partition.takes_guard(*self._producer, guard)

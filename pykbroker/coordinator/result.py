@@ -1,12 +1,12 @@
-"""What an operation of a coordinator decides: records to write, answers to give, timers to move. Values only.
+"""The decision of an operation of a coordinator: records to write, answers to send, timers to move. Values only.
 
 An operation is a function `(shard, token, now_ms) -> Result` and touches neither futures, sockets nor the clock. Not
-responsible for doing any of it: `machine.py` appends, replays and answers.
+responsible for carrying a decision out: `machine.py` appends, replays and answers.
 
-What a Result says happens in this order: records are appended as one batch (unless `atomic` is off) and replayed;
-timers move; answers, then effects, leave when everything appended so far is committed. If the append is refused,
-nothing is replayed, every answer of the Result becomes that request's error answer, its effects and its lines for the
-log are forgotten, timers still move (they belong to soft state), and `append_failed` says how soft state follows.
+A Result is carried out in this order: records are appended as one batch (unless `atomic` is off) and replayed; timers
+move; answers, then effects, leave when everything appended so far is committed. If the append is refused, nothing is
+replayed. Each answer of the Result becomes that request's error answer, and its effects and log lines are dropped.
+Timers still move (they belong to soft state), and `append_failed` updates the soft state.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from typing import Any, NamedTuple
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.primitives import TopLevel
 
-#: Names one parked request. An operation is given one; it may answer it now, or any operation later.
+#: Names one waiting request. An operation gets a token and may answer it now, or a later operation answers it.
 Token = int
 
-#: A timer's name: setting it again moves it. The first element names the kind.
+#: A timer's name. Setting a timer with the same name moves it. The first element names the kind.
 TimerKey = tuple[str, ...]
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record of the internal topic, as messages; a value that no code looks into as bytes. No value: a tombstone."""
+    """A record of the internal topic. Key and value are messages, or bytes for a value that no code looks into. A
+    record without a value is a tombstone."""
 
     key: TopLevel
     value: TopLevel | bytes | None
@@ -34,7 +35,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """`delay_ms` None cancels. `event` is handed back when it fires."""
+    """`delay_ms` None cancels the timer. `event` is passed back when it fires."""
 
     key: TimerKey
     delay_ms: int | None
@@ -42,7 +43,7 @@ class Timer(NamedTuple):
 
 
 class Result:
-    """Grows while an operation decides; read by the runtime once."""
+    """Filled while an operation decides, then read by the runtime once."""
 
     __slots__ = (
         "append_failed",
@@ -60,24 +61,24 @@ class Result:
         self.records: list[CoordinatorRecord] = []
         self.replies: list[tuple[Token, Any]] = []
         self.timers: list[Timer] = []
-        #: what the world is to do once this is committed, however late that is (`CoordinatorRuntime.on_effect`)
+        #: actions outside the shard once this is committed, however late that is (`CoordinatorRuntime.on_effect`)
         self.effects: list[Any] = []
-        #: what happened once the records are written, for the log
+        #: lines that are logged once the records are written
         self.lines: list[tuple[logging.Logger, str, tuple[object, ...]]] = []
         #: (producer id, epoch): the records are one batch of that producer's transaction; its marker decides them
         self.transaction: tuple[int, int] | None = None
         #: (error, now_ms) -> Result: soft state after a refused append
         self.append_failed: Callable[[ErrorCode, int], Result] | None = None
-        #: False: the records may be written in several batches, and some of them only
+        #: False if the records may be written in several batches, and possibly only some of them
         self.atomic = True
-        #: False: what comes next must see the records, whatever was said when it was submitted
+        #: False if the next operation must see the records, whatever `barrier` it was submitted with
         self.collectable = True
 
     def reply(self, token: Token, answer: Any) -> None:
         self.replies.append((token, answer))
 
     def tell(self, logger: logging.Logger, line: str, *args: object) -> None:
-        """Have a line written into the log if the records are. A client that is refused tries again at once."""
+        """Log a line if the records are written. A refused client tries again at once, which would repeat the line."""
         self.lines.append((logger, line, args))
 
     def set_timer(self, key: TimerKey, delay_ms: int, event: Any = None) -> None:

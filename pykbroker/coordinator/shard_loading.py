@@ -1,11 +1,12 @@
 """Reading a partition's log into its shard, in turns, while the loop serves others.
 
-Responsible for the order of loads, for how long each turn is, for records to inputs of the shard, and for a log that
-cannot be read. Not responsible for which node leads what (machine.py), nor for what records mean (the shard).
+Responsible for the order of loads, for the length of each turn, for turning records into inputs of the shard, and for a
+log that cannot be read. Not responsible for which node leads which partition (machine.py), nor for the meaning of
+records (the shard).
 
-Invariants: one host at a time, in the order of their elections, except that a request at a host that is not ready runs
-a turn of that one; a host is ready when its shard has seen the log to its end and no other node could write to it
-meanwhile.
+Invariants: hosts load one at a time, in the order of their elections, except that a request at a host that is not ready
+runs a turn of that host. A host is ready when its shard has seen the log to its end and no other node could have
+written to it in the meantime.
 """
 
 from __future__ import annotations
@@ -36,28 +37,30 @@ logger = logging.getLogger(__name__)
 
 #: Loading reads this much at a time.
 LOAD_BYTES = 64 * 1024
-#: A turn is so many steps, of some 10 to 30 microseconds each: others wait no longer than for a request.
+#: The steps of one turn, of some 10 to 30 microseconds each. Other work waits for a turn no longer than for a request.
 LOAD_TURN_STEPS = 1
-#: And so many more for each second that the others have taken since the last turn, about a tenth of it: where a turn of
-#: the loop is 10 ms of produce requests, one offset commit in each would have a log of them loaded in hours.
+#: Additional steps for each second that other work has taken since the last turn: about a tenth of that time. If each
+#: turn of the loop has 10 ms of produce requests, a log of offset commits would load for hours at one step per turn.
 LOAD_STEPS_PER_SECOND = 5000
 LOAD_TURN_MOST_STEPS = 500
-#: The clock, which may know nothing shorter than a millisecond, ends a turn only where steps are slow.
+#: A turn also ends after this time. The clock may be no finer than a millisecond, so this matters only where steps are
+#: slow.
 LOAD_TURN_SECONDS = 0.002
 _STEP_RECORDS = 8
-#: What a request that finds its shard not loaded does itself: most partitions are small, and it spares a retry.
+#: A request that finds its shard not loaded runs this many steps itself. Most partitions are small, and this spares a
+#: retry.
 FIRST_REQUEST_STEPS = 64
 
 
 class RecordFormat(Protocol):
-    """The topic's records as bytes: a module (group/records.py) is one."""
+    """Encodes the topic's records as bytes and decodes them. A module (group/records.py) implements it."""
 
     def encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]: ...
     def decode(self, key: Buffer | None, value: Buffer | None) -> CoordinatorRecord | None: ...
 
 
 class Bulk(Protocol):
-    """A faster way for the records of plain batches into one shard (group/bulk.py)."""
+    """A faster way to load the records of plain batches into one shard (group/bulk.py)."""
 
     def load(self, data: bytes, count: int, base_offset: int, base_timestamp: int) -> Iterator[tuple[int, int]]: ...
     def forget(self) -> None: ...
@@ -77,7 +80,7 @@ class ShardLoading(Generic[S]):
         carry_out: Callable[[Host[S], Result], None],
         finished: Callable[[Host[S]], None],
     ) -> None:
-        """`bulk` makes one for each load; `carry_out` takes what the shard wants once it has seen everything;
+        """`bulk` makes one for each load. `carry_out` carries out the results of the shard once it has seen everything.
         `finished` makes the host ready."""
         self._runtime = runtime
         self._loop = runtime.loop
@@ -106,7 +109,7 @@ class ShardLoading(Generic[S]):
             self._loop.call_soon(self._next)
 
     def _next(self) -> None:
-        """One turn for the first that still loads; the loop serves others in between."""
+        """Run one turn for the first host that still loads. The loop serves other work in between."""
         self._is_scheduled = False
         while self._waiting and self._waiting[0].load is None:
             self._waiting.popleft()
@@ -117,7 +120,7 @@ class ShardLoading(Generic[S]):
             self._schedule()
 
     def turn(self, host: Host[S], steps: int = LOAD_TURN_STEPS) -> None:
-        """Some of it; afterwards the host is ready, or not yet, or (without `load`) never."""
+        """Run some steps of the load. Afterwards the host is ready, or still loads, or has failed (without `load`)."""
         load = host.load
         if load is None or host.partition.recovering or host.reading is not None:
             return
@@ -125,7 +128,7 @@ class ShardLoading(Generic[S]):
         try:
             for step, reading in enumerate(load, 1):
                 if host.load is not load:
-                    # What the shard wanted written met a disk that failed, and that was the end of the host.
+                    # A write that the shard asked for met a failed disk, which ended the host.
                     return
                 if reading is not None:
                     host.reading = reading
@@ -137,24 +140,24 @@ class ShardLoading(Generic[S]):
             self._log_success(host)
             self._finished(host)
         except (KafkaError, StorageError, ValueError, OverflowError, DecodeError) as error:
-            # What is wrong stays wrong until an administrator repairs it: answer, and wait for the next election.
+            # The error stays until an administrator repairs the log: answer requests, and wait for the next election.
             host.silence()
             logger.error("%r: cannot be loaded: %s", host.partition, error)
         except Exception:
-            # A bug, and told as one: half a state must not be served, and other loads go on.
+            # This is a bug and is logged as one. A half-loaded state must not be served, and other loads go on.
             host.silence()
             logger.exception("%r: cannot be loaded", host.partition)
 
     def _read(self, host: Host[S], done: asyncio.Future[ReadResult]) -> None:
         if not done.cancelled():
-            # The load handles an error; after the load nothing does.
+            # While the load runs, it handles an error itself. After that nothing else reads the exception.
             done.exception()
             host.reading = None
             self._schedule()
 
     def _log_success(self, host: Host[S]) -> None:
         skipped = f", {host.skipped_records} of types that are not served here" if host.skipped_records else ""
-        # Most of the 50 partitions hold nothing: their lines would bury the others.
+        # Most of the 50 partitions are empty. Their lines would hide the others.
         logger.log(
             logging.INFO if host.loaded_records else logging.DEBUG,
             "%r: loaded %d records in leader epoch %d%s",
@@ -165,7 +168,7 @@ class ShardLoading(Generic[S]):
         )
 
     def _read_log(self, host: Host[S]) -> Iterator[asyncio.Future[ReadResult] | None]:
-        """Replay the log to its end; yields where a pause is possible, or what has to be waited for."""
+        """Replay the log to its end. Yields None where a pause is possible, or the read to wait for."""
         log = host.partition.log
         offset = log.log_start_offset
         end = log.log_end_offset
@@ -180,7 +183,7 @@ class ShardLoading(Generic[S]):
                 found = reading.result()
             data = found.joined()
             if not data:
-                # A crash took what was here: there are no records up to the end.
+                # A crash lost the records from here up to the end.
                 break
             for position, header in iter_batches(data):
                 if bulk is None or header.is_control or header.is_transactional:
@@ -195,7 +198,8 @@ class ShardLoading(Generic[S]):
                         host.skipped_records += skipped
                         yield None
                 offset = header.next_offset
-            # Before the collector gets to see it again and again, for a tenth of a second in the end.
+            # Before the garbage collector scans these objects again and again, in the end for a tenth of a second each
+            # time.
             self._runtime.keep()
             yield None
         host.written = end
@@ -207,7 +211,7 @@ class ShardLoading(Generic[S]):
     def _read_batch(
         self, host: Host[S], data: bytes, position: int, header: BatchHeader, bulk: Bulk | None
     ) -> Iterator[None]:
-        """Of any kind, one record after another."""
+        """Replay a batch of any kind, one record after another."""
         records = iter_records(data, position, header)
         if header.is_control:
             for record in records:

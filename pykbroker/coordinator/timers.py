@@ -1,9 +1,9 @@
-"""Named timers of one shard, cheap to move: a heartbeat moves one on every request.
+"""Named timers of one shard. They are cheap to move, because each heartbeat moves one.
 
 Responsible for turning deadlines into inputs, on the loop's monotonic clock. Not responsible for what they mean.
 
-Invariants: at most one deadline per name. Moving a deadline back in time is exact; moving it ahead only notes it, and
-the sleeping handle, when it wakes too early, sleeps again: the loop's heap is touched once per timeout, not once per
+Invariants: at most one deadline per name. An earlier deadline moves the loop's handle. A later one is only noted, and
+the handle sleeps again when it wakes too early. So the loop's heap is touched once per timeout and not once per
 heartbeat.
 """
 
@@ -27,7 +27,7 @@ class _Armed:
 
 
 class Timers:
-    """`fire(key, event)` is called once per deadline reached."""
+    """`fire(key, event)` is called once for each deadline that is reached."""
 
     __slots__ = ("_armed", "_fire", "_loop")
 
@@ -67,7 +67,7 @@ class Timers:
         self._fire(key, armed.event)
 
     def close(self) -> None:
-        """Fire nothing any more, and let go of the owner of `fire`: the two refer to each other."""
+        """Stop all timers, and drop the reference to the owner of `fire`, because the two refer to each other."""
         self.clear()
         self._fire = lambda key, event: None
 

@@ -1,10 +1,11 @@
-"""Guards of a transaction's partitions: each belongs to it before its first batch is appended (KIP-890).
+"""Guards of a transaction's partitions: each partition belongs to the transaction before its first batch is appended
+(KIP-890).
 
-Responsible for what a Produce request of transactional batches needs before it appends: one producer, a guard from each
-partition where nothing of the transaction is open yet, the coordinator's verdict on those (up to version 11 of Produce
-they must have been added, from version 12 on they are added), and what that verdict is called in the client's version.
-A partition where the transaction is open costs a look into a dictionary. Not responsible for questions and guards that
-go away (coordinator/request_guards.py), nor for appending.
+Responsible for everything that a Produce request with transactional batches needs before it appends. It has one
+producer, and takes a guard from each partition where the transaction has nothing open yet. The coordinator checks those
+partitions (up to version 11 of Produce they must have been added, from version 12 on it adds them), and its error code
+is translated to the client's version. A partition where the transaction is open costs one look-up in a dictionary. Not
+responsible for questions and guards that go away (coordinator/request_guards.py), nor for appending.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import Buffer
 from pykbroker_wire.records.batch import ATTRIBUTES_AT, HEADER_SIZE, PRODUCER, PRODUCER_AT, TRANSACTIONAL
 
-#: From here on the client knows TRANSACTION_ABORTABLE, and then that partitions are added for it.
+#: From version 11 of Produce the client knows TRANSACTION_ABORTABLE. From version 12 the broker adds the client's
+#: partitions.
 _ABORTABLE_FROM: Final = 11
 ADDS_FROM: Final = 12
 
-#: What passes with time. Old clients try again only what they know, and NOT_ENOUGH_REPLICAS does not make them look for
-#: leaders.
+#: Errors that pass with time. Clients get NOT_ENOUGH_REPLICAS for them. Old clients retry only errors that they know,
+#: and this one does not make them look for a new leader.
 _RETRIABLE: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,
@@ -39,16 +41,17 @@ _RETRIABLE: Final = frozenset(
 
 
 class Unverified(KafkaError):
-    """Records that were not given to the log; the client is told the message, if there is one."""
+    """Records that were not given to the log. The client gets the message, if there is one."""
 
 
 def is_transactional(records: Buffer) -> bool:
-    """Whether a batch says that it belongs to a transaction."""
+    """Return True if the header of the batch marks it as transactional."""
     return len(records) > ATTRIBUTES_AT and bool(records[ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
 def producer_of(records: Buffer) -> tuple[int, int, int] | None:
-    """Producer id, epoch and base sequence; None for what is no batch or names no producer. The log refuses those."""
+    """Return producer id, epoch and base sequence, or None if this is no batch or names no producer. The log refuses
+    those."""
     if len(records) < HEADER_SIZE:
         return None
     found: tuple[int, int, int] = PRODUCER.unpack_from(records, PRODUCER_AT)
@@ -95,8 +98,8 @@ def for_client(guards: GuardsByPartition, version: int) -> GuardsByPartition:
 def guard_at_once(
     verifier: Verifier, partition: Partition, records: Buffer, transactional_id: str, *, version: int
 ) -> tuple[bool, object | None]:
-    """For a request of one partition: whether its batch may be appended now, and with which guard. False when anything
-    is unusual or has to wait: `verification_of` is asked then."""
+    """Return whether the batch of a request for one partition may be appended now, and its guard. The result is False
+    if anything is unusual or has to wait; then call `verification_of`."""
     if not is_transactional(records) or (producer := producer_of(records)) is None:
         return False, None
     adds = version >= ADDS_FROM
@@ -114,7 +117,7 @@ def guard_at_once(
 
 
 def refusal(version: int, code: ErrorCode) -> Unverified:
-    """The coordinator's verdict in the words of a client's version."""
+    """Translate the coordinator's error code to a client's version."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
         code = ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.INVALID_TXN_STATE:

@@ -1,15 +1,17 @@
-"""Which markers go where: a value that is told of decisions, answers and leaders, and says what to send.
+"""Queues of markers by broker: a value that takes decisions, answers and leaders as inputs, and gives the requests to
+send.
 
-Responsible for a queue per broker (markers of many transactions in one request), one request at a time to each broker,
-what an answer means, what waits for a leader or for its next attempt, and when a transaction has all of its markers.
-Not responsible for sending, for time, nor for what follows (sender.py).
+Responsible for a queue per broker (markers of many transactions in one request) with one request at a time. It also
+decides what answers mean, keeps the markers that wait for a leader or for their next attempt, and notices when a
+transaction has all of its markers. Not responsible for sending, for time, nor for what follows a complete transaction
+(sender.py).
 
-What an error means: most pass with time or with the metadata, and the marker is sent again, to the current leader. A
-partition that is gone needs no marker. INVALID_PRODUCER_EPOCH says that the log has seen this epoch's marker, or a
-later epoch, already: an answer was lost, the marker was not (with transaction.version 2 a repeated marker always ends
-like this). TRANSACTION_COORDINATOR_FENCED says that another coordinator sends them by now.
+The meaning of errors: most pass with time or with the metadata, and the marker is sent again, to the current leader. A
+partition that is gone needs no marker. INVALID_PRODUCER_EPOCH means that the log has this epoch's marker, or a later
+epoch, already: an answer was lost, the marker was not (with transaction.version 2 a repeated marker always ends like
+this). TRANSACTION_COORDINATOR_FENCED means that another coordinator sends the markers now.
 
-An unexpected code may be for ever: it is told once per job, and its partitions rest longer.
+An unexpected code may never pass. It is logged once per job, and its partitions rest longer.
 
 Invariant: every partition of a job is in exactly one of: queued, sent, leaderless, resting, refused, done; a job whose
 partitions are all done is in `completed` once.
@@ -27,7 +29,7 @@ from pykbroker_wire.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-#: Which broker leads a partition: -1 while no broker does, None when there is no such partition.
+#: The broker that leads a partition: -1 while no broker does, None if there is no such partition.
 LeaderOf = Callable[[TopicPartition], "int | None"]
 
 _DONE: Final = frozenset(
@@ -57,12 +59,12 @@ class MarkerJob:
     __slots__ = ("coordinator_epoch", "decided", "index", "remaining", "told")
 
     def __init__(self, index: int, coordinator_epoch: int, decided: Decided) -> None:
-        #: partition of `__transaction_state`, and the leader epoch in which it was decided or loaded
+        #: the partition of `__transaction_state`, and the leader epoch in which the transaction was decided or loaded
         self.index = index
         self.coordinator_epoch = coordinator_epoch
         self.decided = decided
         self.remaining = set(decided.partitions)
-        #: unexpected codes that are in the log already
+        #: unexpected codes that are logged already
         self.told: set[ErrorCode] = set()
 
     def __repr__(self) -> str:
@@ -75,12 +77,12 @@ class DueMarkers(NamedTuple):
 
 
 class MarkerQueue:
-    """See the module."""
+    """The queue of markers of this node (see the module's docstring)."""
 
     def __init__(self, leader_of: LeaderOf, here: int) -> None:
         self._leader_of = leader_of
         self._here = here
-        #: by transactional id: the newest decision
+        #: the newest decision, by transactional id
         self.jobs: dict[str, MarkerJob] = {}
         self._queued: dict[int, dict[MarkerJob, list[TopicPartition]]] = {}
         self._busy: set[int] = set()
@@ -104,8 +106,8 @@ class MarkerQueue:
     # -- inputs -------------------------------------------------------------------------------------------------------
 
     def add(self, job: MarkerJob) -> list[TopicPartition]:
-        """A decision, or the same one again by a coordinator of a later epoch. The partitions led on this node are
-        returned instead of queued: the caller writes them now, and tells with `settle`."""
+        """Add a decision, or the same one again by a coordinator of a later epoch. The partitions led on this node are
+        returned and not queued. The caller writes them now and calls `settle` with the outcome."""
         self.jobs[job.decided.producer.transactional_id] = job
         # Sorted, so that the same run sends the same requests.
         partitions = sorted(job.remaining)
@@ -122,7 +124,7 @@ class MarkerQueue:
     def answered(
         self, broker: int, sent: list[DueMarkers], codes: Mapping[tuple[MarkerJob, TopicPartition], ErrorCode]
     ) -> None:
-        """A broker's verdicts on what `take` gave for it."""
+        """Take a broker's answers on what `take` gave for it."""
         self._busy.discard(broker)
         for job, partitions in sent:
             for partition in partitions:
@@ -133,7 +135,7 @@ class MarkerQueue:
         self.answered(broker, sent, {})
 
     def settle(self, job: MarkerJob, partition: TopicPartition, code: ErrorCode) -> None:
-        """The verdict on one marker."""
+        """Take the error code of one marker."""
         if not self._is_current(job):
             return
         if code in _DONE:
@@ -150,7 +152,7 @@ class MarkerQueue:
             self._refused.setdefault(job, []).append(partition)
 
     def leaders_changed(self) -> None:
-        """What has no leader is looked at again, and what rests too: it may have rested for that."""
+        """Look again at markers that have no leader, and at markers that rest: they may have rested for that reason."""
         waiting, self._leaderless = self._leaderless, {}
         for job, partitions in waiting.items():
             self._route(job, partitions)
@@ -158,26 +160,26 @@ class MarkerQueue:
         self.rouse_refused()
 
     def rouse(self) -> None:
-        """What passes with time, or was not answered, has rested enough."""
+        """Queue the markers again that met a passing error or got no answer. Call it when they have rested enough."""
         resting, self._resting = self._resting, {}
         for job, partitions in resting.items():
             self._route(job, partitions)
 
     def rouse_refused(self) -> None:
-        """What was refused with an unexpected code has rested enough."""
+        """Queue the markers again that were refused with an unexpected code. Call it when they have rested enough."""
         refused, self._refused = self._refused, {}
         for job, partitions in refused.items():
             self._route(job, partitions)
 
     def discard(self, job: MarkerJob) -> None:
-        """Its coordinator is no longer here."""
+        """Drop a job whose coordinator is no longer here."""
         if self._is_current(job):
             del self.jobs[job.decided.producer.transactional_id]
 
     # -- outputs ------------------------------------------------------------------------------------------------------
 
     def brokers(self) -> list[int]:
-        """The brokers to which something may be sent now."""
+        """Return the brokers to which something may be sent now."""
         return [broker for broker, queued in self._queued.items() if queued and broker not in self._busy]
 
     def take(self, broker: int) -> list[DueMarkers]:
@@ -187,7 +189,7 @@ class MarkerQueue:
         return [DueMarkers(job, partitions) for job, partitions in queued.items() if self._is_current(job)]
 
     def completed(self) -> list[MarkerJob]:
-        """Jobs that have become complete since the last call."""
+        """Return the jobs that have become complete since the last call."""
         done, self._completed = self._completed, []
         return done
 
@@ -202,7 +204,7 @@ class MarkerQueue:
         for partition in partitions:
             leader = self._leader_of(partition)
             if leader is None:
-                # Deleted: no consumer reads its transaction.
+                # The partition is deleted, so no consumer reads its transaction.
                 self._done(job, partition)
             elif leader < 0:
                 self._leaderless.setdefault(job, []).append(partition)

@@ -1,4 +1,4 @@
-"""What clients are told that do not know a newer error code."""
+"""Error codes for clients that do not know a newer one."""
 
 from __future__ import annotations
 

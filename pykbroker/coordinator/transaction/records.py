@@ -1,11 +1,11 @@
 """Records of `__transaction_state`, byte for byte those of Apache Kafka 4.3.1.
 
-The key is the transactional id; the value its whole state in version 0, or in the flexible version 1 from
-transaction.version 1 on, which also says the previous and the next producer id and how the client talked. A null value
-forgets the id. An Empty state has null partitions, every other a list.
+The key is the transactional id. The value is its whole state in version 0, or in the flexible version 1 from
+transaction.version 1 on, which adds the previous and the next producer id and the client's transaction version. A null
+value removes the id. An Empty state has null partitions, each other state a list.
 
-Responsible for state to bytes and back. Not responsible for what states mean (states.py, shard.py).
-What a value does not say, `last_epoch`, is -1 when it is read: as in Apache Kafka, a failover forgets it.
+Responsible for encoding and decoding state. Not responsible for what states mean (states.py, shard.py). No value holds
+`last_epoch`, so it is -1 when a value is read: as in Apache Kafka, a failover forgets it.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ _TAGGED_VERSION: Final = Struct(">bbh")
 
 
 class Transaction(NamedTuple):
-    """A transactional id and its present or last transaction. `client_version` is the transaction.version in which the
-    client talks: 2 raises the epoch with every end (KIP-890)."""
+    """A transactional id and its present or last transaction. `client_version` is the transaction.version that the
+    client uses: with 2 each end raises the epoch (KIP-890)."""
 
     producer_id: int
     previous_producer_id: int
     next_producer_id: int
     epoch: int
-    #: the epoch before the last rise, for a client that did not hear of it; -1: there is none that may come back
+    #: the epoch before the last increment, for a client that did not get the answer; -1 if no client may come back with
+    #: it
     last_epoch: int
     timeout_ms: int
     state: TransactionState
@@ -56,16 +57,16 @@ class Transaction(NamedTuple):
 
 
 def transaction_record(transactional_id: str, transaction: Transaction, transaction_version: int) -> CoordinatorRecord:
-    """`transaction_version`: what the cluster has agreed on. Values are bytes from the start, written by hand: that is
-    three records in every transaction (tests/coordinator/transaction/test_records.py compares them to the generated
-    writer's)."""
+    """`transaction_version` is the one that the cluster has agreed on. Values are bytes from the start and are encoded
+    by hand, because each transaction writes three records (tests/coordinator/transaction/test_records.py compares them
+    to the generated writer's)."""
     version = 1 if transaction_version >= _FLEXIBLE_FROM_TRANSACTION_VERSION else 0
     value = _flexible(transaction) if version else _classic(transaction)
     return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), value, version)
 
 
 def remembered(transaction: Transaction, version: int) -> Transaction:
-    """What is left of a state in a record of this version, and `last_epoch`."""
+    """Return the fields that a record of this version keeps, and `last_epoch`."""
     if version >= 1:
         return transaction
     return transaction._replace(previous_producer_id=NO_PRODUCER_ID, next_producer_id=NO_PRODUCER_ID, client_version=0)
@@ -114,7 +115,8 @@ def _head(transaction: Transaction) -> tuple[int, int, int, int]:
 
 
 def _by_topic(partitions: frozenset[TopicPartition]) -> list[tuple[str, list[int]]]:
-    """In an order of their own: a set has none, and the same run shall write the same bytes."""
+    """Return the partitions by topic, sorted, because a set has no order and the same run shall write the same
+    bytes."""
     if len(partitions) == 1:
         ((topic, index),) = partitions
         return [(topic, [index])]
@@ -129,7 +131,7 @@ def tombstone(transactional_id: str) -> CoordinatorRecord:
 
 
 def transaction_of(stored: bytes) -> Transaction:
-    """Raises DecodeError."""
+    """Decode a value. Raises DecodeError."""
     if len(stored) < 2:
         raise DecodeError(f"a value of {len(stored)} bytes in __transaction_state")
     value = TransactionLogValue.decode(stored, 2, stored[0] << 8 | stored[1])[0]
@@ -162,7 +164,7 @@ def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> CoordinatorRecord | None:
-    """None for a type of record that is not ours to understand. Values stay bytes. Raises DecodeError."""
+    """Return None for a record of a type that does not concern this broker. Values stay bytes. Raises DecodeError."""
     if key is None or len(key) < 2:
         raise DecodeError("a record of __transaction_state without a key")
     if key[0] << 8 | key[1] != _KEY_TYPE:

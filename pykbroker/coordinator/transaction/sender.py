@@ -1,8 +1,8 @@
-"""Markers on their way: the queue of markers.py with a clock, a network and this node's own partitions.
+"""Sends markers: the queue of markers.py with a clock, a network and this node's own partitions.
 
-Responsible for sending what the queue says, for trying again after a rest, and for telling when a transaction has all
-of its markers. A partition that is led here is written to directly, without a request: on one node a transaction is
-complete before its EndTxn is answered. Not responsible for what completion means (service.py).
+Responsible for sending what the queue gives, for trying again after a rest, and for reporting that a transaction has
+all of its markers. A marker for a partition that is led here is written directly, without a request: on one node a
+transaction is complete before its EndTxn is answered. Not responsible for what completion means (service.py).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What could not be written rests this long; a change of leaders wakes it before.
+#: Markers that could not be written rest this long. A change of leaders ends the rest early.
 REST_SECONDS: Final = 0.05
-#: And this long if the reason is not known.
+#: They rest this long if the reason is unexpected.
 REFUSED_REST_SECONDS: Final = 1.0
 
 WriteMarker = Callable[[TopicPartition, Marker], Later[ErrorCode]]
@@ -41,8 +41,8 @@ SendToBroker = Callable[[int, Any, int], "asyncio.Future[Any]"]
 
 
 class MarkerSender:
-    """`is_current` says whether a coordinator epoch of a partition is still this node's; `completed` hears of each job
-    that has all of its markers."""
+    """`is_current` returns True if a coordinator epoch of a partition is still this node's. `completed` is called with
+    each job that has all of its markers."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class MarkerSender:
             self._refused_timer.cancel()
 
     def _pump(self) -> None:
-        """Send everything that can be sent, tell what is complete, and see to the rest."""
+        """Send everything that can be sent, report complete jobs, and start the timers of markers that rest."""
         queue = self.queue
         while not self._closed:
             done = queue.completed()
@@ -190,7 +190,7 @@ def _message(job: MarkerJob, partitions: list[TopicPartition]) -> WritableTxnMar
 def _verdicts(
     sent: list[DueMarkers], response: WriteTxnMarkersResponse
 ) -> dict[tuple[MarkerJob, TopicPartition], ErrorCode]:
-    """By job: a producer id stands for one transactional id, so it names one job of a request."""
+    """Return error codes by job. A producer id belongs to one transactional id, so it names one job of a request."""
     jobs = {job.decided.producer.producer_id: job for job, _ in sent}
     verdicts: dict[tuple[MarkerJob, TopicPartition], ErrorCode] = {}
     for result in response.markers:

@@ -1,9 +1,9 @@
-"""Transactions as request handlers see them: one method per API, answers or futures of answers.
+"""Transactions as request handlers see them: one method per API, which returns an answer or a future of one.
 
-Responsible for which partition of `__transaction_state` a transactional id belongs to, for the checks that need no
-transactional id, for new producer ids, for what the coordinator does by itself (markers, aborts of what is open too
-long, ids that expire), and for joining answers of many partitions. Not responsible for authorization and topics (api/),
-nor for anything a transaction decides (shard.py).
+Responsible for finding the partition of `__transaction_state` for a transactional id, for the checks that need no
+transactional id, and for new producer ids. It also does the coordinator's own work (markers, aborts of transactions
+that are open too long, ids that expire), and joins answers of many partitions. Not responsible for authorization and
+topics (api/), nor for anything that a transaction decides (shard.py).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A completion that the log did not take is tried again after this long.
+#: If the log refuses the record of a completion, it is tried again after this time.
 RETRY_SECONDS: Final = 0.1
 
 T = TypeVar("T")
@@ -78,7 +78,8 @@ class TransactionSettings:
 
 
 class TransactionService:
-    """What handlers find as `ctx.broker.transactions`. `write` writes a marker on this node, `send` asks a broker."""
+    """Handlers find it as `ctx.broker.transactions`. `write` writes a marker on this node, `send` sends a request to a
+    broker."""
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class TransactionService:
         self._closed = False
         #: aborts that wait for a producer id, or for their commit
         self._aborting: set[Producer] = set()
-        #: A log that takes nothing, as on a full disk, is tried again and again.
+        #: A log that refuses records, as on a full disk, is tried again and again.
         self._lines = LineLimit(runtime.loop.time)
         self.coordinator: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE_TOPIC,
@@ -126,8 +127,8 @@ class TransactionService:
         )
 
     def start(self) -> None:
-        """The metadata is whole: markers may leave. Begin to look for transactions that are open too long, and for ids
-        that no client uses."""
+        """Begin to send markers, and to look for transactions that are open too long and for ids that no client uses.
+        Call it when the metadata is complete."""
         self._started = True
         self._partitions.start(self._metadata.image)
         self.sender.leaders_changed()
@@ -135,7 +136,7 @@ class TransactionService:
         self._every("expire", self.settings.expiration_interval_ms, self._expire)
 
     def close(self) -> None:
-        """Everything that waits is answered NOT_COORDINATOR."""
+        """Stop. Requests that wait are answered NOT_COORDINATOR."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -143,13 +144,13 @@ class TransactionService:
         self.coordinator.close()
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Publisher of the metadata loader: markers that wait for a leader may have one."""
+        """Publisher of the metadata loader: markers that wait for a leader may have one now."""
         self._partitions.look(new)
         if delta.topics_changed or delta.topics_deleted or delta.brokers_changed:
             self.sender.leaders_changed()
 
     def partition_of(self, transactional_id: str) -> int:
-        """The partition whose leader coordinates the transactional id."""
+        """Return the partition whose leader coordinates the transactional id."""
         return partition_for(transactional_id, self._partitions.of(self._metadata.image))
 
     def _transaction_version(self) -> int:
@@ -157,8 +158,8 @@ class TransactionService:
 
     def _leader_of(self, partition: TopicPartition) -> int | None:
         if not self._started:
-            # While the metadata log is replayed the image is an old one, and the transaction log is ahead of it: a
-            # topic that is not there yet must not count as deleted, or its marker would never be written.
+            # While the metadata log is replayed, the image is older than the transaction log. A topic that is not in it
+            # yet must not count as deleted, or its marker would never be written.
             return -1
         image = self._metadata.image.topics.partition(*partition)
         return None if image is None else image.leader
@@ -172,7 +173,8 @@ class TransactionService:
         expected: tuple[int, int] | None,
         when_done: CallWhenDone = at_any_time,
     ) -> Later[Identity]:
-        """`when_done`, here and in `end`: for the wait before the append, while the controller gives producer ids."""
+        """`when_done`, here and in `end`, runs the step that follows the wait for a producer id of the controller,
+        before the append."""
         if not transactional_id:
             return Identity(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self.settings.max_timeout_ms:
@@ -237,7 +239,7 @@ class TransactionService:
         refusal: Callable[[ErrorCode], T],
         when_done: CallWhenDone = at_any_time,
     ) -> Later[T]:
-        """Most operations need no new producer id; those that do are decided again with one."""
+        """Most operations need no new producer id. An operation that needs one is decided again with it."""
         try:
             return attempt(None)
         except NeedsProducerId:
@@ -253,7 +255,7 @@ class TransactionService:
                 outer.set_result(answer)
 
         def arrived(future: asyncio.Future[int]) -> None:
-            # Also when the client is gone: the id is lost, and what it was for may be repeated.
+            # It runs also when the client is gone. The id is lost then, and the operation may be repeated.
             if future.cancelled():
                 outer.cancel()
                 return
@@ -285,7 +287,8 @@ class TransactionService:
     def list_transactions(
         self, states: Collection[TransactionState] | None, producer_ids: Collection[int], duration_ms: int
     ) -> Later[tuple[ErrorCode, list[tuple[str, Transaction]]]]:
-        """What this node coordinates. While a partition is loading it is an error: ids would be missing."""
+        """List the transactions that this node coordinates. It is an error while a partition is loading, because ids
+        would be missing."""
 
         def refuse(code: ErrorCode) -> tuple[ErrorCode, list[tuple[str, Transaction]]]:
             return (ErrorCode.NONE if code is ErrorCode.NOT_COORDINATOR else code), []
@@ -304,7 +307,7 @@ class TransactionService:
     # -- what the coordinator does by itself --------------------------------------------------------------------------
 
     def _decided(self, index: int, epoch: int, effect: Decided) -> None:
-        """A decision is committed: only now may any partition get its marker (T8)."""
+        """Queue the markers of a committed decision: only now may a partition get its marker (T8)."""
         self.sender.add(MarkerJob(index, epoch, effect))
 
     def _completed(self, job: MarkerJob) -> None:
@@ -321,8 +324,8 @@ class TransactionService:
     def _completion(self, job: MarkerJob, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
             return
-        # NOT_COORDINATOR too: that is what a log says that has no room left, and whose leader this still is. If it is
-        # not, `_completed` knows.
+        # NOT_COORDINATOR is retried too, because a full disk causes it on a broker that still leads the partition. If
+        # this node leads it no longer, `_completed` stops.
         if (left_out := self._lines.take(f"completion {code.name}")) is not None:
             logger.info("%r are written, but not yet that they are: %s%s", job, code.name, left_out)
         self._runtime.loop.call_later(RETRY_SECONDS, self._completed, job)

@@ -1,22 +1,22 @@
-"""One partition of `__transaction_state`: its transactional ids, and what every operation decides about them.
+"""One partition of `__transaction_state`: its transactional ids, and the decisions of each operation about them.
 
-Pure: an operation takes what it needs and returns a `Result`; refusals are `KafkaError`, answers `ErrorCode`,
-`Identity` or values. `replay` is the only mutator. Not responsible for sending markers (markers.py), for when time has
-run out (service.py), nor for who may ask (api/).
+Pure: an operation takes its inputs as arguments and returns a `Result`; refusals are `KafkaError`, answers `ErrorCode`,
+`Identity` or values. `replay` is the only mutator. Not responsible for sending markers (markers.py), for noticing that
+time has run out (service.py), nor for authorization (api/).
 
-Pending: Apache Kafka answers CONCURRENT_TRANSACTIONS while a transition is being written and while markers are on
-their way. Here a transition is state as soon as it is in the local log, and what follows is written behind it in the
-same log and answered after it; so only the second is left, and that is the two PREPARED states themselves. Nothing
-soft has to be undone when an append fails or a leader dies.
+Pending: Apache Kafka answers CONCURRENT_TRANSACTIONS while a transition is being written and while markers are on their
+way. Here a transition is state as soon as it is in the local log. Whatever follows is written later in the same log and
+answered later. So only the second case is left, and that is the two PREPARED states. Nothing soft has to be undone when
+an append fails or a leader dies.
 
 Invariants:
 * a decision (PrepareCommit, PrepareAbort) leaves as the effect `Decided` when it is committed, and again when it is
-  found in a log that was loaded: markers never go out before the log says so (T8);
+  found in a log that was loaded: markers never go out before the decision is in the log (T8);
 * the producer epoch of an id never falls, except to 0 with a new producer id;
-* every prepared id is completed by `complete`, and by nothing else.
+* each prepared id is completed by `complete`, and by nothing else.
 
-Two versions are told apart: `client_version`, how a client talks (2: the epoch rises with every end, KIP-890), and the
-transaction.version of the cluster, which chooses the record's format and how the coordinator itself aborts.
+There are two versions. `client_version` is that of the client (from 2 on the epoch rises with each end, KIP-890). The
+transaction.version of the cluster chooses the record's format and how the coordinator itself aborts.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.stored.transaction.transaction_log import TransactionLogKey
 
 MAX_EPOCH: Final = 2**15 - 1
-#: A client never gets the greatest epoch: with it its coordinator can always fence it.
+#: A client never gets the greatest epoch, because the coordinator needs it to fence the client.
 EXHAUSTED_EPOCH: Final = MAX_EPOCH - 1
-#: A transaction of this timeout is never aborted for its age: it is decided elsewhere (KIP-939).
+#: A transaction with this timeout is never aborted for its age, because it is decided elsewhere (KIP-939).
 NO_TIMEOUT_MS: Final = 2**31 - 1
 EPOCH_BUMP_FROM: Final = 2
 
 
 class Producer(NamedTuple):
-    """The producer of a transaction, as it names itself."""
+    """The producer of a transaction, as its requests name it."""
 
     transactional_id: str
     producer_id: int
@@ -76,7 +76,7 @@ class Identity(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """The effect of a decision: these markers are to be written."""
+    """The effect of a decision: these markers have to be written."""
 
     producer: Producer
     commit: bool
@@ -84,8 +84,8 @@ class Decided(NamedTuple):
     partitions: frozenset[TopicPartition]
 
 
-class NeedsProducerId(Exception):  # a request to the caller, not an error
-    """The operation can be decided only with a new producer id: ask again with one. Nothing was done."""
+class NeedsProducerId(Exception):  # a request to the caller and not an error
+    """The operation can be decided only with a new producer id. Call it again with one. Nothing was done."""
 
 
 def is_exhausted(epoch: int) -> bool:
@@ -93,15 +93,16 @@ def is_exhausted(epoch: int) -> bool:
 
 
 class TransactionShard:
-    """See the module. `transaction_version` tells the cluster's, which may rise at any time."""
+    """The ids of one partition (see the module's docstring). `transaction_version` returns the cluster's version, which
+    may rise at any time."""
 
     def __init__(self, transaction_version: Callable[[], int]) -> None:
         self._transaction_version = transaction_version
         self.transactions: dict[str, Transaction] = {}
-        #: those in state Ongoing, the longest unchanged first
+        #: ids in state Ongoing, the longest unchanged first
         self.ongoing: dict[str, None] = {}
-        #: the newest value that was decided upon and the state that it stands for: its replay, which comes next unless
-        #: the append is refused, need not read it, and knows the last epoch, which no value says
+        #: the newest value that was decided and its state. Its replay comes next unless the append is refused. It need
+        #: not decode the value, and it keeps `last_epoch`, which no value holds.
         self._decision: tuple[bytes, Transaction] | None = None
 
     # -- replicated state ---------------------------------------------------------------------------------------------
@@ -122,10 +123,10 @@ class TransactionShard:
             self.ongoing[transactional_id] = None
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Do nothing: no producer writes to `__transaction_state` within a transaction."""
+        """Do nothing, because no producer writes to `__transaction_state` within a transaction."""
 
     def loaded(self, now_ms: int) -> Iterator[Result]:
-        """What was decided before, and is not complete, is carried on with."""
+        """Yield the decisions that are not complete, so that their markers are sent."""
         for transactional_id, transaction in self.transactions.items():
             if transaction.state in PREPARED:
                 result = Result()
@@ -145,7 +146,8 @@ class TransactionShard:
         result.records.append(record)
 
     def _check_version(self, client_version: int) -> None:
-        """Records of transaction.version 0 cannot say what a client of version 2 needs to be remembered."""
+        """Raise UNSUPPORTED_VERSION if the cluster's records (version 0) cannot hold the state of a client of version
+        2."""
         if client_version >= EPOCH_BUMP_FROM and self._transaction_version() == 0:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transaction.version is 0")
 
@@ -166,7 +168,7 @@ class TransactionShard:
         token: Token,
         now_ms: int,
     ) -> Result:
-        """`expected`: the producer id and epoch that a client goes on from (KIP-360). Raises NeedsProducerId."""
+        """`expected`: the producer id and epoch that a client continues with (KIP-360). Raises NeedsProducerId."""
         result = Result()
         present = self.transactions.get(transactional_id)
         if present is None:
@@ -178,7 +180,7 @@ class TransactionShard:
         elif expected is not None and not _may_go_on(present, *expected):
             raise KafkaError(ErrorCode.PRODUCER_FENCED, f"{transactional_id!r} has another producer by now")
         if present.state is ONGOING:
-            # The epoch that fences the old producer is given to no client: this one asks again and gets the next.
+            # No client gets the epoch that fences the old producer. This client asks again and gets the next one.
             self._fence(result, transactional_id, present, new_producer_id, now_ms)
             result.reply(token, Identity(ErrorCode.CONCURRENT_TRANSACTIONS))
             return result
@@ -218,7 +220,7 @@ class TransactionShard:
         if present.epoch in (NO_EPOCH, expected_epoch):
             return after._replace(epoch=present.epoch + 1, last_epoch=present.epoch)
         if expected_epoch == present.last_epoch:
-            # The client did not get the answer: no other asked since, or there would be no last epoch.
+            # The client did not get the answer. No other client asked since, or there would be no last epoch.
             return after
         raise KafkaError(
             ErrorCode.PRODUCER_FENCED,
@@ -238,7 +240,7 @@ class TransactionShard:
         """Answers NONE, or raises. The first partition begins the transaction."""
         present = self._find(producer)
         if present.state in PREPARED:
-            # Before the identity is looked at: completion may be about to change it.
+            # The identity is checked later, because completion may be about to change it.
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         _check_identity(present, producer)
         result = Result()
@@ -258,7 +260,7 @@ class TransactionShard:
         return result
 
     def verify_partitions(self, producer: Producer, partitions: Collection[TopicPartition], token: Token) -> Result:
-        """Answers per partition whether it belongs to the open transaction."""
+        """Answers, for each partition, whether it belongs to the open transaction."""
         present = self._find(producer)
         _check_identity(present, producer)
         if present.state in PREPARED:
@@ -284,7 +286,7 @@ class TransactionShard:
         token: Token,
         now_ms: int,
     ) -> Result:
-        """EndTxn. Answers an Identity, or raises; raises NeedsProducerId."""
+        """EndTxn. Answers an Identity or raises, also NeedsProducerId."""
         present = self._find(producer)
         result = Result()
         if client_version < EPOCH_BUMP_FROM:
@@ -303,7 +305,7 @@ class TransactionShard:
 
     @staticmethod
     def _may_end(present: Transaction, producer: Producer, commit: bool) -> bool:
-        """transaction.version 0 and 1. False: it is ended that way already."""
+        """transaction.version 0 and 1. Return False if the transaction has ended in this way already."""
         _check_identity(present, producer)
         if present.state in PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -315,10 +317,10 @@ class TransactionShard:
 
     @staticmethod
     def _may_end_and_rise(present: Transaction, producer: Producer, commit: bool) -> bool:
-        """transaction.version 2: False for an end that is repeated because its answer was lost.
+        """transaction.version 2. Return False for an end that is repeated because its answer was lost.
 
-        The same epoch is not enough to tell a repetition: it is the next transaction's. A repetition comes with the
-        epoch before the present one.
+        The same epoch does not show a repetition, because the next transaction has it. A repetition has the epoch
+        before the present one.
         """
         if present.state in PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -340,12 +342,13 @@ class TransactionShard:
             if present.state is (COMPLETE_COMMIT if commit else COMPLETE_ABORT):
                 return False
         elif not commit:
-            # Nothing was begun, and the client does not know: it may abort.
+            # Nothing was begun, and the client cannot know that: it may abort.
             return True
         raise _invalid_end(present, producer, commit)
 
     def abort_overdue(self, overdue: Producer, new_producer_id: int | None, token: Token, now_ms: int) -> Result:
-        """Answers whether it was aborted: it may have changed since it was found overdue. Raises NeedsProducerId."""
+        """Answers True if the transaction was aborted. It may have changed since it was found overdue. Raises
+        NeedsProducerId."""
         result = Result()
         present = self.transactions.get(overdue.transactional_id)
         same = (
@@ -367,7 +370,7 @@ class TransactionShard:
         new_producer_id: int | None,
         now_ms: int,
     ) -> None:
-        """Abort what is open with an epoch that its producer does not have."""
+        """Abort the open transaction with an epoch that its producer does not have."""
         version = self._transaction_version()
         if version >= EPOCH_BUMP_FROM:
             self._prepare(result, transactional_id, present, False, version, new_producer_id, now_ms)
@@ -407,7 +410,7 @@ class TransactionShard:
         return after
 
     def complete(self, decided: Producer, token: Token, now_ms: int) -> Result:
-        """Its markers are written everywhere. Answers NONE, also when that is known already."""
+        """Complete a transaction whose markers are all written. Answers NONE, also if it is complete already."""
         result = Result()
         result.reply(token, ErrorCode.NONE)
         present = self.transactions.get(decided.transactional_id)
@@ -433,7 +436,7 @@ class TransactionShard:
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def overdue(self, token: Token, now_ms: int) -> Result:
-        """Answers the open transactions whose time is up."""
+        """Answers the open transactions that have exceeded their timeout."""
         found = []
         for transactional_id in self.ongoing:
             transaction = self.transactions[transactional_id]
@@ -444,7 +447,7 @@ class TransactionShard:
         return result
 
     def expire(self, expiration_ms: int, token: Token, now_ms: int) -> Result:
-        """Forget ids that no client used for so long. Answers how many."""
+        """Remove ids that no client has used for `expiration_ms`. Answers how many."""
         result = Result()
         result.atomic = False
         result.records += [
@@ -472,7 +475,7 @@ class TransactionShard:
         token: Token,
         now_ms: int,
     ) -> Result:
-        """Answers NONE, and (id, Transaction) of those that pass every filter; None, empty and -1 do not filter."""
+        """Answers NONE, and (id, Transaction) for those that pass all filters. None, empty and -1 do not filter."""
         result = Result()
         found = [
             (transactional_id, transaction)
@@ -502,8 +505,8 @@ def _unborn(producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
 
 
 def _may_go_on(present: Transaction, producer_id: int, epoch: int) -> bool:
-    """The epoch of the present producer id is compared later. The previous one may come back with its last epoch: the
-    answer that brought the new id was lost."""
+    """The epoch of the present producer id is compared later. A client may come back with the previous id and its last
+    epoch if the answer with the new id was lost."""
     return producer_id == present.producer_id or (producer_id == present.previous_producer_id and is_exhausted(epoch))
 
 

@@ -1,13 +1,13 @@
-"""The states of a transactional id, and which may follow which.
+"""The states of a transactional id, and the states that may follow each.
 
     Empty -> Ongoing -> PrepareCommit -> CompleteCommit -+
       ^        |                                         |
       |        +------> PrepareAbort --> CompleteAbort --+
       +--------------------------------------------------+   (and Ongoing or, KIP-890, PrepareAbort again)
 
-What is not in FOLLOWS raises. Numbers are those of `__transaction_state`, names those that clients read. Two of the
-numbers are never written: a fenced transaction goes to PrepareAbort in one step here, and an expired id is a
-tombstone; ListTransactions knows their names, so they are listed.
+A transition that is not in FOLLOWS raises. Numbers are those of `__transaction_state`, names those that clients read.
+Two of the numbers are never written: a fenced transaction goes to PrepareAbort in one step here, and an expired id is a
+tombstone. They are listed because ListTransactions accepts their names.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ PREPARE_ABORT: Final = TransactionState.PREPARE_ABORT
 COMPLETE_COMMIT: Final = TransactionState.COMPLETE_COMMIT
 COMPLETE_ABORT: Final = TransactionState.COMPLETE_ABORT
 
-#: Decided and written; its markers are on their way.
+#: The transaction is decided and written, and its markers are on their way.
 PREPARED: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
-#: Nothing is open.
+#: No transaction is open.
 IDLE: Final = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
 
-#: A client that does not know what became of its transaction may abort what it has not begun (KIP-890): that is why
+#: A client that does not know the outcome of its transaction may abort one that it has not begun (KIP-890). So
 #: PrepareAbort follows the idle states.
 FOLLOWS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     EMPTY: frozenset({EMPTY, ONGOING, PREPARE_ABORT}),
@@ -69,7 +69,7 @@ FOLLOWS: Final[dict[TransactionState, frozenset[TransactionState]]] = {
 
 
 class IllegalTransition(AssertionError):
-    """A bug: the operation should have been refused."""
+    """A bug: the operation had to be refused."""
 
 
 def check_transition(before: TransactionState, after: TransactionState) -> None:

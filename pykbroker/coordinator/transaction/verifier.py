@@ -1,13 +1,13 @@
-"""A broker asks the transaction coordinator whether partitions belong to a transaction, or adds them (KIP-890).
+"""Asks the transaction coordinator whether partitions belong to a transaction, or to add them (KIP-890).
 
-Responsible for finding the coordinator, for asking it (directly when it is this node, else with AddPartitionsToTxn of
-version 4 and later), for batches: one request at a time goes to each broker, with everything that came meanwhile.
-Not responsible for guards and appends (replica/), nor for what an error means to a client (api/).
+Responsible for finding the coordinator and asking it, directly if it is this node, otherwise with AddPartitionsToTxn of
+version 4 and later. One request at a time goes to each broker, with all questions that came in the meantime. Not
+responsible for guards and appends (replica/), nor for what an error means to a client (api/).
 
-Answers are those of the coordinator with two translations that every caller wants: PRODUCER_FENCED, which producers do
-not expect here, is INVALID_PRODUCER_EPOCH; and what only two brokers have to do with each other (no connection, no
-authorization) is NETWORK_EXCEPTION or INVALID_TXN_STATE. CONCURRENT_TRANSACTIONS is the state between two transactions:
-with `add` it is asked again for a while (add.partitions.to.txn.retry.backoff.*), as a client would have to anyway.
+Answers are those of the coordinator with two translations that all callers need. PRODUCER_FENCED, which producers do
+not expect here, becomes INVALID_PRODUCER_EPOCH. Errors between the two brokers become NETWORK_EXCEPTION (no connection)
+or INVALID_TXN_STATE (no authorization). CONCURRENT_TRANSACTIONS is the state between two transactions: with `add` the
+coordinator is asked again for a while (add.partitions.to.txn.retry.backoff.*), which spares the client's retries.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Question:
 
 
 class Verifier:
-    """What Produce and TxnOffsetCommit find as `ctx.broker.verifier`."""
+    """Produce and TxnOffsetCommit find it as `ctx.broker.verifier`."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Verifier:
         self._busy: set[int] = set()
 
     def reconfigure(self, config: Config) -> None:
-        """`enabled`: clients that add their partitions themselves are checked."""
+        """Take a new configuration. With `enabled`, clients that add their partitions themselves are checked."""
         self.enabled = config.bool("transaction.partition.verification.enable")
 
     def verify(
@@ -103,8 +103,8 @@ class Verifier:
         add: bool,
         before_again: Callable[[], object] = lambda: None,
     ) -> Later[PartitionVerdicts]:
-        """The verdict on each partition: NONE, or why its records may not be appended. `before_again` is called before
-        the coordinator is asked again."""
+        """Return the error code of each partition; its records may be appended if it is NONE. `before_again` is called
+        before the coordinator is asked again."""
         producer = Producer(transactional_id, producer_id, producer_epoch)
         answer = self._ask(producer, partitions, add)
         if not add or (not isinstance(answer, asyncio.Future) and not _between_transactions(answer)):
@@ -141,8 +141,8 @@ class Verifier:
         return outer
 
     def verify_at_once(self, producer: Producer, partition: TopicPartition, *, add: bool) -> bool:
-        """Whether this node is the coordinator and says yes now. False: `verify` may say more, or the same later;
-        what was added is not added twice."""
+        """Return True if this node is the coordinator and accepts the partition now. Otherwise call `verify`, which
+        gives the reason or waits. Partitions that were added here are not added twice."""
         transactions = self._transactions
         if transactions.coordinator.leader_epoch(transactions.partition_of(producer.transactional_id)) is None:
             return False
@@ -189,7 +189,8 @@ class Verifier:
         self._send(broker, request, self._timeout_ms).add_done_callback(partial(self._answered, broker, batch))
 
     def _take(self, broker: int) -> dict[str, list[_Question]]:
-        """By transactional id, which may stand in a request once: what does not fit together waits for the next."""
+        """Return the questions of the next request by transactional id. An id may occur once in a request, so questions
+        that differ wait for the next one."""
         batch: dict[str, list[_Question]] = {}
         left: list[_Question] = []
         for question in self._queued.pop(broker, ()):
