@@ -1,8 +1,9 @@
-"""The configuration of a single group, as it is now: its own overrides within the broker's bounds, else the broker's.
+"""The present configuration of a single group: its own overrides within the broker's bounds, otherwise the broker's
+values.
 
 Responsible for looking it up quickly, by group id, while overrides (IncrementalAlterConfigs on a resource of type
-GROUP) and the broker's dynamic keys change under way. Not responsible for the layers and bounds themselves
-(config/group.py). No group is told of a change: it asks whenever it needs a value.
+GROUP) and the broker's dynamic keys change. Not responsible for the layers and bounds themselves (config/group.py).
+Groups are not notified of a change, because they look a value up whenever they need it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerGroupConfig(NamedTuple):
-    """What a group of the consumer protocol works with. Defaults are Apache Kafka's."""
+    """The configuration of a group of the consumer protocol. Defaults are Apache Kafka's."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -27,8 +28,8 @@ class ConsumerGroupConfig(NamedTuple):
 
 class GroupConfigs:
     def __init__(self, config: Callable[[], Config], overrides: Callable[[str], Mapping[str, str]]) -> None:
-        """`config`: the broker's as it is now. `overrides`: of a group, empty for nearly all. Both give the same object
-        until something changed."""
+        """`config` returns the broker's present configuration. `overrides` returns those of a group, empty for most
+        groups. Both return the same object until something changed."""
         self._config = config
         self._overrides = overrides
         self._seen: Config | None = None

@@ -1,13 +1,14 @@
-"""Three small protocols that a kind of group has for the shard. `group_kinds.py` has the table of the kinds served.
+"""Three small protocols that a kind of group implements for the shard. `group_kinds.py` has the table of the kinds
+served.
 
-A *group* is a value of the shard's one dict: what its records say, the answers to questions that are asked of any group
+A *group* is a value of the shard's one dict: the content of its records, the answers to questions about any group
 (ListGroups, DeleteGroups, committed offsets, expiry), and the checks of commits. A *step* is one input to one group: a
-timer, a request of a member; it lives as long as the input and adds to one `Result`. A *kind* says how steps are made
-and what its records do.
+timer or a request of a member. It lives as long as the input and adds to one `Result`. A *kind* makes steps and replays
+its records.
 
-Requests of one protocol's own members (ConsumerGroupHeartbeat, ShareGroupHeartbeat) are no part of this: each protocol
-has its operation in the shard. JoinGroup, SyncGroup, Heartbeat and LeaveGroup are part of it, because members of the
-classic protocol take part in groups of two kinds; a kind without such members refuses them (in Apache Kafka
+Requests of one protocol's own members (ConsumerGroupHeartbeat, ShareGroupHeartbeat) are not part of this, because each
+protocol has its operation in the shard. JoinGroup, SyncGroup, Heartbeat and LeaveGroup are part of it, because members
+of the classic protocol take part in groups of two kinds. A kind without such members refuses them (in Apache Kafka
 INCONSISTENT_GROUP_PROTOCOL for JoinGroup, UNKNOWN_MEMBER_ID for the others).
 """
 
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
     from pykbroker_wire.messages.leave_group import LeaveGroupRequest
     from pykbroker_wire.messages.sync_group import SyncGroupRequest
 
-#: (topic name, topic id, partition): raises what speaks against a commit
+#: Takes (topic name, topic id, partition) and raises KafkaError if it may not be committed.
 PartitionCheck = Callable[[str, bytes, int], None]
 
 
 class Group(Protocol):
-    """See the module. A check raises KafkaError."""
+    """A group of any kind (see the module's docstring). A check raises KafkaError."""
 
     @property
     def group_id(self) -> str: ...
@@ -48,28 +49,30 @@ class Group(Protocol):
     def protocol_type(self) -> str | None: ...
     @property
     def state_name(self) -> str:
-        """As ListGroups shows it."""
+        """The name of the state in ListGroups."""
         ...
 
     @property
     def is_empty(self) -> bool:
-        """The group has no members: it may be deleted, and goes when its offsets have expired."""
+        """True if the group has no members. It may be deleted then, and goes when its offsets have expired."""
         ...
 
     def is_subscribed(self, topic: str) -> bool:
-        """Offsets of a topic that the group subscribes to are neither deleted nor expired."""
+        """Return True if offsets of this topic are neither deleted nor expired, because the group subscribes to it."""
         ...
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """These were created, deleted or changed. Soft state only: the group looks at its next input."""
+        """Note that these topics were created, deleted or changed. It changes soft state only: the group looks at its
+        next input."""
         ...
 
     def offsets_expire_from_ms(self) -> int | None:
-        """When the retention of the group's offsets began: -1 at each one's commit, None never yet."""
+        """Return the time at which the retention of the group's offsets began: -1 if at each offset's commit, None if
+        not yet."""
         ...
 
     def session_after_commit(self, member_id: str) -> int | None:
-        """The session timeout of a member whose session its OffsetCommit renews; None where it does not."""
+        """Return the session timeout of a member whose session an OffsetCommit renews, None if it renews none."""
         ...
 
     def check_offset_commit(
@@ -81,7 +84,7 @@ class Group(Protocol):
         transactional: bool = False,
         api_version: int = ...,
     ) -> PartitionCheck | None:
-        """None: every partition may be committed; else the check that each of them must pass."""
+        """Return the check that each partition must pass, None if all partitions may be committed."""
         ...
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None: ...
@@ -90,16 +93,16 @@ class Group(Protocol):
 
 
 class Step(Protocol):
-    """One input to one group: see the module."""
+    """One input to one group (see the module's docstring)."""
 
     @property
     def becomes(self) -> ClassicGroup | None:
-        """The classic group that this one is when the records of this input are replayed: all members that stay speak
-        the classic protocol."""
+        """The classic group that replaces this one when the records of this input are replayed, because all members
+        that stay use the classic protocol. None if there is none."""
         ...
 
     def resume(self) -> None:
-        """Loading is over: soft state begins as after any failover."""
+        """Begin soft state after loading, as after any failover."""
         ...
 
     def timer(self, key: TimerKey, event: object) -> None: ...
@@ -115,16 +118,16 @@ G = TypeVar("G", bound=Group, covariant=True)
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class GroupKind(Generic[G]):
-    """One kind of group. Its methods take a group of any kind and insist on their own."""
+    """One kind of group. Its methods take a group of any kind and assert that it is of their own."""
 
     group: type[G]
-    #: those of its records
+    #: the types of its records' keys
     keys: tuple[type[TopLevel], ...]
     group_id_of_key: Callable[[TopLevel], str]
-    #: The group before a record (None: there is none of this kind) to the group after it: the only mutator of
-    #: replicated state.
+    #: Takes a group (None if there is none of this kind) and a record, and returns the group after the record. It is
+    #: the only mutator of replicated state.
     replay_record: Callable[[G | None, CoordinatorRecord], G | None]
-    #: the records that delete the group, without its offsets
+    #: returns the records that delete the group, without its offsets
     tombstones_of: Callable[[G], list[CoordinatorRecord]]
     step_of: Callable[[G, GroupSettings, GroupTopics, int, Result], Step]
 

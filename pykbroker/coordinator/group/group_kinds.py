@@ -1,6 +1,6 @@
 """The kinds of groups: two that are served, and two that are kept for others (kept_groups.py).
 
-Responsible for the table alone: what a kind is says contract.py.
+Responsible for the table alone (contract.py has the protocols of a kind).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CONSUMER: Final[GroupKind[ConsumerGroup]] = GroupKind(
     tombstones_of=group_tombstones,
     step_of=MixedStep,
 )
-#: By the names that ListGroups shows.
+#: The kinds by the names that ListGroups shows.
 KINDS: Final[Mapping[str, GroupKind[Group]]] = {
     CLASSIC: _CLASSIC,
     CONSUMER: _CONSUMER,

@@ -1,6 +1,6 @@
-"""What Apache Kafka takes from Java and clients can see: hashes, and the order of text, of ids and of a walked HashMap.
+"""Java's hashes and orders that clients of Apache Kafka can see: of text, of ids and of a HashMap that is walked.
 
-Invariant: the same text gives the same number on every broker, whatever language it is written in.
+Invariant: the same text gives the same number on each broker, whatever its language.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _BUCKETS = 16
 _LOAD_FACTOR = 0.75
 
 
-#: A longer text is hashed each time: clients choose names of groups, and 65,536 of the longest would be 2 GiB.
+#: A longer text is hashed each time, because clients choose names of groups, and 65,536 of the longest would take 2
+#: GiB.
 _KEPT_CHARACTERS = 256
 
 
@@ -39,7 +40,8 @@ def _hash(text: str) -> int:
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """Where an internal topic keeps `key`. The smallest integer has no opposite and counts as 0 (Kafka's Utils.abs)."""
+    """Return the partition of an internal topic that keeps `key`. The smallest integer has no positive counterpart and
+    counts as 0 (Kafka's Utils.abs)."""
     value = java_hash(key)
     return (0 if value == -0x8000_0000 else abs(value)) % partitions
 
@@ -50,29 +52,31 @@ def topic_partition_hash(topic: str, partition: int) -> int:
 
 
 def java_order(text: str) -> bytes:
-    """Sorts as String.compareTo does: by UTF-16 units."""
+    """A key that sorts as String.compareTo does: by UTF-16 units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def uuid_hash(uuid: bytes) -> int:
-    """Uuid.hashCode (Kafka's own class; java.util.UUID has the same)."""
+    """Uuid.hashCode of Kafka's own class. java.util.UUID has the same."""
     bits = int.from_bytes(uuid)
     half = bits >> 64 ^ bits
     return (half >> 32 ^ half) & 0xFFFFFFFF
 
 
 def uuid_order(uuid: bytes) -> tuple[int, int]:
-    """Sorts as Uuid.compareTo does: its halves are signed numbers."""
+    """A key that sorts as Uuid.compareTo does: its halves are signed numbers."""
     return int.from_bytes(uuid[:8], signed=True), int.from_bytes(uuid[8:], signed=True)
 
 
 def collection_buckets(size: int) -> int:
-    """With how many buckets `new HashSet<>(collection)` starts: one more element than fits, where it fits exactly."""
+    """Return the initial number of buckets of `new HashSet<>(collection)`. It has room for one more element than fits
+    exactly."""
     return max(_BUCKETS, 1 << int(size / _LOAD_FACTOR).bit_length())
 
 
 def hash_map_order(keys: Iterable[K], hash_of: Callable[[K], int], *, buckets: int = _BUCKETS) -> list[K]:
-    """The order of a java.util.HashMap to which these were added one by one (its buckets never become trees here)."""
+    """Return the order of a java.util.HashMap to which these keys were added one by one. Its buckets never become trees
+    here."""
     distinct = list(dict.fromkeys(keys))
     while len(distinct) > buckets * _LOAD_FACTOR:
         buckets *= 2

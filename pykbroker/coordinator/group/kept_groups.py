@@ -1,15 +1,15 @@
-"""Share groups (KIP-932) and streams groups (KIP-1071): not served here, and kept for a coordinator that serves them.
+"""Share groups (KIP-932) and streams groups (KIP-1071): kept here, without service, for a coordinator that serves them.
 
 In a cluster with Apache Kafka the coordinator of a group moves to the broker that leads its partition of
-`__consumer_offsets`. While that is this node the group's records stay as they are: nothing is written for such a group
-but what a client commits, no session runs out, and no offset expires. Members that speak its own protocol find no
-service; the session of each begins anew with the next coordinator.
+`__consumer_offsets`. While this node leads it, the group's records stay as they are: only commits of clients are
+written, no session runs out, and no offset expires. Members that use the group's own protocol get no service. Their
+sessions begin anew with the next coordinator.
 
-Responsible for which ids belong to such groups, and for the errors that clients of other kinds get, which are those of
-Apache Kafka 4.3.1 (compat_tests/mixed_cluster asks both). Two answers are stricter than Apache Kafka's: an empty
-streams group does not become a group of another kind, and a group that is empty cannot be deleted here, because a share
-group has state at another coordinator as well. Of values only the epoch of a streams member is read: a later release
-may write the others in another version.
+Responsible for the ids of such groups, and for the errors that clients of other kinds get, which are those of Apache
+Kafka 4.3.1 (compat_tests/mixed_cluster compares both). Two answers are stricter than Apache Kafka's. An empty streams
+group does not become a group of another kind. An empty group cannot be deleted here, because a share group has state at
+another coordinator as well. Only the epoch of a streams member is read from the values, because a later release may
+write the other values in another version.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from pykbroker_wire.stored.group.streams_group_metadata import StreamsGroupMetad
 SHARE: Final = "share"
 STREAMS: Final = "streams"
 
-#: OffsetCommit tells members of the newer protocols from this version on that their epoch is old.
+#: From this version on members of the newer protocols get STALE_MEMBER_EPOCH from OffsetCommit.
 _COMMIT_WITH_EPOCH_FROM: Final = 9
 _UNKNOWN_EPOCH: Final = -1
 
 
 class KeptGroup(ABC):
-    """What is known of a group: its id and its members."""
+    """The stored part of a group: its id and its members."""
 
     kind: ClassVar[str]
 
@@ -52,7 +52,7 @@ class KeptGroup(ABC):
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        #: member id -> its epoch, -1 where no record has said it
+        #: member id -> its epoch, -1 if no record has given it
         self.members: dict[str, int] = {}
 
     @property
@@ -62,18 +62,18 @@ class KeptGroup(ABC):
     @property
     @abstractmethod
     def state_name(self) -> str:
-        """What ListGroups calls it."""
+        """The name of the state in ListGroups."""
 
     @property
     def is_empty(self) -> bool:
         return not self.members
 
     def is_subscribed(self, topic: str) -> bool:
-        """Which topics a streams group reads is in records that are not read here."""
+        """Return True for each topic, because the records with the topics of a streams group are not read here."""
         return not self.is_empty
 
     def topics_changed(self, names: Collection[str]) -> None:  # noqa: B027  # no kind computes anything
-        """Nothing is computed from topics."""
+        """Do nothing, because nothing is computed from topics."""
 
     def offsets_expire_from_ms(self) -> int | None:
         return None
@@ -91,22 +91,22 @@ class KeptGroup(ABC):
         transactional: bool = False,
         api_version: int = _COMMIT_WITH_EPOCH_FROM,
     ) -> None:
-        """Raises KafkaError when the member may not commit."""
+        """Raises KafkaError if the member may not commit."""
 
     @abstractmethod
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Raises KafkaError when the member may not fetch."""
+        """Raises KafkaError if the member may not fetch."""
 
     @abstractmethod
     def check_offset_delete(self) -> None:
-        """Raises KafkaError when its offsets may not be deleted."""
+        """Raises KafkaError if its offsets may not be deleted."""
 
     def check_delete(self) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION if self.is_empty else ErrorCode.NON_EMPTY_GROUP)
 
 
 class ShareGroup(KeptGroup):
-    """Its offsets are not in `__consumer_offsets`."""
+    """A share group. Its offsets are not in `__consumer_offsets`."""
 
     kind: ClassVar[str] = SHARE
 
@@ -128,14 +128,14 @@ class ShareGroup(KeptGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        """It has none."""
+        """Allow it: the group has no offsets."""
 
     def check_offset_delete(self) -> None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 class StreamsGroup(KeptGroup):
-    """Its members commit offsets as those of a consumer group do."""
+    """A streams group. Its members commit offsets like those of a consumer group."""
 
     kind: ClassVar[str] = STREAMS
 
@@ -143,7 +143,7 @@ class StreamsGroup(KeptGroup):
 
     @property
     def state_name(self) -> str:
-        """Whether a group with members is at work is in records that are not read here."""
+        """Return "Unknown" if the group has members, because the records with their state are not read here."""
         return "Empty" if self.is_empty else "Unknown"
 
     def check_offset_commit(
@@ -156,7 +156,7 @@ class StreamsGroup(KeptGroup):
         api_version: int = _COMMIT_WITH_EPOCH_FROM,
     ) -> None:
         if generation < 0 and self.is_empty:
-            # An administrator.
+            # The client is an administrator's.
             return
         if transactional and generation == -1 and not member_id and instance_id is None:
             return
@@ -173,7 +173,7 @@ class StreamsGroup(KeptGroup):
             raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
 
     def check_offset_delete(self) -> None:
-        """Allowed for topics that the group does not read."""
+        """Allow it for topics that the group does not read."""
 
     def _epoch_of(self, member_id: str) -> int:
         if member_id not in self.members:
@@ -182,17 +182,17 @@ class StreamsGroup(KeptGroup):
 
 
 class KeptStep:
-    """Every input of a member is refused, and no timer is set."""
+    """Refuses each request of a member, and sets no timer."""
 
     becomes = None
 
     __slots__ = ()
 
     def resume(self) -> None:
-        """No soft state belongs to the group."""
+        """Do nothing, because the group has no soft state."""
 
     def timer(self, key: TimerKey, event: object) -> None:
-        """A timer of the group of another kind that had this id."""
+        """Ignore a timer of the group of another kind that had this id."""
 
     def join(self, request: JoinGroupRequest, client: object, token: Token) -> None:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -226,7 +226,8 @@ def _group_id(key: TopLevel) -> str:
 
 
 def _replayed(group: KeptGroup | None, record: CoordinatorRecord, new: type[KeptGroup]) -> KeptGroup | None:
-    """A group is there with its own record or that of a member, and gone with the tombstone of its own."""
+    """Replay a record. A group begins with its own record or that of a member, and ends with the tombstone of its
+    own."""
     key, value = record.key, record.value
     if isinstance(key, _GroupKey):
         return None if value is None else group or new(key.group_id)
@@ -263,7 +264,7 @@ def _member_epoch(value: bytes | None) -> int:
         version = int.from_bytes(value[:2], "big")
         return StreamsGroupCurrentMemberAssignmentValue.decode(value, 2, version)[0].member_epoch
     except DecodeError:
-        # The record is of a later release: the member's commits are refused until its coordinator is back.
+        # A later release wrote the record. The member's commits are refused until its coordinator is back.
         return _UNKNOWN_EPOCH
 
 

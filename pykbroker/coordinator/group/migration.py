@@ -1,10 +1,10 @@
 """Classic groups become consumer groups and back, while their members stay (KIP-848, group.consumer.migration.policy).
 
-Responsible for when that is allowed and for the group of the other kind as a value with its records. Not responsible
+Responsible for when that is allowed, and for the group of the other kind as a value with its records. Not responsible
 for requests (consumer/consumer_heartbeat.py, mixed.py), nor for replay (shard.py).
 
-A classic group becomes a consumer group when a member of the new protocol joins; its members go on with JoinGroup,
-SyncGroup and Heartbeat (mixed.py), for their subscriptions and assignments are those of the embedded protocol. A
+A classic group becomes a consumer group when a member of the new protocol joins. Its members go on with JoinGroup,
+SyncGroup and Heartbeat (mixed.py), because their subscriptions and assignments are those of the embedded protocol. A
 consumer group becomes a classic one when the last member of the new protocol leaves and others stay.
 """
 
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 def _embedded_version(data: bytes) -> int:
-    """Later versions only append."""
+    """Return the version to decode with, because later versions only append. Raises DecodeError."""
     if len(data) < 2:
         raise DecodeError("no version")
     version: int = struct.unpack_from(">h", data)[0]
@@ -54,7 +54,7 @@ def _embedded_version(data: bytes) -> int:
 
 
 def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """Raises DecodeError."""
+    """Decode a subscription. Raises DecodeError."""
     return ConsumerProtocolSubscription.decode(metadata, 2, _embedded_version(metadata))[0]
 
 
@@ -63,7 +63,7 @@ def _read_assignment(assignment: bytes) -> ConsumerProtocolAssignment:
 
 
 def write_assignment(target: Iterable[tuple[bytes, Iterable[int]]], topics: GroupTopics, metadata: bytes) -> bytes:
-    """What a classic member is to read, in the version of its own subscription. Raises DecodeError."""
+    """Encode the assignment of a classic member, in the version of its own subscription. Raises DecodeError."""
     version = _embedded_version(metadata)
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
@@ -85,8 +85,8 @@ def consumer_group_for(
     settings: GroupSettings,
     result: Result,
 ) -> ConsumerGroup:
-    """The consumer group that a ConsumerGroupHeartbeat is for: the one that is there, or the one that its member makes
-    when it joins, of a classic group or of nothing."""
+    """Return the consumer group of a ConsumerGroupHeartbeat: the existing one, or a new one if a member joins, made
+    from a classic group or from nothing. Raises KafkaError."""
     if isinstance(group, ConsumerGroup):
         return group
     group_id = request.group_id
@@ -111,7 +111,8 @@ def consumer_group_for(
 def _upgrade(
     group: ClassicGroup, topics: GroupTopics, settings: GroupSettings, result: Result
 ) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
-    """The consumer group that this one can become. Soft state of the classic one is left alone: see `give_way`."""
+    """Return the consumer group that this one becomes. The soft state of the classic one stays as it is (see
+    `give_way`)."""
     group_id = group.group_id
     if not settings.migration.upgrades:
         raise _not_upgraded(group_id, "online upgrade is disabled")
@@ -142,7 +143,7 @@ def _from_classic(group: ClassicGroup, topics: GroupTopics) -> ConsumerGroup:
     upgraded = ConsumerGroup(group.group_id)
     upgraded.set_epoch(group.generation, 0)
     upgraded.set_target_epoch(group.generation, 0)
-    # In its first rebalance a group has no protocol yet.
+    # A group has no protocol yet in its first rebalance.
     protocol = group.protocol_name or group.select_protocol()
     for member in group.members.values():
         target: dict[bytes, frozenset[int]] = {}
@@ -187,14 +188,15 @@ def _from_classic(group: ClassicGroup, topics: GroupTopics) -> ConsumerGroup:
 
 
 def gives_way_to_classic(group: Group) -> bool:
-    """Whether a classic group takes the id when its first member joins."""
+    """Return True if a classic group takes the id when its first member joins."""
     return isinstance(group, ConsumerGroup) and group.is_empty
 
 
 def can_downgrade(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], settings: GroupSettings, *, joining: int = 0
 ) -> bool:
-    """Whether the members that stay make a classic group. `joining`: how many take the places of those that leave."""
+    """Return True if the members that stay can form a classic group. `joining` is the number of members that take the
+    places of those that leave."""
     if not group.only_classic_without(leaving):
         return False
     staying = len(group.members) - len(leaving) + joining
@@ -220,7 +222,8 @@ def to_classic(
     joining: ConsumerMember | None = None,
     rebalance: bool = True,
 ) -> ClassicGroup:
-    """The classic group that this one becomes, with its records. `joining` replaces the holder of its instance id."""
+    """Return the classic group that this one becomes, and add its records to `result`. `joining` replaces the holder of
+    its instance id."""
     group_id = group.group_id
     replaced = None if joining is None else group.static_member(joining.instance_id)
     renamed = None if joining is None or replaced is None else (replaced.member_id, joining.member_id)

@@ -10,8 +10,8 @@ answered later. So only the second case is left, and that is the two PREPARED st
 an append fails or a leader dies.
 
 Invariants:
-* a decision (PrepareCommit, PrepareAbort) leaves as the effect `Decided` when it is committed, and again when it is
-  found in a log that was loaded: markers never go out before the decision is in the log (T8);
+* a decision (PrepareCommit, PrepareAbort) leaves as the effect `Decided` when it is committed, and again when a load
+  finds it. So markers never go out before the decision is in the log (T8);
 * the producer epoch of an id never falls, except to 0 with a new producer id;
 * each prepared id is completed by `complete`, and by nothing else.
 

@@ -20,7 +20,7 @@ _MISSING_GROUP_IS_ERROR_FROM: Final = 6
 
 
 def joined(group: ClassicGroup, member: Member) -> JoinGroupResponse:
-    """What a member hears at the end of the join phase; the leader also hears of all others."""
+    """Return a member's answer at the end of the join phase. The leader's answer lists all members."""
     members: list[JoinGroupResponseMember] = []
     if group.leader == member.member_id and group.state is not ClassicGroupState.STABLE:
         members = all_members(group)

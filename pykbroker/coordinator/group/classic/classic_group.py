@@ -1,8 +1,8 @@
-"""A classic group as a value: its members, its state, and which of them waits for what.
+"""A classic group as a value: its members, its state, and the requests that wait for it.
 
 Responsible for the state table, membership, static members, protocol selection, leader election and the checks that
-every request of a member passes. Not responsible for the order of a rebalance (rebalance.py), nor for offsets,
-records or timers.
+each request of a member passes. Not responsible for the order of a rebalance (rebalance.py), nor for offsets, records
+or timers.
 
 The table is TRANSITIONS; a transition that is not in it is a bug and raises.
 
@@ -13,9 +13,9 @@ The table is TRANSITIONS; a transition that is not in it is a bug and raises.
     CompletingRebalance, Stable -> PreparingRebalance   a member came, left, died or changed
     any -> Dead                        the group was deleted
 
-What is in the log of all this is `stored`: the last GroupMetadata record, changed by replay alone. Everything else is
-soft state: it follows requests and timers, runs ahead of the log while a rebalance is under way, and after a failover
-starts again from `stored`.
+Only `stored` is in the log: it is the last GroupMetadata record, and replay alone changes it. Everything else is soft
+state. It follows requests and timers, runs ahead of the log during a rebalance, and starts again from `stored` after a
+failover.
 
 Invariants: the generation only rises; the leader is a member; an instance id belongs to one member;
 in Empty there are no members; members await a sync only in CompletingRebalance.
@@ -36,9 +36,9 @@ from pykbroker_wire.stored.group.group_metadata import GroupMetadataValue, Membe
 
 logger = logging.getLogger(__name__)
 
-#: What ListGroups calls this kind of group.
+#: The name of this kind of group in ListGroups.
 CLASSIC: Final = "classic"
-#: The protocol type of consumers; Connect and schema registries have their own.
+#: The protocol type of consumers. Connect and schema registries have their own.
 CONSUMER = "consumer"
 
 #: (name, metadata) in the member's order of preference
@@ -46,7 +46,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class ClassicGroupState(Enum):
-    """Values are the names that ListGroups and DescribeGroups show."""
+    """The values are the names that ListGroups and DescribeGroups show."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -69,7 +69,7 @@ TRANSITIONS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
 
 
 class Member:
-    """One member. `awaiting_join` and `awaiting_sync` name its parked request, if any."""
+    """One member. `awaiting_join` and `awaiting_sync` name its waiting request, if any."""
 
     __slots__ = (
         "_protocols",
@@ -107,7 +107,7 @@ class Member:
         self.assignment = assignment
         self.awaiting_join: Token | None = None
         self.awaiting_sync: Token | None = None
-        #: has not been told its member id yet, so it cannot heartbeat
+        #: the member has not received its member id yet, so it cannot heartbeat
         self.is_new = False
 
     @property
@@ -117,7 +117,7 @@ class Member:
     @protocols.setter
     def protocols(self, protocols: Protocols) -> None:
         self._protocols = protocols
-        #: made once: a member may have 100,000 protocols, and each request to join is compared with them
+        #: computed once, because a member may have 100,000 protocols, and each request to join is compared with them
         self.protocol_names = frozenset(name for name, _ in protocols)
 
     @property
@@ -126,7 +126,8 @@ class Member:
 
     @property
     def excused_from_heartbeat(self) -> bool:
-        """A member whose request is parked here is alive as far as we can tell; a new one might never have been."""
+        """Return True for a member whose request waits here, because it is probably alive. A new member has never
+        proved that."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -137,7 +138,7 @@ class Member:
 
 
 class ClassicGroup:
-    """See the module. Mutators keep the invariants; they decide nothing."""
+    """The group as a value (see the module's docstring). Mutators keep the invariants and decide nothing."""
 
     kind: Final = CLASSIC
 
@@ -173,19 +174,19 @@ class ClassicGroup:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
-        #: ids that were given out (KIP-394) and have not come back yet
+        #: member ids that were given out (KIP-394), while their member has not come back yet
         self.pending_join: set[str] = set()
         #: members of this generation that have not sent SyncGroup yet
         self.pending_sync: set[str] = set()
-        #: a member came during the initial rebalance: wait for more
+        #: a member came during the initial rebalance, so the group waits for more
         self.member_added = False
-        #: until then its rebalances are no lines of the log; its members try again at once
+        #: until this time rebalances are logged at DEBUG level only, because the members try again at once
         self.quiet_until_ms = 0
-        #: None: not a consumer group, or its subscriptions cannot be read
+        #: None if this is not a consumer group or its subscriptions cannot be read
         self.subscribed_topics: frozenset[str] | None = None
 
     def take_up_stored(self) -> None:
-        """The group as a coordinator finds it after loading: everything follows from its record, if it has one."""
+        """Set the soft state from the group's record after loading. A group without a record stays as it is."""
         value = self.stored
         if value is None:
             return
@@ -212,7 +213,7 @@ class ClassicGroup:
         self.subscribed_topics = self._read_subscriptions()
 
     def to_stored(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
-        """The record of this generation. `assignments` must name every member."""
+        """Return the record of this generation. `assignments` must name all members."""
         protocol = self.protocol_name
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
@@ -236,7 +237,8 @@ class ClassicGroup:
         )
 
     def continue_from(self, generation: int) -> None:
-        """It was a consumer group (KIP-848): its members are there, and their assignments follow."""
+        """Continue a group that was a consumer group (KIP-848). Its members are added already, and their assignments
+        follow."""
         assert self.state is ClassicGroupState.EMPTY
         assert self.members
         self.generation = generation
@@ -267,7 +269,7 @@ class ClassicGroup:
         return ClassicGroupState.PREPARING_REBALANCE in TRANSITIONS[self.state]
 
     def next_generation(self, now_ms: int) -> None:
-        """Every member that takes part has joined: choose the protocol, or become empty."""
+        """End the join phase when all members that take part have joined: choose the protocol, or become empty."""
         self.generation += 1
         self.pending_sync.clear()
         if self.members:
@@ -305,7 +307,8 @@ class ClassicGroup:
         self.pending_sync.discard(member_id)
 
     def replace_static(self, instance_id: str, new_member_id: str) -> Member:
-        """The same instance under a new member id (KIP-345); it keeps its assignment and, if it had it, the lead."""
+        """Put the same instance under a new member id (KIP-345). It keeps its assignment and, if it was the leader, the
+        lead."""
         old_member_id = self.static_members[instance_id]
         old = self.members[old_member_id]
         member = Member(
@@ -318,7 +321,7 @@ class ClassicGroup:
             old.protocols,
             old.assignment,
         )
-        # In place: the order of members is the order of joining.
+        # Replaced in place, because the order of members is the order of joining.
         self.members = {
             (new_member_id if member_id == old_member_id else member_id): (
                 member if member_id == old_member_id else other
@@ -343,7 +346,7 @@ class ClassicGroup:
         return not self.pending_join and all(member.awaiting_join is not None for member in self.members.values())
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is a member that joined. False if no member did."""
+        """Make sure that the leader is a member that joined. Return False if no member did."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is not None:
@@ -367,7 +370,7 @@ class ClassicGroup:
     # -- protocols ----------------------------------------------------------------------------------------------------
 
     def _candidates(self) -> set[str]:
-        """What every member supports."""
+        """Return the protocols that all members support."""
         members = iter(self.members.values())
         common = set(next(members).protocol_names)
         for member in members:
@@ -375,20 +378,20 @@ class ClassicGroup:
         return common
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member that speaks these could take part."""
+        """Return True if a member with these protocols could take part."""
         offered = set(names)
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(offered)
         if protocol_type != self.protocol_type:
             return False
-        # While the last member is on its way out there is no member to agree with.
+        # While the last member leaves, there is no other member to agree with.
         for member in self.members.values():
             offered &= member.protocol_names
         return bool(offered)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support. Of several with as many votes it is that
-        which Java's HashMap shows first: it does not matter which, but that all coordinators agree."""
+        """Each member votes for the first of its protocols that all support. If several have the most votes, the first
+        in the order of Java's HashMap wins. Any order would do, but all coordinators must agree."""
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -406,7 +409,7 @@ class ClassicGroup:
         topics: set[str] = set()
         try:
             for member in self.members.values():
-                # Version 0 is a prefix of all later ones, so that the coordinator need not know them.
+                # Version 0 is a prefix of all later versions, so the coordinator need not know them.
                 subscription, _ = ConsumerProtocolSubscription.decode(member.metadata(self.protocol_name), 2, 0)
                 topics.update(subscription.topics)
         except DecodeError as error:
@@ -417,13 +420,13 @@ class ClassicGroup:
         return frozenset(topics)
 
     def is_subscribed(self, topic: str) -> bool:
-        """When in doubt, yes."""
+        """Return True if a member subscribes to the topic, or if a consumer group's subscriptions cannot be read."""
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER
         return topic in self.subscribed_topics
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Classic groups do not look at topics: their members do."""
+        """Do nothing: the members of a classic group watch topics themselves."""
 
     # -- checks -------------------------------------------------------------------------------------------------------
 
@@ -449,9 +452,9 @@ class ClassicGroup:
         transactional: bool = False,
         api_version: int = -1,
     ) -> None:
-        """Commits are good for every partition or for none (see ConsumerGroup.check_offset_commit)."""
+        """Check a commit for all partitions at once (see ConsumerGroup.check_offset_commit)."""
         if generation < 0 and self.state is ClassicGroupState.EMPTY:
-            # An admin client, or a consumer that assigns its partitions itself.
+            # The client is an admin client, or a consumer that assigns its partitions itself.
             return
         if generation >= 0 or member_id or instance_id is not None:
             self.check_member(member_id, instance_id)
@@ -460,11 +463,11 @@ class ClassicGroup:
         elif not transactional and self.state is not ClassicGroupState.EMPTY:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         if not transactional and self.state is ClassicGroupState.COMPLETING_REBALANCE:
-            # The member knows the new generation and not yet its partitions.
+            # The member knows the new generation but not yet its partitions.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Member epochs are those of consumer groups: Apache Kafka does not look at them here."""
+        """Do nothing. Member epochs belong to consumer groups, and Apache Kafka ignores them here."""
 
     def check_delete(self) -> None:
         if not self.is_empty:
@@ -475,13 +478,15 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def session_after_commit(self, member_id: str) -> int | None:
-        """A consumer that commits is alive."""
+        """Return the session timeout of a member that is alive because it has committed, None in states where that does
+        not count."""
         if self.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
             return self.members[member_id].session_timeout_ms
         return None
 
     def offsets_expire_from_ms(self) -> int | None:
-        """When the retention of this group's offsets began: -1 at each one's commit, None never yet."""
+        """Return the time at which the retention of this group's offsets began: -1 if at each offset's commit, None if
+        not yet."""
         if self.protocol_type is not None:
             if self.state is ClassicGroupState.EMPTY:
                 return self.state_timestamp_ms
@@ -490,7 +495,7 @@ class ClassicGroup:
                 and self.subscribed_topics is not None
                 and self.state is ClassicGroupState.STABLE
             ):
-                # For topics to which no member subscribes any more.
+                # Offsets of topics to which no member subscribes expire.
                 return -1
             return None
         return -1

@@ -1,7 +1,7 @@
-"""The record of a classic group (GroupMetadata) from state, and what it does when it is replayed.
+"""Builds the record of a classic group (GroupMetadata) from its state, and replays it.
 
-Responsible for building it, and for the one step of replay: the only mutator of `ClassicGroup.stored`. Not responsible
-for bytes (records.py), nor for soft state.
+Responsible for building the record, and for its replay: the only mutator of `ClassicGroup.stored`. Not responsible for
+bytes (records.py), nor for soft state.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ CLASSIC_KEYS: Final = (GroupMetadataKey,)
 
 
 def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> CoordinatorRecord:
-    """The group in its present generation."""
+    """Return the record of the group in its present generation."""
     return CoordinatorRecord(
         GroupMetadataKey(group=group.group_id), group.to_stored(assignments), GROUP_METADATA_VERSION
     )
 
 
 def empty_group_record(group: ClassicGroup) -> CoordinatorRecord:
-    """A group before its first generation, even while members are joining it."""
+    """Return the record of a group before its first generation, even while members are joining it."""
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_timestamp_ms)
     return CoordinatorRecord(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
 
@@ -40,8 +40,8 @@ def classic_group_id(key: TopLevel) -> str:
 
 
 def replay_classic(group: ClassicGroup | None, record: CoordinatorRecord) -> ClassicGroup | None:
-    """A live group is there before its record. While the log is read, its first record makes it, and soft state follows
-    at the end (`ClassicGroup.take_up_stored`)."""
+    """Replay a record. A live group exists before its record. While the log is read, its first record creates it, and
+    soft state follows at the end (`ClassicGroup.take_up_stored`)."""
     key, value = record.key, record.value
     assert isinstance(key, GroupMetadataKey)
     if value is None:

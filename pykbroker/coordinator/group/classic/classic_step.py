@@ -1,16 +1,15 @@
-"""What a member of a classic group asks for: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""The requests of a member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Responsible for what each request does to the group: what is answered now, what waits, which record is written. Pure:
-requests come in as values, `Result` goes out. Not responsible for the phases of a rebalance (rebalance.py), for the
-rules of the group (classic_group.py), offsets, nor for checks that need no group (service.py). Sources: KIP-345 (static
-members), KIP-389 (group size), KIP-394 (member id round), KIP-814 (skip assignment).
+Responsible for the effect of each request on the group: which answer leaves now, which request waits, which record is
+written. Pure: requests come in as values, `Result` goes out. Not responsible for the phases of a rebalance
+(rebalance.py), for the rules of the group (classic_group.py), offsets, nor for checks that need no group (service.py).
+Sources: KIP-345 (static members), KIP-389 (group size), KIP-394 (member id round), KIP-814 (skip assignment).
 
-The assignment is Stable as soon as it is in the local log; the answers that carry it leave when it is committed. A
-refused append of an assignment fails the parked SyncGroups and starts another rebalance; of an empty group nothing is
-lost: after a failover the former generation comes back and times out.
+The assignment is Stable as soon as it is in the local log, and the answers with it leave when it is committed. If its
+append is refused, the waiting SyncGroups fail and another rebalance starts. A refused record of an empty group loses
+nothing: after a failover the former generation comes back and times out.
 
-Unlike Apache Kafka, no parked request is forgotten: a request that is superseded by another of the same member is
-answered.
+Unlike in Apache Kafka, each waiting request is answered: also a request that another one of the same member replaces.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ def _protocols(request: JoinGroupRequest) -> Protocols:
 
 
 class ClassicStep:
-    """One input to one group (a `Step`). Holds what the input needs; lives as long as it."""
+    """One input to one group (a `Step`). It holds the values of the input and lives as long as it."""
 
     __slots__ = ("_rebalance", "group", "result", "settings")
 
-    #: A classic group gives way to one of another kind only when a member of that kind comes (migration.py).
+    #: None, because a classic group changes its kind only when a member of that kind joins (migration.py).
     becomes = None
 
     def __init__(self, group: ClassicGroup, settings: GroupSettings, now_ms: int, result: Result) -> None:
@@ -69,7 +68,7 @@ class ClassicStep:
         self._join(request, client, token)
 
     def join_new_group(self, request: JoinGroupRequest, client: Client, token: Token) -> None:
-        """The first member joins: there was no such group."""
+        """Let the first member join a group that did not exist before."""
         records_before = len(self.result.records)
         moved_on = self._join(request, client, token)
         if not moved_on and len(self.result.records) == records_before:
@@ -77,13 +76,13 @@ class ClassicStep:
             self.result.records.append(empty_group_record(self.group))
 
     def _join(self, request: JoinGroupRequest, client: Client, token: Token) -> bool:
-        """True when the join phase completed."""
+        """Return True if the join phase completed."""
         group = self.group
         member_id = request.member_id
         if not self._has_room_for(member_id):
             self._rebalance.drop(member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
             self._refuse(token, UNKNOWN_MEMBER, ErrorCode.GROUP_MAX_SIZE_REACHED)
-            # It may have been the last that the others waited for; Apache Kafka lets them wait for the timeout.
+            # It may have been the last member that the others waited for. Apache Kafka lets them wait for the timeout.
             return self._rebalance.complete_if_all_joined()
         if group.state is ClassicGroupState.DEAD:
             return self._refuse(token, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -110,7 +109,8 @@ class ClassicStep:
     def _has_room_for(self, member_id: str) -> bool:
         group = self.group
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
-            # Counting the members that wait lets a group shrink when the limit was lowered: the last to rejoin are out.
+            # Counting the members that wait lets a group shrink after the limit was lowered: the last to rejoin are
+            # refused.
             member = group.members.get(member_id)
             return (
                 member is not None and member.awaiting_join is not None
@@ -124,8 +124,7 @@ class ClassicStep:
         member_id = request.member_id
         if member_id in group.pending_join:
             if request.group_instance_id is not None:
-                # Ids are only given out ahead to dynamic members. Apache Kafka raises here and answers
-                # UNKNOWN_SERVER_ERROR.
+                # Only dynamic members get ids in advance. Apache Kafka raises here and answers UNKNOWN_SERVER_ERROR.
                 return self._refuse(token, member_id, ErrorCode.UNKNOWN_SERVER_ERROR)
             return self._add(request, client, member_id, token)
         try:
@@ -139,7 +138,7 @@ class ClassicStep:
         if state is ClassicGroupState.COMPLETING_REBALANCE:
             if member.protocols != _protocols(request):
                 return self._update(member, request, token, f"{member_id} changed its metadata")
-            # It may have missed the answer to its first JoinGroup.
+            # The member may have missed the answer to its first JoinGroup.
             self.result.reply(token, joined(group, member))
             return False
         if state is ClassicGroupState.STABLE:
@@ -175,7 +174,7 @@ class ClassicStep:
         return self._rebalance.rebalance_or_complete(reason)
 
     def _take_over(self, member: Member, request: JoinGroupRequest, token: Token) -> None:
-        """The member's latest JoinGroup is the one that counts."""
+        """Make this JoinGroup the member's current one. An earlier one that waits is answered."""
         self._rebalance.answer_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.protocols = _protocols(request)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -185,7 +184,8 @@ class ClassicStep:
     # -- static members -----------------------------------------------------------------------------------------------
 
     def _replace_static(self, request: JoinGroupRequest, client: Client, new_member_id: str, token: Token) -> bool:
-        """A static member comes back without its member id: it was restarted, or there are two of it (KIP-345)."""
+        """A static member comes back without its member id: it was restarted, or two processes use the instance id
+        (KIP-345)."""
         group = self.group
         instance_id = request.group_instance_id
         assert instance_id is not None
@@ -201,13 +201,13 @@ class ClassicStep:
         self._rebalance.expect_heartbeat(member)
         self._take_over(member, request, token)
         if group.state is ClassicGroupState.COMPLETING_REBALANCE:
-            # The leader may be assigning to the old id at this moment.
+            # The leader may be assigning partitions to the old id at this moment.
             return self._rebalance.prepare(f"instance {instance_id} returned as {new_member_id}")
         if group.state is not ClassicGroupState.STABLE:
             return self._rebalance.complete_if_all_joined()
         if group.select_protocol() != group.protocol_name:
             return self._rebalance.rebalance_or_complete(f"instance {instance_id} returned with other protocols")
-        # Nothing changes for the others: write the new id down and let it have its old assignment.
+        # Nothing changes for the others: write the new id to the log and give it the old assignment.
         member.awaiting_join = None
         is_leader = group.leader == new_member_id
         answer = joined(group, member)
@@ -216,7 +216,8 @@ class ClassicStep:
                 answer.members = all_members(group)
                 answer.skip_assignment = True
         else:
-            # Before KIP-814 a leader that is told so would assign; it is told the name of the former leader instead.
+            # Before KIP-814 a member that gets its own id as the leader would assign, so it gets the id of the former
+            # leader.
             answer.leader = old_leader or ""
         self.result.reply(token, answer)
         self.result.records.append(
@@ -248,7 +249,7 @@ class ClassicStep:
     def _take_assignment(self, given: dict[str, bytes]) -> None:
         group = self.group
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
-        # Before the state changes: the record's time is that of the end of the join phase, as in Apache Kafka.
+        # Before the state changes, because the record has the time of the end of the join phase, as in Apache Kafka.
         self.result.records.append(group_record(group, assignments))
         group.move_to(ClassicGroupState.STABLE, self._rebalance.now_ms)
         for member in group.members.values():
@@ -279,7 +280,7 @@ class ClassicStep:
         )
 
     def _member_of(self, request: SyncGroupRequest | HeartbeatRequest) -> Member:
-        """The member that sent the request. Raises when it is not one of the present generation."""
+        """Return the member that sent the request. Raises KafkaError if it is not one of the present generation."""
         group = self.group
         if group.state is ClassicGroupState.DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

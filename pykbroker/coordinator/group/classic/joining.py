@@ -1,4 +1,4 @@
-"""What JoinGroup says of a client, and its refusal: what groups of every kind with classic members use.
+"""The sender of a JoinGroup, and its refusal. Groups of all kinds with classic members use them.
 
 Responsible for the values alone. Not responsible for what a JoinGroup does (classic_step.py, mixed.py).
 """
@@ -12,8 +12,8 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.join_group import JoinGroupResponse
 
 UNKNOWN_MEMBER = ""
-#: The first versions of JoinGroup in which a new dynamic member must come back with its id, and a leader can be told
-#: not to assign.
+#: The first versions of JoinGroup in which a new dynamic member must come back with its id, and in which the answer can
+#: ask a leader not to assign.
 MEMBER_ID_REQUIRED_FROM = 4
 SKIP_ASSIGNMENT_FROM = 9
 
@@ -23,13 +23,14 @@ def _everything(_topic: str) -> bool:
 
 
 class Client(NamedTuple):
-    """A request's sender, as far as a group remembers it. `member_suffix` is a fresh uuid, should an id be needed."""
+    """The sender of a request, as far as a group stores it. `member_suffix` is a new uuid for the case that an id is
+    needed."""
 
     client_id: str
     client_host: str
     api_version: int
     member_suffix: str
-    #: which topics it may know of: matters when the group has regular expressions (KIP-848)
+    #: returns True for topics that the client may describe; used by groups with regular expressions (KIP-848)
     may_describe: Callable[[str], bool] = _everything
 
 

@@ -1,11 +1,11 @@
-"""The rebalance of a classic group: its phases, the sessions of its members, and what happens when time passes.
+"""The rebalance of a classic group: its phases, the sessions of its members, and its timers.
 
-Responsible for the order of a rebalance: which phase follows, what ends it, which parked request is answered. Not
-responsible for what a request does (classic_step.py), nor for the rules of the group (classic_group.py). Pure: timers
-come in as values, `Result` goes out. Sources: KIP-62 (rebalance timeout), KIP-134 (initial delay).
+Responsible for the order of a rebalance: which phase follows, which event ends it, which waiting request is answered.
+Not responsible for the effect of a request (classic_step.py), nor for the rules of the group (classic_group.py). Pure:
+timers come in as values, `Result` goes out. Sources: KIP-62 (rebalance timeout), KIP-134 (initial delay).
 
-Unlike Apache Kafka, no parked request is forgotten: the request of a member that is dropped, or that a rebalance finds
-awaiting a sync, is answered.
+Unlike in Apache Kafka, each waiting request is answered: also that of a member that is dropped, and a SyncGroup that
+waits when a rebalance begins.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from pykbroker_wire.messages.sync_group import SyncGroupResponse
 
 logger = logging.getLogger(__name__)
 
-#: How long rebalances of a group whose assignment could not be written are not told.
+#: After the assignment of a group could not be written, its rebalances are logged at DEBUG level for this time.
 QUIET_MS = 60_000
 
-#: A member that was never told its id cannot heartbeat; if its JoinGroup is parked longer than this it is given up.
+#: A member that never received its id cannot heartbeat. If its JoinGroup waits for longer than this, the member is
+#: dropped.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
@@ -44,7 +45,7 @@ def sync_timer(group_id: str) -> TimerKey:
 
 
 class Rebalance:
-    """The rebalance of one group at one input. Lives as long as the input."""
+    """The rebalance of one group at one input. It lives as long as the input."""
 
     __slots__ = ("group", "now_ms", "result", "settings")
 
@@ -62,14 +63,14 @@ class Rebalance:
         return self.complete_if_all_joined()
 
     def prepare(self, reason: str) -> bool:
-        """Enter PreparingRebalance. True when that was over at once."""
+        """Enter PreparingRebalance. Return True if that phase was over at once."""
         group = self.group
         if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = b""
                 if member.awaiting_sync is not None:
                     self.answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
-                    # Its session may have ended while it was parked here, which was ignored.
+                    # Its session may have ended while its request waited here, and that was ignored.
                     self.expect_heartbeat(member)
         group.pending_sync.clear()
         self.result.cancel_timer(sync_timer(group.group_id))
@@ -81,7 +82,8 @@ class Rebalance:
         return False
 
     def assignment_lost(self, error: ErrorCode) -> None:
-        """The assignment could not be written, which is told once a minute: the members come again at once."""
+        """Begin a rebalance after the assignment could not be written. It is logged once a minute, because the members
+        come again at once."""
         self.prepare(f"the assignment could not be written: {error.name}")
         if self.group.quiet_until_ms <= self.now_ms:
             self.group.quiet_until_ms = self.now_ms + QUIET_MS
@@ -128,7 +130,7 @@ class Rebalance:
         return False
 
     def complete_join(self) -> bool:
-        """All members have rejoined or time is up: go on with those that are here."""
+        """Go on with the members that have joined, because all have rejoined or time is up."""
         group = self.group
         group_id = group.group_id
         self.result.cancel_timer(join_timer(group_id))
@@ -137,7 +139,7 @@ class Rebalance:
                 logger.info("Group %s: member %s did not rejoin in time", group_id, member.member_id)
                 self._forget(member.member_id)
         if group.members and not group.elect_joined_leader():
-            # Only static members, all of them away: wait until they return or their sessions end.
+            # Only static members are left and all of them are away: wait until they return or their sessions end.
             logger.warning("Group %s: no member rejoined in time", group_id)
             self.result.set_timer(join_timer(group_id), group.rebalance_timeout_ms)
             return False
@@ -168,7 +170,7 @@ class Rebalance:
         self.result.set_timer(session_timer(self.group.group_id, member.member_id), member.session_timeout_ms)
 
     def expect_new(self, member_id: str) -> None:
-        """It has not been in a generation yet: it sends no heartbeats."""
+        """Start the session of a member that has been in no generation yet, so that it sends no heartbeats."""
         self.result.set_timer(session_timer(self.group.group_id, member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
 
     def _session_over(self, member_id: str) -> None:
@@ -199,7 +201,7 @@ class Rebalance:
             assert isinstance(event, int)
             self._sync_overdue(event)
         elif kind != "join":
-            # Of the consumer group that this one was.
+            # The timer belongs to the consumer group that this one was.
             pass
         elif event is None:
             self._join_overdue()
@@ -208,7 +210,8 @@ class Rebalance:
             self._initial_delay_over(*event)
 
     def _sync_overdue(self, generation: int) -> None:
-        """Members that joined and never asked for their assignment hold partitions that no member reads."""
+        """Remove members that joined but did not ask for their assignment: they hold partitions that no member
+        reads."""
         group = self.group
         if (
             generation != group.generation
@@ -229,7 +232,7 @@ class Rebalance:
             self.expect_heartbeat(member)
 
     def give_way(self) -> None:
-        """The group becomes a consumer group: its members rejoin that one."""
+        """Answer all waiting requests, because the group becomes a consumer group and its members rejoin that one."""
         group = self.group
         for member in group.members.values():
             self.answer_join(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
@@ -246,7 +249,7 @@ class Rebalance:
         self.result.append_failed = stay
 
     def _wait_again(self) -> None:
-        """The group stays what it is, and so does what it waits for."""
+        """Wait again for the same requests, because the group stays a classic one."""
         group = self.group
         for member in group.members.values():
             if member.is_new:
@@ -257,7 +260,7 @@ class Rebalance:
             self._expect_syncs()
 
     def unwritten(self, error: ErrorCode) -> None:
-        """The group never came to be: what waits for it is answered why."""
+        """Answer the waiting requests with `error`, because the new group could not be written."""
         for member in self.group.members.values():
             self._drop_requests(member, error)
             self.result.cancel_timer(session_timer(self.group.group_id, member.member_id))
@@ -266,7 +269,7 @@ class Rebalance:
     # -- failover -----------------------------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """After loading: no member has been heard of yet."""
+        """Start the sessions of all members after loading, because no member has sent a request yet."""
         group = self.group
         group.take_up_stored()
         self.expect_heartbeats()
@@ -288,7 +291,7 @@ class Rebalance:
             self.result.reply(token, SyncGroupResponse(error_code=error))
 
     def drop(self, member_id: str, error: ErrorCode) -> None:
-        """Remove a member or an id that was given out; what waits for it is answered why."""
+        """Remove a member, or an id that was given out. Its waiting requests are answered with `error`."""
         member = self.group.members.get(member_id)
         if member is not None:
             self._drop_requests(member, error)

@@ -1,4 +1,4 @@
-"""A consumer group as ConsumerGroupDescribe shows it. Changes nothing."""
+"""A consumer group as ConsumerGroupDescribe shows it. It changes nothing."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _describe_member(member: ConsumerMember, target: TargetAssignment, topics: G
 
 
 def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: GroupTopics) -> described.Assignment:
-    """Without topics that are gone."""
+    """Return the partitions, without topics that are gone."""
     return described.Assignment(
         topic_partitions=[
             described.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(numbers))

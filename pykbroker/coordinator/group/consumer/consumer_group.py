@@ -1,8 +1,8 @@
-"""A consumer group (KIP-848) as a value: what its records say, and what follows from them.
+"""A consumer group (KIP-848) as a value: the content of its records, and the state that follows from them.
 
-Responsible for the replayed state: members, their subscriptions and current assignments, the target assignment, the
-epochs, the owner of each partition, resolved regular expressions; for the state that ListGroups shows; for the checks
-that requests of its members pass. Not responsible for what a request changes (consumer_heartbeat.py, mixed.py), for the
+Responsible for the replayed state (members, their subscriptions and current assignments, the target assignment, the
+epochs, the owner of each partition, resolved regular expressions), for the state that ListGroups shows, and for the
+checks of its members' requests. Not responsible for changes by requests (consumer_heartbeat.py, mixed.py), for the
 steps of a member towards its target (reconcile.py) nor for the target (target.py).
 
     Empty         no members
@@ -10,12 +10,13 @@ steps of a member towards its target (reconcile.py) nor for the target (target.p
     Reconciling   a member has not reached the target yet
     Stable        every member has
 
-Three epochs: the group's rises when members, subscriptions or topics change; the target's is that of the group when
-it was computed; a member's is that of the target that it has reached. A partition's epoch is its owner's.
+There are three epochs. The group's rises when members, subscriptions or topics change. The target's is the group's
+epoch at the time of its computation. A member's is that of the target that it has reached. A partition's epoch is its
+owner's.
 
-Invariants: members, target and counts change by replay alone (`update_…`, `remove_…`, `set_…`); a partition has at
-most one owner, which may read it or has not confirmed yet that it stopped; epochs only rise, except that a static
-member which is away has epoch -2. `refresh_…`, `resolving`, `rejoin_timers` and `answered_on` are soft state.
+Invariants: members, target and counts change by replay alone (`update_…`, `remove_…`, `set_…`). A partition has at most
+one owner, which may read it or has not confirmed yet that it stopped. Epochs only rise, except that a static member has
+epoch -2 while it is away. `refresh_…`, `resolving`, `rejoin_timers` and `answered_on` are soft state.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
-#: What ListGroups calls this kind of group, and its protocol type.
+#: The name of this kind of group in ListGroups, and its protocol type.
 CONSUMER: Final = "consumer"
 
 LEAVE_EPOCH: Final = -1
-#: A static member that is away for a moment.
+#: The epoch of a static member that is away for a moment.
 LEAVE_STATIC_EPOCH: Final = -2
-#: Not owned.
+#: The epoch of a partition without an owner.
 NO_EPOCH: Final = -1
 
-#: OffsetCommit of a member needs this version: older ones do not know STALE_MEMBER_EPOCH.
+#: OffsetCommit of a member needs this version, because older ones do not know STALE_MEMBER_EPOCH.
 _COMMIT_WITH_EPOCH_FROM: Final = 9
 
 #: topic id -> partition -> epoch in which the member got it
@@ -53,7 +54,7 @@ NO_TARGET: Final[TargetAssignment] = {}
 
 
 class ConsumerState(Enum):
-    """Values are the names that ListGroups and ConsumerGroupDescribe show."""
+    """The values are the names that ListGroups and ConsumerGroupDescribe show."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -63,18 +64,18 @@ class ConsumerState(Enum):
 
 
 class MemberState(IntEnum):
-    """Values are those of the record."""
+    """The values are those of the record."""
 
     STABLE = 0
-    #: it has partitions to give up first
+    #: the member has partitions to give up first
     UNREVOKED_PARTITIONS = 1
-    #: partitions of its target are still with another member
+    #: another member still owns partitions of its target
     UNRELEASED_PARTITIONS = 2
     UNKNOWN = 127
 
 
 class ClassicMetadata(NamedTuple):
-    """Of a member that speaks the classic protocol."""
+    """The classic metadata of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     #: (name, metadata) in the member's order of preference
@@ -82,7 +83,7 @@ class ClassicMetadata(NamedTuple):
 
 
 class ConsumerMember(NamedTuple):
-    """One member; a value: `_replace` makes the next one."""
+    """One member, as a value: `_replace` makes the next one."""
 
     member_id: str
     epoch: int = 0
@@ -111,7 +112,7 @@ class ConsumerMember(NamedTuple):
 
 
 class ResolvedRegex(NamedTuple):
-    """Which topics a regular expression stood for, by which metadata and when."""
+    """The topics that a regular expression matched, with the metadata offset and the time."""
 
     topics: frozenset[str]
     metadata_offset: int
@@ -123,7 +124,7 @@ SubscriberCounts = dict[str, tuple[int, int]]
 
 
 class ConsumerGroup:
-    """See the module."""
+    """The group as a value (see the module's docstring)."""
 
     __slots__ = (
         "_state",
@@ -170,19 +171,19 @@ class ConsumerGroup:
         self.resolved: dict[str, ResolvedRegex] = {}
         self.assignors: dict[str, int] = {}
         self.classic_count = 0
-        #: protocol -> how many of the members that speak the classic protocol support it
+        #: protocol -> number of classic members that support it
         self.classic_protocols: dict[str, int] = {}
-        #: a record that releases before 4.1 wrote, to be deleted on occasion
+        #: a record of a release before 4.1 exists, to be deleted with the next change
         self.has_partition_metadata = False
         self._state: ConsumerState | None = ConsumerState.EMPTY
-        # Soft state: when the topics are looked at again, and in which epoch that was decided.
+        # Soft state: the time at which the topics are looked at again, and the epoch in which that was decided.
         self.refresh_deadline_ms = 0
         self.refresh_epoch = 0
-        #: regular expressions are being resolved
+        #: True while regular expressions are being resolved
         self.resolving = False
-        #: classic members that were told to rejoin and are waited for
+        #: classic members that were asked to rejoin and have not done so yet
         self.rejoin_timers: set[str] = set()
-        #: member -> the connection on which its last assignment was answered
+        #: member -> the connection on which its last assignment was sent
         self.answered_on: dict[str, int] = {}
 
     # -- replay -------------------------------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ class ConsumerGroup:
             return
         self._recount(old, None)
         self._release(old)
-        # Those of its former instances as well: a member may join again as another one.
+        # Also the former instances of the member, because a member may join again as another instance.
         for instance_id in [instance for instance, holder in self.static_members.items() if holder == member_id]:
             del self.static_members[instance_id]
         self.rejoin_timers.discard(member_id)
@@ -237,7 +238,7 @@ class ConsumerGroup:
 
     def _recount(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
         if old is not None and new is not None and old[3:11] == new[3:11] and old.classic == new.classic:
-            # Its subscription is the same: it moved on with its assignment.
+            # Its subscription is the same, and only its assignment has changed.
             return
         if old is not None:
             count_topics(self.subscribers, old.topics, by_name=-1)
@@ -263,7 +264,7 @@ class ConsumerGroup:
                 if epochs is None:
                     continue
                 for partition in partitions:
-                    # What another member got since then stays with it.
+                    # A partition that another member got since then stays with that member.
                     if epochs.get(partition) == member.epoch:
                         del epochs[partition]
                 if not epochs:
@@ -275,7 +276,7 @@ class ConsumerGroup:
             for partition in partitions:
                 before = epochs.get(partition)
                 if before is not None and before >= epoch:
-                    # A log that another program wrote: it must be readable all the same.
+                    # Another program wrote this log. It must be readable all the same.
                     logger.error(
                         "Group %s: partition %d of topic %s is owned in epoch %d when member %s gets it in epoch %d",
                         self.group_id,
@@ -313,7 +314,7 @@ class ConsumerGroup:
         return not self.members
 
     def owner_epoch(self, topic_id: bytes, partition: int) -> int:
-        """NO_EPOCH: the partition is free."""
+        """Return the epoch of a partition's owner, NO_EPOCH if it has none."""
         epochs = self.partition_epochs.get(topic_id)
         return NO_EPOCH if epochs is None else epochs.get(partition, NO_EPOCH)
 
@@ -324,7 +325,8 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def target_of(self, member_id: str, instance_id: str | None) -> TargetAssignment:
-        """A static member that comes back has the target of the one that it replaces."""
+        """Return the target of a member. A static member that comes back has the target of the member that it
+        replaces."""
         if instance_id is not None:
             previous = self.static_members.get(instance_id)
             return NO_TARGET if previous is None else self.target.get(previous, NO_TARGET)
@@ -354,9 +356,9 @@ class ConsumerGroup:
     def preferred_assignor(
         self, default: str, old: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> str:
-        """The one that most members ask for. Of several with as many votes it is the one that Java's HashMap shows
-        first: that of the member whose request is being looked at, if no other asks for it (HashMap.compute adds at the
-        head of a bucket, and two assignors always share one)."""
+        """Return the assignor that most members ask for. If several have the most votes, the first in the order of
+        Java's HashMap wins: that of `new`, if no other member asks for it. (HashMap.compute adds at the head of a
+        bucket, and two assignors always share one.)"""
         votes = dict(self.assignors)
         if old is not None:
             _count(votes, old.assignor, -1)
@@ -371,7 +373,7 @@ class ConsumerGroup:
         return now_ms >= self.refresh_deadline_ms or self.epoch < self.refresh_epoch
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """If the group subscribes to one of them, the next heartbeat looks at all of its topics."""
+        """Let the next heartbeat look at all topics of the group, if the group subscribes to one of these."""
         if not self.subscribers.keys().isdisjoint(names):
             self.refresh_deadline_ms = 0
             self.refresh_epoch = 0
@@ -387,13 +389,13 @@ class ConsumerGroup:
         return any(self.classic_protocols.get(name, 0) == self.classic_count for name in names)
 
     def only_classic_without(self, leaving: Iterable[ConsumerMember]) -> bool:
-        """Whether all members that stay speak the classic protocol."""
+        """Return True if all members that stay use the classic protocol."""
         gone = list(leaving)
         classic_gone = sum(member.classic is not None for member in gone)
         return self.classic_count - classic_gone == len(self.members) - len(gone)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether something of the member's target is still with another member."""
+        """Return True if another member still owns a partition of the member's target."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
@@ -403,11 +405,11 @@ class ConsumerGroup:
         )
 
     def offsets_expire_from_ms(self) -> int | None:
-        """Each offset from its commit, if no member subscribes to its topic."""
+        """Return -1: an offset expires from its commit, if no member subscribes to its topic."""
         return -1
 
     def session_after_commit(self, member_id: str) -> int | None:
-        """Only heartbeats keep the session of a member."""
+        """Return None, because only heartbeats keep the session of a member."""
         return None
 
     # -- checks -------------------------------------------------------------------------------------------------------
@@ -429,9 +431,9 @@ class ConsumerGroup:
         transactional: bool = False,
         api_version: int = _COMMIT_WITH_EPOCH_FROM,
     ) -> PartitionCheck | None:
-        """None: every partition may be committed; else what each of them must pass."""
+        """Return the check that each partition must pass, None if all partitions may be committed."""
         if generation < 0 and not self.members:
-            # An admin client, or a consumer that assigns its partitions itself.
+            # The client is an admin client, or a consumer that assigns its partitions itself.
             return None
         if transactional and generation == -1 and not member_id and instance_id is None:
             return None
@@ -443,7 +445,7 @@ class ConsumerGroup:
             )
         if generation == member.epoch:
             return None
-        # Producers do not know STALE_MEMBER_EPOCH.
+        # Clients of transactions do not know STALE_MEMBER_EPOCH.
         stale = (
             ErrorCode.ILLEGAL_GENERATION
             if transactional or member.classic is not None
@@ -453,7 +455,7 @@ class ConsumerGroup:
             raise KafkaError(stale)
 
         def check(topic: str, topic_id: bytes, partition: int) -> None:
-            """An epoch behind is good enough for a partition that the member has had since then (KIP-1251)."""
+            """Accept an older epoch for a partition that the member has owned since then (KIP-1251)."""
             since = member.assigned.get(topic_id, {}).get(partition)
             if since is None:
                 since = member.revoking.get(topic_id, {}).get(partition)
@@ -474,7 +476,7 @@ class ConsumerGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def check_offset_delete(self) -> None:
-        """Always, where no member subscribes to the topic."""
+        """Allow it. The shard refuses topics to which a member subscribes."""
 
 
 def count_topics(subscribers: SubscriberCounts, topics: Iterable[str], *, by_name: int = 0, by_regex: int = 0) -> None:

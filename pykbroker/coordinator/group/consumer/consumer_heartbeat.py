@@ -1,19 +1,24 @@
-"""ConsumerGroupHeartbeat (KIP-848): join, heartbeat, leave, and what happens to members when time passes.
+"""ConsumerGroupHeartbeat (KIP-848): join, heartbeat, leave, and the timers of members.
 
-Responsible for the order of one input: which checks in which order, which records in which order, what is answered.
-Pure: requests and timers come in as values, `Result` goes out. Not responsible for members of the classic protocol
-(mixed.py), for turning groups into groups of the other kind (migration.py), for finding the topics of regular
-expressions (resolving.py), nor for checks that need no group (service.py).
+Responsible for the order of one input: the order of checks, the order of records, and the answer. Pure: requests and
+timers come in as values, `Result` goes out. Not responsible for members of the classic protocol (mixed.py), for turning
+groups into groups of the other kind (migration.py), for finding the topics of regular expressions (resolving.py), nor
+for checks that need no group (service.py).
 
-Beyond Apache Kafka: the first heartbeat of a member on another connection than the one that its last assignment was
-answered on is answered with its whole assignment.
+Beyond Apache Kafka: if a member's heartbeat comes on another connection than the one on which its last assignment was
+sent, the answer has its whole assignment.
 
-A heartbeat takes these steps, each of which may write a record: the member as it now is; its regular expression; the
-group epoch, when subscriptions or topics changed; the target assignment, when the group epoch is ahead of it (and
-not more often than group.consumer.assignment.interval.ms); the member's next step towards its target.
+A heartbeat takes these steps, each of which may write a record:
 
-Everything is decided on the group as it is, and changed by replaying the records. Timers and `refresh_…` are soft:
-they run ahead of the log, and a refused append leaves them so that the next heartbeat decides the same again.
+1. the member with its new values;
+2. its regular expression;
+3. the group epoch, if subscriptions or topics changed;
+4. the target assignment, if the group epoch is ahead of it (but not more often than
+   group.consumer.assignment.interval.ms);
+5. the member's next step towards its target.
+
+All decisions read the group as it is, and replaying the records changes it. Timers and `refresh_…` are soft: they run
+ahead of the log, and after a refused append they still let the next heartbeat decide the same again.
 """
 
 from __future__ import annotations
@@ -67,7 +72,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How long a group may go without looking at its topics when the metadata does not say that they changed.
+#: After this time a group looks at its topics again, even if the metadata reports no change of them.
 _TOPICS_REFRESH_MS: Final = 2**31 - 1
 _RETRY_MS: Final = 500
 
@@ -76,19 +81,20 @@ AppendFailed = Callable[[ErrorCode, int], Result]
 
 
 class ConsumerClient(NamedTuple):
-    """The sender of a request. `new_member_id` is a fresh uuid, should an id be needed."""
+    """The sender of a request. `new_member_id` is a new uuid for the case that an id is needed."""
 
     client_id: str
     client_host: str
     new_member_id: str
-    #: whether it may know of a topic: a regular expression finds no others
+    #: returns True for topics that the client may describe; a regular expression matches no others
     may_describe: Callable[[str], bool]
-    #: the connection on which the request came, if that is known
+    #: the connection on which the request came, None if it is unknown
     connection: int | None = None
 
 
 class ConsumerStep:
-    """One input to one consumer group (a `Step`, with mixed.py). Holds what the input needs; lives as long as it."""
+    """One input to one consumer group (a `Step`, with mixed.py). It holds the values of the input and lives as long as
+    it."""
 
     __slots__ = ("becomes", "group", "now_ms", "regexes", "result", "settings", "topics")
 
@@ -100,14 +106,14 @@ class ConsumerStep:
         self.topics = topics
         self.now_ms = now_ms
         self.result = result
-        #: the classic group that this one is once the records of this input are replayed (mixed.py)
+        #: the classic group that replaces this one once the records of this input are replayed (mixed.py)
         self.becomes: ClassicGroup | None = None
         self.regexes = RegexResolving(group, settings, topics, now_ms, result)
 
     # -- join and heartbeat -------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: ConsumerClient, token: Token) -> None:
-        """`member_epoch` 0 joins; others continue."""
+        """A member joins with `member_epoch` 0 and continues with any other."""
         group = self.group
         group_id = group.group_id
         joins = request.member_epoch == 0
@@ -155,8 +161,8 @@ class ConsumerStep:
         self.result.reply(token, response)
 
     def _may_have_missed_its_assignment(self, member_id: str, client: ConsumerClient) -> bool:
-        """The answer that had it went to another connection, or came from another coordinator. Apache Kafka asks for
-        no such thing, and a client that repeats nothing never hears of it (docs/decisions/0015)."""
+        """Return True if another connection or another coordinator sent the last assignment. Apache Kafka has no such
+        check, so a client that sends only changes never gets the assignment again (docs/decisions/0015)."""
         return client.connection is not None and self.group.answered_on.get(member_id) != client.connection
 
     def _note_answer(self, member_id: str, client: ConsumerClient) -> None:
@@ -218,7 +224,7 @@ class ConsumerStep:
             existing.member_id,
         )
         member = existing._replace(member_id=member_id, epoch=0, previous_epoch=0)
-        # The old one is gone with its timers, the new one has what it had.
+        # The old member goes with its timers, and the new one gets its state.
         self.forget(existing.member_id)
         self._watch_again_if_refused()
         records = self.result.records
@@ -251,14 +257,14 @@ class ConsumerStep:
     # -- steps, which mixed.py takes as well --------------------------------------------------------------------------
 
     def write_member(self, member: ConsumerMember, updated: ConsumerMember) -> bool:
-        """True when it subscribes to other names than before."""
+        """Write the member's record if it changed. Return True if it subscribes to other names than before."""
         if updated == member:
             return False
         self.result.records.append(member_record(self.group.group_id, updated))
         return updated.topics != member.topics
 
     def refresh_epoch(self, member: ConsumerMember, updated: ConsumerMember, *, bump: bool) -> int:
-        """The group epoch, which rises if the subscription changed (`bump`) or the topics did."""
+        """Return the group epoch, which rises if the subscription (`bump`) or the topics changed."""
         group = self.group
         epoch = group.epoch
         metadata_hash = self.topics.metadata_hash(group.subscribers_after(member, updated))
@@ -281,7 +287,7 @@ class ConsumerStep:
     def update_target(
         self, epoch: int, member: ConsumerMember, updated: ConsumerMember
     ) -> tuple[int, TargetAssignment]:
-        """The epoch of the target assignment and what `updated` has in it."""
+        """Return the epoch of the target assignment, and the part of it that belongs to `updated`."""
         group = self.group
         if group.target_epoch >= epoch or not self._may_compute_target():
             return group.target_epoch, group.target_of(updated.member_id, updated.instance_id)
@@ -292,8 +298,8 @@ class ConsumerStep:
         return epoch, target
 
     def _may_compute_target(self) -> bool:
-        """Members that start together get one target instead of one each. A clock that was put back, or that of a new
-        coordinator, does not make the group wait until it has come again to where it was."""
+        """Members that start together get one target instead of one each. A clock that was set back, or that of a new
+        coordinator, does not make the group wait until the clock reaches the former time."""
         interval_ms = self.settings.consumer_config(self.group.group_id).assignment_interval_ms
         last_ms = self.group.target_timestamp_ms
         return last_ms == 0 or not last_ms <= self.now_ms < last_ms + interval_ms
@@ -321,7 +327,7 @@ class ConsumerStep:
     # -- leave --------------------------------------------------------------------------------------------------------
 
     def leave(self, request: ConsumerGroupHeartbeatRequest, token: Token) -> None:
-        """`member_epoch` -1: for good; -2: a static member, for a moment."""
+        """`member_epoch` -1 leaves for good, -2 lets a static member leave for a moment."""
         group = self.group
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         instance_id = request.instance_id
@@ -346,7 +352,7 @@ class ConsumerStep:
         self.result.reply(token, response)
 
     def fence(self, members: Sequence[ConsumerMember]) -> None:
-        """They are out. The members that stay get their partitions at the next heartbeat."""
+        """Remove the members. The others get their partitions at the next heartbeat."""
         if not members:
             return
         group = self.group
@@ -368,11 +374,12 @@ class ConsumerStep:
             self.forget(member.member_id)
 
     def gives_way_without(self, leaving: Sequence[ConsumerMember]) -> bool:
-        """Whether the members that stay make a group of another kind, which the Result then has (mixed.py)."""
+        """Return True if the members that stay form a group of another kind. The Result then has its records
+        (mixed.py)."""
         return False
 
     def forget(self, member_id: str) -> None:
-        """The soft state of a member that goes, or that another one replaces under the same id or a new one."""
+        """Drop the soft state of a member that leaves, or that another one replaces under the same id or a new one."""
         group_id = self.group.group_id
         for key in (session_timer, rebalance_timer, rejoin_timer, resync_timer):
             self.result.cancel_timer(key(group_id, member_id))
@@ -380,7 +387,8 @@ class ConsumerStep:
         self.group.answered_on.pop(member_id, None)
 
     def _watch_again_if_refused(self) -> None:
-        """Timers move whether the records are written or not: no member may be left whose session never ends."""
+        """Set the session timers again if the append is refused. Timers move even then, and each member needs a session
+        that can end."""
         group, timeout_ms = self.group, self.settings.consumer_config(self.group.group_id).session_timeout_ms
 
         def watch(_error: ErrorCode, _now_ms: int) -> Result:
@@ -402,7 +410,7 @@ class ConsumerStep:
                 self._topics_found(found)
             return
         if len(key) != 3:
-            # Of the classic group that this one was.
+            # The timer belongs to the classic group that this one was.
             return
         member = self.group.members.get(key[2])
         if member is None or (kind == "rebalance" and member.epoch != event):
@@ -424,7 +432,7 @@ class ConsumerStep:
     # -- failover -----------------------------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """After loading: no member has been heard of yet."""
+        """Start the sessions of all members after loading, because no member has sent a request yet."""
         group = self.group
         timeout_ms = self.settings.consumer_config(group.group_id).session_timeout_ms
         for member in group.members.values():
@@ -442,7 +450,7 @@ _REASONS: Final = {
 
 
 def _again(key: TimerKey, event: object, before: AppendFailed | None) -> AppendFailed:
-    """What a timer decided could not be written: it fires again."""
+    """Let the timer fire again if its decision could not be written."""
 
     def retry(error: ErrorCode, now_ms: int) -> Result:
         result = Result() if before is None else before(error, now_ms)
@@ -458,7 +466,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
     if epoch > member.epoch:
         relation = "greater"
     elif epoch < member.epoch and not (epoch == member.previous_epoch and _is_part_of(owned, member.assigned)):
-        # The answer with the new epoch may have been lost: then it owns nothing that it was not given.
+        # The answer with the new epoch may have been lost, if the member owns only partitions that it was given.
         relation = "smaller"
     else:
         return
@@ -479,7 +487,7 @@ def _is_part_of(owned: Owned, assigned: AssignedPartitions) -> bool:
 
 
 def _updated(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: ConsumerClient) -> ConsumerMember:
-    """What the request says replaces what is known; what it leaves out stays."""
+    """Return the member with the values of the request. Fields that the request leaves out keep their values."""
     names = request.subscribed_topic_names
     if (
         names is None

@@ -1,7 +1,7 @@
-"""The records of consumer groups (KIP-848) from state, and back: those of Apache Kafka 4.3.1.
+"""Encodes the state of consumer groups (KIP-848) as records, and decodes them: those of Apache Kafka 4.3.1.
 
-Responsible for building each record and for reading values into state. All are of version 0. Not responsible for
-their order (the step that decides knows it), nor for bytes (records.py).
+Responsible for building each record and for reading values into state. All are of version 0. Not responsible for their
+order (the step that decides sets it), nor for bytes (records.py).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """The identity of a member and what it subscribes to."""
+    """Return the record of a member's identity and subscription."""
     classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -87,7 +87,7 @@ def epoch_tombstone(group_id: str) -> CoordinatorRecord:
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """Releases before 4.1 kept the topics of a group in a record."""
+    """Return the tombstone of the record in which releases before 4.1 kept the topics of a group."""
     return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
@@ -116,7 +116,7 @@ def target_epoch_tombstone(group_id: str) -> CoordinatorRecord:
 
 
 def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """What the member has, and what it is still to give up."""
+    """Return the record of a member's partitions, and of those that it still has to give up."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -156,7 +156,7 @@ def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
 
 
 def removed_member(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """In this order: each kind of record is only deleted when those that build on it are."""
+    """Return the tombstones in this order, because a record is deleted only after those that depend on it."""
     return [
         current_tombstone(group_id, member_id),
         target_tombstone(group_id, member_id),
@@ -165,7 +165,8 @@ def removed_member(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = None) -> list[CoordinatorRecord]:
-    """Of the whole group. `renamed`: (old, new) id of a member whose old records are deleted already."""
+    """Return the tombstones of the whole group. `renamed`: (old, new) id of a member whose old records are deleted
+    already."""
     group_id = group.group_id
     members: Iterable[str] = list(group.members)
     if renamed is not None:
@@ -182,7 +183,7 @@ def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = Non
 
 
 def whole_group(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """A group that was a classic one."""
+    """Return all records of a group that was a classic one."""
     group_id = group.group_id
     members = group.members.values()
     return [
@@ -248,7 +249,7 @@ def _assigned(group_id: str, topics: list[TopicPartitions], epoch: int) -> Assig
                 len(topic.partitions),
                 topic.topic_id.hex(),
             )
-        # Releases before 4.3 wrote none.
+        # Releases before 4.3 wrote no epochs.
         assigned[topic.topic_id] = dict.fromkeys(topic.partitions, max(epoch, 0))
     return assigned
 

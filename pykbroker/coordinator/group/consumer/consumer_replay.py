@@ -1,7 +1,7 @@
-"""Records of consumer groups into state: the only mutator of it.
+"""Replays records of consumer groups into their state: the only mutator of it.
 
-Responsible for each record's effect on the group, which comes to be with its first record and goes with the tombstone
-of its epoch. Not responsible for the classic group that had the id before (shard.py).
+Responsible for each record's effect on the group. A group begins with its first record and ends with the tombstone of
+its epoch. Not responsible for the classic group that had the id before (shard.py).
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def consumer_group_id(key: TopLevel) -> str:
 
 
 def replay_consumer(group: ConsumerGroup | None, record: CoordinatorRecord) -> ConsumerGroup | None:
-    """The group before the record to the group after it; None: there is none."""
+    """Replay a record. Return the group after it, None if there is none."""
     key, value = record.key, record.value
     assert isinstance(key, CONSUMER_KEYS)
     if group is None:
         if value is None:
-            # Its beginning is gone from the log.
+            # The log no longer has the beginning of the group.
             return None
         group = ConsumerGroup(key.group_id)
     if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):

@@ -1,4 +1,4 @@
-"""The next step of one member of a consumer group towards its target: what it must give up, may keep, gets.
+"""The next step of one member of a consumer group towards its target: partitions to give up, to keep and to get.
 
 Responsible for the table below, as a pure function. Not responsible for records and timers (consumer_heartbeat.py), nor
 for the target (target.py).
@@ -8,8 +8,8 @@ for the target (target.py).
     UnreleasedPartitions   takes what has become free meanwhile
     Unknown                a state that a later release wrote: the member must start anew
 
-Invariant: a partition is given to a member only when no member owns it, or the member itself has it to revoke and
-said that it has revoked it.
+Invariant: a member gets a partition only if no member owns it, or if the member itself had to revoke it and has
+confirmed that.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from pykbroker.coordinator.group.consumer.consumer_group import (
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
-#: (topic id, partitions) that a member says it owns; None: it did not say
+#: (topic id, partitions) that a member reports as its own; None if it did not report them
 Owned = Sequence[tuple[bytes, Sequence[int]]] | None
 
 
 class Goal(NamedTuple):
-    """What a member is to be reconciled with."""
+    """The state that a member shall reach."""
 
     target_epoch: int
     target: TargetAssignment
-    #: of the member, in this very request: what it no longer subscribes to goes at once
+    #: True if this request changed the subscription of the member: it gives up topics without a subscription at once
     subscription_changed: bool
 
 
 def subscribed_topics(member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]) -> frozenset[str]:
-    """By name and by regular expression."""
+    """Return the topics that the member subscribes to by name and by regular expression."""
     if member.regex:
         found = resolved.get(member.regex)
         if found is not None:
@@ -55,7 +55,7 @@ def subscribed_topics(member: ConsumerMember, resolved: Mapping[str, ResolvedReg
 def next_step(
     group: ConsumerGroup, member: ConsumerMember, goal: Goal, owned: Owned, topics: GroupTopics
 ) -> ConsumerMember:
-    """The member after this step; the same object if there is none to take now."""
+    """Return the member after this step, or the same object if there is no step to take now."""
     state = member.state
     if state is MemberState.STABLE:
         if member.epoch != goal.target_epoch:
@@ -92,7 +92,7 @@ def _subscribed_ids(group: ConsumerGroup, member: ConsumerMember, topics: GroupT
 def _drop_unsubscribed(
     group: ConsumerGroup, member: ConsumerMember, owned: Owned, topics: GroupTopics
 ) -> ConsumerMember:
-    """The target is the same, the subscription is not."""
+    """Give up topics without a subscription, because the subscription changed and the target did not."""
     subscribed = _subscribed_ids(group, member, topics)
     gone = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in subscribed}
     if not gone:

@@ -1,19 +1,19 @@
 """Topic names by regular expression (KIP-848): RE2's syntax, whole names, in time linear in their length.
 
-Responsible for what a pattern is and which names it matches. Not responsible for when groups resolve their patterns,
-nor for who may see which topic.
+Responsible for compiling patterns and for the names that they match. Not responsible for when groups resolve their
+patterns, nor for which topics a client may see.
 
-Apache Kafka uses RE2/J; here it is RE2 itself (google-re2), imported when the first pattern arrives: a broker without
-such subscriptions does not pay for it. Both come from one syntax (compat_tests/consumer_groups has a comparison). What
-differs:
+Apache Kafka uses RE2/J; here it is RE2 itself (google-re2), imported when the first pattern arrives, so that a broker
+without such subscriptions does not pay for it. Both have one syntax (compat_tests/consumer_groups has a comparison).
+There are these differences:
 
 * `\\C` (one byte) and two groups of one name are errors in RE2/J, and so they are here; a backslash before a letter
   that is not ASCII means that letter;
-* RE2 counts nested repetitions together: `(a{500}){3}` is over its limit of 1,000, and RE2/J looks at each alone;
+* RE2 multiplies nested repetitions: `(a{500}){3}` is over its limit of 1,000, and RE2/J checks each alone;
 * a pattern that needs over 1 MiB (`\\pL{100}`), has over 16,384 characters or 100 Unicode classes is refused, and
   RE2/J has no such limits.
 
-Without the package every pattern is refused as invalid, and the message says why.
+Without the package each pattern is refused as invalid, and the message gives the reason.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     import re2
 
-#: How many names are compared in one go: a tenth of a millisecond, and some ten with a pattern made to be slow.
+#: Names that are compared in one go. They take a tenth of a millisecond, or some ten with a pattern that was made to be
+#: slow.
 SLICE: Final = 100
-#: A pattern's memory; what fits is compiled in some 20 milliseconds, and in 100 if it was made to be slow. Clients
-#: choose patterns: the ones that are kept must not add up to the broker's memory.
+#: The most memory of a pattern. A pattern that fits compiles in some 20 milliseconds, or in 100 if it was made to be
+#: slow. Clients choose patterns, so the kept ones must not add up to the broker's memory.
 PATTERN_BYTES: Final = 2**20
 KEPT_PATTERNS: Final = 64
-#: Characters of a pattern. A character that stands for itself is at least one instruction of 16 bytes, and RE2 gives a
-#: program a quarter of the memory, so that a longer list of names does not fit. Other longer patterns only take time.
+#: Most characters of a pattern. A literal character is at least one instruction of 16 bytes, and RE2 gives a program a
+#: quarter of the memory, so a longer list of names does not fit. Other longer patterns only take time.
 LONGEST_PATTERN: Final = PATTERN_BYTES // 64
-#: Classes such as `\pL` in one pattern. RE2 walks over hundreds of ranges for each, before it knows what they need.
+#: Most classes such as `\pL` in one pattern. RE2 walks over hundreds of ranges for each, before it checks their memory.
 MOST_UNICODE_CLASSES: Final = 100
 
-#: What RE2 says, in the words of RE2/J, which clients see. `)` is a surprise to RE2/J, too.
+#: The messages of RE2, and those of RE2/J, which clients see. `)` surprises RE2/J, too.
 _WORDS: Final = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
@@ -65,18 +66,18 @@ class Pattern:
         self._match = compiled.fullmatch
 
     def matches(self, name: str) -> bool:
-        return self._match(name.encode()) is not None  # bytes: of text, positions would be counted too
+        return self._match(name.encode()) is not None  # as bytes, because for text positions would be counted too
 
 
 @lru_cache(maxsize=KEPT_PATTERNS)
 def compile_pattern(text: str) -> Pattern:
-    """KafkaError(INVALID_REGULAR_EXPRESSION): it is none."""
+    """Raises KafkaError with INVALID_REGULAR_EXPRESSION if the text is no valid pattern."""
     try:
         import re2
     except ImportError as error:
         raise _invalid(text, f"this broker has no google-re2 ({error})") from error
     options = re2.Options()
-    options.never_capture = True  # only whether, never where
+    options.never_capture = True  # only a match is asked for, and not its place
     options.log_errors = False
     options.max_mem = PATTERN_BYTES
     try:
@@ -90,10 +91,11 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def _as_re2(text: str) -> str:
-    """The pattern as RE2 understands it like RE2/J, in one pass.
+    """Return the pattern in a form in which RE2 gives it the meaning that RE2/J gives it, in one pass.
 
-    No position is looked at twice, because a client chooses the text: what RE2 refuses in any case, such as a class
-    without an end, is passed on as it is."""
+    No position is looked at twice, because a client chooses the text. Text that RE2 refuses in any case, such as a
+    class without an end, is passed on as it is.
+    """
     if len(text) > LONGEST_PATTERN or text.count("\\p") + text.count("\\P") > MOST_UNICODE_CLASSES:
         raise _invalid(text, "pattern too large")
     names: set[str] = set()
@@ -118,7 +120,7 @@ def _as_re2(text: str) -> str:
                 begin = position
                 position = _end_of_class(text, begin, last_end)
                 if last_end < begin and text.find("[:", begin + 1, position) > 0:
-                    # RE2 would look for the end of each `[:` in the whole text, and then take it as it is written.
+                    # RE2 would search the whole text for the end of each `[:`, and then take it literally.
                     parts.append(text[copied : begin + 1] + text[begin + 1 : position].replace("[:", "[\\:"))
                     copied = position
             case "(" if text.startswith(("?<", "?P<"), position + 1):
@@ -137,14 +139,15 @@ def _as_re2(text: str) -> str:
 
 
 def _end_of_class(text: str, position: int, last_end: int) -> int:
-    """The position after a class such as `[a-z]` that begins at `position`; the text's end if the class has none.
+    """Return the position after a class such as `[a-z]` that begins at `position`, or the text's end if the class has
+    none.
 
-    last_end: the last `:]` of the text, so that no `[:` looks in vain for the end of its name."""
+    `last_end` is the last `:]` of the text, so that no `[:` is searched in vain for the end of its name."""
     position += 1
     if text.startswith("^", position):
         position += 1
     if text.startswith("]", position):
-        position += 1  # It stands for itself.
+        position += 1  # a literal `]`
     while position < len(text):
         match text[position]:
             case "]":
@@ -166,7 +169,8 @@ def _invalid(text: str, reason: str) -> KafkaError:
 
 
 def resolve(patterns: Iterable[str], topic_names: Sequence[str]) -> dict[str, frozenset[str]]:
-    """All at once. Of 10,000 names each pattern takes some 10 ms: a loop that has others to serve takes slices."""
+    """Resolve all patterns at once. With 10,000 names each pattern takes some 10 ms, so a loop that serves others takes
+    slices."""
     slices = resolve_in_slices(patterns, topic_names)
     while True:
         try:
@@ -179,8 +183,8 @@ def resolve(patterns: Iterable[str], topic_names: Sequence[str]) -> dict[str, fr
 def resolve_in_slices(
     patterns: Iterable[str], topic_names: Sequence[str]
 ) -> Generator[None, None, dict[str, frozenset[str]]]:
-    """As `resolve`, and comes up for air after every SLICE names of a pattern. A pattern that is not valid matches
-    nothing: it came from a log that another broker wrote."""
+    """Like `resolve`, but yields after each SLICE names of a pattern. An invalid pattern matches nothing: it came from
+    a log that another broker wrote."""
     resolved: dict[str, frozenset[str]] = {}
     for text in dict.fromkeys(patterns):
         found: list[str] = []

@@ -1,9 +1,9 @@
-"""The regular expressions of a consumer group: which topics they stand for, found beside its heartbeats (KIP-848).
+"""The regular expressions of a consumer group: finds their topics between its heartbeats (KIP-848).
 
-Responsible for when they are resolved, for what a member may see of the topics, and for the records about both. Not
-responsible for what a pattern matches (regex.py), nor for the group epoch (consumer_heartbeat.py).
+Responsible for when they are resolved, for which topics a member may see, and for the records of both. Not responsible
+for what a pattern matches (regex.py), nor for the group epoch (consumer_heartbeat.py).
 
-They are resolved after the answer, in slices, each by a timer of no delay: the next heartbeat finds the topics.
+They are resolved after the answer, in slices, each by a timer without delay. The next heartbeat finds the topics.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ResolvingSteps = Generator[None, None, dict[str, frozenset[str]]]
 
 class RegexChange(NamedTuple):
     changed: bool = False
-    #: what the new one stands for is known: it may count at once
+    #: the topics of the new expression are known, so it may count at once
     resolved: bool = False
 
 
@@ -44,7 +44,7 @@ class FoundTopics(NamedTuple):
 
 
 class RegexResolving:
-    """The regular expressions of one group at one input. Lives as long as the input."""
+    """The regular expressions of one group at one input. It lives as long as the input."""
 
     __slots__ = ("_due", "_group", "_now_ms", "_result", "_settings", "_topics")
 
@@ -62,7 +62,8 @@ class RegexResolving:
     def update(
         self, member: ConsumerMember, updated: ConsumerMember, may_describe: Callable[[str], bool]
     ) -> RegexChange:
-        """The member becomes `updated`, which may have another regular expression; all of them may be due again."""
+        """Note that the member becomes `updated`, which may have another regular expression. All of them may be due
+        again."""
         group = self._group
         old, new = member.regex, updated.regex
         change = RegexChange()
@@ -102,8 +103,8 @@ class RegexResolving:
         return change
 
     def start(self) -> None:
-        """What `update` found due. The last step of an input: were it refused after this, the timer would be lost
-        and `resolving` would stay."""
+        """Start the work that `update` found due, as the last step of an input. If the input were refused after this,
+        the timer would be lost and `resolving` would stay."""
         if self._due is not None:
             self._result.set_timer(regex_timer(self._group.group_id), 0, self._due)
             self._group.resolving = True

@@ -1,7 +1,7 @@
-"""The target assignment of a consumer group: the assignor is asked, and what has changed is written.
+"""The target assignment of a consumer group: asks the assignor and writes what has changed.
 
-Responsible for what the assignor is shown (the group as it will be after this request) and for the records of those
-members whose target is another one than before. Not responsible for when that happens (consumer_heartbeat.py).
+Responsible for the assignor's input (the group as it will be after this request) and for the records of members whose
+target has changed. Not responsible for when that happens (consumer_heartbeat.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from pykbroker.coordinator.result import CoordinatorRecord
 def compute_target(
     group: ConsumerGroup, epoch: int, updated: ConsumerMember, assignor: Assignor, topics: GroupTopics, now_ms: int
 ) -> tuple[list[CoordinatorRecord], TargetAssignment]:
-    """The records, and the target of `updated`, which joins, replaces the holder of its instance id or has changed."""
+    """Return the records, and the target of `updated`, which joins, replaces the holder of its instance id or has
+    changed."""
     subscribers, mixed = _subscribers(group, updated, topics)
     assignment = assignor(subscribers, topics, mixed=mixed)
     records: list[CoordinatorRecord] = []
@@ -41,7 +42,8 @@ def compute_target(
 def _subscribers(
     group: ConsumerGroup, updated: ConsumerMember, topics: GroupTopics
 ) -> tuple[dict[str, Subscriber], bool]:
-    """And whether they subscribe in different ways: by other names or patterns, or by names and patterns at once."""
+    """Return the subscribers, and True if they subscribe in different ways: by other names or patterns, or by names and
+    patterns at once."""
     ids_of = _memo(topics)
     subscribers: dict[str, Subscriber] = {}
     ways: set[tuple[frozenset[str], str]] = set()
@@ -64,7 +66,8 @@ def _subscribers(
 
 
 def _memo(topics: GroupTopics) -> Callable[[frozenset[str]], frozenset[bytes]]:
-    """Members mostly subscribe to the same; the assignors know a shared subscription when they see one."""
+    """Keep one set of ids for each subscription. Members mostly share theirs, and the assignors compare shared sets
+    fast."""
     seen: dict[frozenset[str], frozenset[bytes]] = {}
 
     def ids_of(names: frozenset[str]) -> frozenset[bytes]:

@@ -1,4 +1,4 @@
-"""The names of the timers of a consumer group and its members. What a timer does says consumer_heartbeat.py."""
+"""The names of the timers of a consumer group and its members (consumer_heartbeat.py handles them)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ def session_timer(group_id: str, member_id: str) -> TimerKey:
 
 
 def rebalance_timer(group_id: str, member_id: str) -> TimerKey:
-    """A member has partitions to revoke."""
+    """The timer of a member that has partitions to revoke."""
     return ("rebalance", group_id, member_id)
 
 
 def rejoin_timer(group_id: str, member_id: str) -> TimerKey:
-    """A classic member was told to rejoin."""
+    """The timer of a classic member that was asked to rejoin."""
     return ("rejoin", group_id, member_id)
 
 
 def resync_timer(group_id: str, member_id: str) -> TimerKey:
-    """A classic member has joined and is to ask for its assignment."""
+    """The timer of a classic member that has joined and has to ask for its assignment."""
     return ("resync", group_id, member_id)
 
 

@@ -1,11 +1,11 @@
 """`uniform` for members with different subscriptions.
 
 1. Each member keeps what it had of topics to which it still subscribes.
-2. What has no owner goes, topic by topic, to the subscriber with the fewest partitions. Topics with the most partitions
-   for each subscriber come first: they leave the least choice.
-3. Topic by topic again, the most loaded subscribers give to the least loaded ones, until a whole round moves nothing
-   (or ROUNDS are over: with overlapping subscriptions a move can make room for another, and each round about halves
-   what is uneven).
+2. Partitions without an owner go, topic by topic, to the subscriber with the fewest partitions. Topics with the most
+   partitions per subscriber come first, because they leave the least choice.
+3. Topic by topic again, the most loaded subscribers give partitions to the least loaded ones, until a whole round moves
+   nothing or ROUNDS are over. With overlapping subscriptions a move can make room for another, and each round about
+   halves the imbalance.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def balance(members: Mapping[str, Subscriber], order: Sequence[str], counts: Map
 
 
 class _Mixed:
-    """Members are numbers here, their places in `order`."""
+    """The members and topics of one computation. Members are numbers: their places in `order`."""
 
     def __init__(self, members: Mapping[str, Subscriber], order: Sequence[str], counts: Mapping[bytes, int]) -> None:
         self._order = order
@@ -117,9 +117,9 @@ class _Mixed:
 class _Scale:
     """Subscribers of one topic by their load, with the least loaded at the left and the most loaded at the right.
 
-    Two ranges of equally loaded members are kept: the left one grows to the right as it is handed partitions, the right
-    one to the left as it gives them up. Within a range every member has a turn before its level changes. `loads`
-    is the caller's list, and the caller changes it as the scale says.
+    Two ranges of equally loaded members are kept. The left one grows to the right as its members get partitions, the
+    right one to the left as its members give partitions up. Within a range each member has a turn before its level
+    changes. `loads` is the caller's list, and the caller changes it as the scale demands.
     """
 
     def __init__(self, subscribers: Sequence[int], loads: list[int]) -> None:
@@ -145,10 +145,10 @@ class _Scale:
         return member
 
     def next_most_loaded(self) -> int | None:
-        """None: no member is left that could give."""
+        """Return None if no member is left that could give a partition."""
         if self._right_next < self._right_start:
             if self._right_end <= self._right_start and self._right_start > 0:
-                # Every member of the range was excluded: go on at the level that comes next.
+                # All members of the range were excluded: go on at the next level.
                 self._right_level = self._load(self._right_start - 1)
             else:
                 self._right_level -= 1
@@ -162,7 +162,7 @@ class _Scale:
         return member
 
     def exclude_most_loaded(self) -> None:
-        """The member that next_most_loaded named last has nothing to give: out of the range, at its right end."""
+        """Move the member that `next_most_loaded` returned last out of its range, because it has nothing to give."""
         place, last = self._right_next + 1, self._right_end - 1
         self._members[place], self._members[last] = self._members[last], self._members[place]
         self._right_end = last

@@ -1,9 +1,9 @@
 """`range`: of each topic, each subscriber gets one run of neighbouring partitions; the first ones get one more.
 
-All subscribers stand in the same order for every topic, so topics with as many partitions and the same subscribers are
-co-partitioned. Static members come first, by instance id, then the others by member id: what a member gets hangs on
-that order alone, so static members keep their partitions when they come back under another member id, and that is all
-the stickiness there is.
+All subscribers stand in the same order for each topic, so topics with as many partitions and the same subscribers are
+co-partitioned. Static members come first, by instance id, then the others by member id. A member's partitions depend on
+that order alone. So static members keep their partitions when they come back under another member id; there is no other
+stickiness.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def range_(members: Mapping[str, Subscriber], topics: Topics, *, mixed: bool = F
         for place, member_id in enumerate(member_ids):
             end = start + quota + (place < extra)
             if start == end:
-                break  # and nothing is left for the members after it
+                break  # the members after it get nothing
             target[member_id][topic_id] = set(range(start, end))
             start = end
     return target

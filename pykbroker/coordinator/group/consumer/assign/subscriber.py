@@ -1,11 +1,11 @@
-"""What an assignor is given and what it gives."""
+"""The input of an assignor and its result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-#: By member id: the partitions of each topic. A topic of which a member gets nothing is not there.
+#: The partitions of each topic, by member id. Topics of which a member gets nothing are left out.
 Assignment = dict[str, dict[bytes, set[int]]]
 
 
@@ -13,12 +13,12 @@ class Subscriber(NamedTuple):
     instance_id: str | None
     rack: str | None
     topic_ids: frozenset[bytes]
-    assigned: Mapping[bytes, frozenset[int]]  # the member's target so far; disjoint from every other member's
+    assigned: Mapping[bytes, frozenset[int]]  # the member's target so far; disjoint from that of each other member
 
 
 class Topics(Protocol):
     def partition_count(self, topic_id: bytes) -> int:
-        """0 or less: there is no such topic, and no member is given any of it."""
+        """Return 0 or less if there is no such topic. Then no member gets any of it."""
         ...
 
     def racks(self, topic_id: bytes, partition: int) -> frozenset[str]: ...
@@ -26,7 +26,7 @@ class Topics(Protocol):
 
 def partition_counts(members: Mapping[str, Subscriber], topics: Topics) -> dict[bytes, int]:
     """Return the counts of the topics that exist and that a member subscribes to. Members mostly share their
-    subscription: each different one is looked at once."""
+    subscription, so each different one is read once."""
     counts = {}
     for subscription in {member.topic_ids for member in members.values()}:
         for topic_id in subscription:
@@ -36,7 +36,8 @@ def partition_counts(members: Mapping[str, Subscriber], topics: Topics) -> dict[
 
 
 def still_there(partitions: frozenset[int], count: int) -> frozenset[int]:
-    """A target may name partitions that this broker has not heard of yet: another coordinator computed it."""
+    """Return the partitions that exist. A target may name others that this broker does not know yet, because another
+    coordinator computed it."""
     if partitions and max(partitions) >= count:
         return frozenset(partition for partition in partitions if partition < count)
     return partitions

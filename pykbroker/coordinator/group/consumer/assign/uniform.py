@@ -1,7 +1,7 @@
-"""`uniform`: each member gets as many partitions as any other, give or take one, and keeps what it had.
+"""`uniform`: each member gets the same number of partitions, give or take one, and keeps what it had.
 
-When all members subscribe to the same topics the result is exactly balanced (here); when they do not, it is as
-balanced as moving single partitions of one topic at a time makes it (mixed.py). Balance goes before stickiness.
+If all members subscribe to the same topics, the result is exactly balanced (here). If they do not, it is as balanced as
+moves of single partitions of one topic at a time can make it (balance.py). Balance goes before stickiness.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def _share_out(members: Mapping[str, Subscriber], order: list[str], counts: Mapp
             if partitions:
                 own[topic_id] = set(partitions)
                 room -= len(partitions)
-        # A member that would have to be given one for the larger share leaves it to a later member, which may have it
-        # already, as long as enough members follow.
+        # A member that would need another partition for the larger share leaves that share to a later member, which may
+        # have it already, as long as enough members follow.
         if room > 0 and takes_extra and len(order) - place > extra:
             takes_extra = False
             room -= 1
