@@ -1,11 +1,11 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848, upgrade).
 
-Responsible for translating: a JoinGroup is a heartbeat that says everything (the embedded subscription has topics,
-rack and owned partitions), a generation is the member's epoch, an assignment is that of the coordinator in the embedded
-protocol. No member waits for others: each is asked to rejoin (REBALANCE_IN_PROGRESS) when there is something for it,
-on its own. There is no leader. Not responsible for the steps themselves (consumer/consumer_heartbeat.py).
+Responsible for translating. A JoinGroup is a heartbeat with all fields (the embedded subscription has topics, rack and
+owned partitions), a generation is the member's epoch, and an assignment is the coordinator's in the embedded protocol.
+No member waits for others: each is asked to rejoin (REBALANCE_IN_PROGRESS) on its own when there is something for it.
+There is no leader. Not responsible for the steps themselves (consumer/consumer_heartbeat.py).
 
-A member that was told to rejoin, or has joined and does not sync, is waited for as long as its rebalance timeout says.
+If a member was asked to rejoin, or has joined and does not sync, the group waits for its rebalance timeout.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ logger = logging.getLogger(__name__)
 
 
 class MixedStep(ConsumerStep):
-    """One input to a consumer group in which there may be members of the classic protocol."""
+    """One input to a consumer group that may have members of the classic protocol."""
 
     __slots__ = ()
 
     # -- groups without members of the new protocol -------------------------------------------------------------------
 
     def gives_way_without(self, leaving: Sequence[ConsumerMember]) -> bool:
-        """If all members that stay speak the classic protocol they are a classic group from now on."""
+        """Turn the group into a classic group if all members that stay use the classic protocol."""
         group = self.group
         if not can_downgrade(group, leaving, self.settings):
             return False
         try:
             self.becomes = to_classic(group, self.topics, self.settings, self.now_ms, self.result, leaving=leaving)
         except KafkaError as error:
-            # The leavers are out, whatever the others can become.
+            # The members that leave are removed, whatever becomes of the others.
             logger.warning("Group %s stays a consumer group: %s", group.group_id, error)
             return False
         return True
@@ -79,7 +79,7 @@ class MixedStep(ConsumerStep):
         subscription = _subscription(request)
         updated = _updated(member, request, subscription, client)
         changed = self.write_member(member, updated)
-        # The regular expressions of other members, should they be due, are resolved for the client that asked last.
+        # Regular expressions of other members that are due are resolved with the rights of this client.
         regex = self.regexes.update(member, updated, client.may_describe)
         changed = changed or regex.changed
         epoch = group.epoch
@@ -164,7 +164,7 @@ class MixedStep(ConsumerStep):
         )
 
     def _expect_rejoin(self, member: ConsumerMember) -> None:
-        """From the first time that it is told."""
+        """Start the rejoin timer when a member is asked to rejoin for the first time."""
         group = self.group
         if member.member_id not in group.rejoin_timers:
             group.rejoin_timers.add(member.member_id)
@@ -186,7 +186,7 @@ class MixedStep(ConsumerStep):
     # -- LeaveGroup ---------------------------------------------------------------------------------------------------
 
     def classic_leave(self, request: LeaveGroupRequest, token: Token) -> None:
-        """Also of members of the consumer protocol: administrators remove them so."""
+        """Remove members, also those of the consumer protocol, because administrators remove them in this way."""
         answers: list[MemberResponse] = []
         left: dict[str, ConsumerMember] = {}
         for leaver in request.members:

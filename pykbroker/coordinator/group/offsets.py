@@ -1,10 +1,10 @@
-"""Committed offsets of every group of one shard: replayed state and what is read from it.
+"""Committed offsets of all groups of one shard: replayed state and the reads from it.
 
 Responsible for commit, fetch, delete and expiry of offsets, and for those that a transaction has not decided yet. Not
-responsible for who may commit (the group says) nor for when expiry runs (shard.py).
+responsible for permission to commit (the group checks it) nor for when expiry runs (shard.py).
 
-Invariants: `replay` and `end_transaction` are the only mutators; an undecided offset is never
-served; of a plain commit and a transaction's the one later in the log wins, whenever the transaction ends.
+Invariants: `replay` and `end_transaction` are the only mutators. An undecided offset is never served. If a plain commit
+and a transaction's meet, the later one in the log wins, whenever the transaction ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NO_EXPIRY: Final = -1
 
 
 class CommittedOffset:
-    """One committed offset, decoded for its reader. `at` is where in the log."""
+    """One committed offset, decoded. `at` is its place in the log."""
 
     __slots__ = ("at", "value")
 
@@ -38,7 +38,8 @@ class CommittedOffset:
         self.value: OffsetCommitValue = decode_offset(entry[_AT_BYTES:])
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Whether it was committed for the topic with this id, as far as both are known: a name may be used again."""
+        """Return True if it was committed for the topic with this id, or if one of the ids is unknown. A name may be
+        used again."""
         return topic_id == ZERO_UUID or self.value.topic_id in (topic_id, ZERO_UUID)
 
     def expired(self, retained_from_ms: int, now_ms: int, retention_ms: int) -> bool:
@@ -48,7 +49,7 @@ class CommittedOffset:
         return now_ms - (value.commit_timestamp if retained_from_ms == -1 else retained_from_ms) >= retention_ms
 
 
-#: What is kept of an offset: its place in the log, and the value as it stands there.
+#: The stored form of an offset: its place in the log, and its value as in the log.
 _AT_BYTES: Final = 8
 _VERSION_END: Final = _AT_BYTES + 2
 _WITH_EXPIRY: Final = OFFSET_COMMIT_WITH_EXPIRY_VERSION.to_bytes(2, "big")
@@ -59,15 +60,15 @@ _Topics = dict[str, _Partitions]
 
 
 class Offsets:
-    """By group, topic, partition."""
+    """Stored by group, topic and partition."""
 
     __slots__ = ("_by_group", "_open", "_pending")
 
     def __init__(self) -> None:
         self._by_group: dict[str, _Topics] = {}
-        #: producer id -> what its open transaction committed
+        #: producer id -> commits of its open transaction
         self._pending: dict[int, dict[tuple[str, str, int], bytes]] = {}
-        #: the same from the other side: group -> (topic, partition) -> producers
+        #: the same in reverse: group -> (topic, partition) -> producers
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
 
     # -- replay -------------------------------------------------------------------------------------------------------
@@ -75,7 +76,8 @@ class Offsets:
     def replay(self, key: OffsetCommitKey, value: bytes | None, at: int, producer_id: int = NO_PRODUCER_ID) -> None:
         if value is None:
             self._remove(key.group, key.topic, key.partition)
-            # The tombstone is later in the log than what is undecided: that will not count, however it is decided.
+            # The tombstone is later in the log than the undecided commit, so that commit never counts, however it is
+            # decided.
             for producer in self._open.get(key.group, {}).get((key.topic, key.partition), ()):
                 self._pending[producer].pop((key.group, key.topic, key.partition), None)
             self._close(key.group, key.topic, key.partition)
@@ -87,7 +89,7 @@ class Offsets:
             self._open.setdefault(key.group, {}).setdefault((key.topic, key.partition), set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """The marker of a transaction: what it committed counts, or never happened."""
+        """Apply the marker of a transaction: its commits count now, or are dropped."""
         pending = self._pending.pop(producer_id, None)
         if pending is None:
             return
@@ -99,7 +101,7 @@ class Offsets:
         if commit:
             for (group, topic, partition), entry in pending.items():
                 before = self._by_group.get(group, {}).get(topic, {}).get(partition)
-                # The place in the log stands in front: entries compare by it.
+                # The place in the log comes first, so entries compare by it.
                 if before is None or before < entry:
                     self._put(group, topic, partition, entry)
 
@@ -111,7 +113,7 @@ class Offsets:
                 del self._open[group]
 
     def partitions_of(self, group: str, topic: str) -> dict[int, bytes]:
-        """The entries of one topic, to be put there by the load (bulk.py): place in the log, then value."""
+        """Return the entries of one topic, for a load that adds to them (bulk.py): place in the log, then value."""
         return self._by_group.setdefault(group, {}).setdefault(topic, {})
 
     def _put(self, group: str, topic: str, partition: int, entry: bytes) -> None:
@@ -137,7 +139,7 @@ class Offsets:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def groups(self) -> Iterable[str]:
-        """Every group that has offsets, decided or not."""
+        """Return all groups that have offsets, decided or not."""
         return [*self._by_group, *(group for group in self._open if group not in self._by_group)]
 
     def count(self) -> int:
@@ -157,7 +159,7 @@ class Offsets:
     def fetch(
         self, group: str, topics: Iterable[OffsetFetchRequestTopics], *, require_stable: bool
     ) -> list[OffsetFetchResponseTopics]:
-        """What was asked for, in that order; -1 where nothing was committed."""
+        """Return the offsets of these partitions, in this order; -1 if nothing was committed."""
         by_topic = self._by_group.get(group, {})
         answer: list[OffsetFetchResponseTopics] = []
         for asked in topics:
@@ -178,7 +180,7 @@ class Offsets:
         return answer
 
     def fetch_all(self, group: str, *, require_stable: bool) -> list[OffsetFetchResponseTopics]:
-        """Everything that the group has."""
+        """Return all offsets of the group."""
         return [
             OffsetFetchResponseTopics(
                 name=topic,
@@ -211,7 +213,8 @@ class Offsets:
         return [offset_tombstone(group, topic, partition) for topic, partition in keys]
 
     def delete_topics(self, deleted: Iterable[tuple[str, bytes]]) -> list[CoordinatorRecord]:
-        """The topics are gone. An offset that was committed for a newer topic of the same name stays."""
+        """Return tombstones for deleted topics. An offset that was committed for a newer topic of the same name
+        stays."""
         ids = dict(deleted)
         records: list[CoordinatorRecord] = []
         for group, topics in self._by_group.items():
@@ -239,7 +242,7 @@ class Offsets:
     def expire(
         self, group: str, retained_from_ms: int, now_ms: int, retention_ms: int, is_subscribed: Callable[[str], bool]
     ) -> tuple[list[CoordinatorRecord], bool]:
-        """Tombstones of what has expired, and whether that is everything the group has."""
+        """Return tombstones of expired offsets, and True if the group then has no offsets left."""
         records: list[CoordinatorRecord] = []
         everything = not self.has_open_transaction(group)
         too_early = retained_from_ms != -1 and now_ms - retained_from_ms < retention_ms
@@ -249,7 +252,7 @@ class Offsets:
                 continue
             for partition, entry in partitions.items():
                 if (
-                    # Only values with an expiry of their own need to be looked into before the group's time has come.
+                    # Before the group's retention is over, only values with their own expiry need to be decoded.
                     not (too_early and entry[_AT_BYTES:_VERSION_END] != _WITH_EXPIRY)
                     and CommittedOffset(entry).expired(retained_from_ms, now_ms, retention_ms)
                     and not self.is_pending(group, topic, partition)

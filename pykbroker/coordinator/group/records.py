@@ -1,15 +1,15 @@
 """Records of `__consumer_offsets`, byte for byte those of Apache Kafka 4.3.1.
 
-A key is its type as int16 and a body of version 0; a value its version as int16 and a body. Versions are what 4.3.1
-writes: GroupMetadata 3; OffsetCommit 4, or 1 with an explicit expiry (OffsetCommit requests up to version 4), which
-has no other form.
+A key is its type as int16 and a body of version 0. A value is its version as int16 and a body. Versions are those that
+4.3.1 writes: GroupMetadata 3; OffsetCommit 4, or 1 with an explicit expiry (OffsetCommit requests up to version 4),
+which no other version can store.
 
-Values of committed offsets stay bytes, in state too: a million of them are loaded without being looked into, and the
-garbage collector has nothing to follow (it stopped the loop for a tenth of a second when they were objects).
+Values of committed offsets stay bytes, in state too. So a million of them are loaded without decoding, and the garbage
+collector has nothing to follow (with objects it stopped the loop for a tenth of a second).
 
-Responsible for building records, and for bytes to messages and back. Of groups that are kept here and not served
-(kept_groups.py) a few record types are known by their keys; the others are skipped when the log is read (`decode`
-returns None): they belong to others and stay where they are. Not responsible for what they mean.
+Responsible for building, encoding and decoding records. A few record types of groups that are kept here without service
+(kept_groups.py) are known by their keys. Records of other types are skipped when the log is read (`decode` returns
+None): they belong to others and stay where they are. Not responsible for the meaning of records.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey, OffsetCom
 from pykbroker_wire.stored_framing import encode_key, encode_value
 
 OFFSET_COMMIT_VERSION: Final = 4
-#: the only version that can say when an offset expires
+#: the only version that can store when an offset expires
 OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
 
 _LEGACY_OFFSET_COMMIT: Final = LegacyOffsetCommitKey.API_KEY
 _OFFSET_COMMIT: Final = OffsetCommitKey.API_KEY
-#: type -> key and value of the others
+#: type -> key and value of the other records
 _TYPES: Final[dict[int, tuple[type[TopLevel], type[TopLevel]]]] = {
     key.API_KEY: (key, value)
     for key, value in (
@@ -71,7 +71,7 @@ _TYPES: Final[dict[int, tuple[type[TopLevel], type[TopLevel]]]] = {
     )
 }
 
-#: type -> key; the values of these stay bytes
+#: type -> key. Values of these records stay bytes.
 _KEPT: Final[dict[int, type[TopLevel]]] = {key.API_KEY: key for key in (*SHARE_KEYS, *STREAMS_KEYS)}
 
 
@@ -87,7 +87,7 @@ def offset_record(
     expire_ms: int,
     topic_id: bytes = ZERO_UUID,
 ) -> CoordinatorRecord:
-    """`expire_ms` -1: by retention, as for every client now."""
+    """`expire_ms` -1 means that the offset expires by retention, as with all present clients."""
     value = OffsetCommitValue(
         offset=offset,
         leader_epoch=leader_epoch,
@@ -114,7 +114,7 @@ def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> CoordinatorRecord | None:
-    """None for a type of record that is not ours to understand. Raises DecodeError."""
+    """Return None for a record of a type that does not concern this broker. Raises DecodeError."""
     if key is None or len(key) < 2:
         raise DecodeError("a record of __consumer_offsets without a key")
     record_type = key[0] << 8 | key[1]
@@ -135,7 +135,7 @@ def decode(key: Buffer | None, value: Buffer | None) -> CoordinatorRecord | None
 
 
 def decode_offset(value: Buffer) -> OffsetCommitValue:
-    """Raises DecodeError."""
+    """Decode a committed offset. Raises DecodeError."""
     return OffsetCommitValue.decode(value, 2, _version(value))[0]
 
 

@@ -1,8 +1,9 @@
-"""Groups as request handlers see them: one method per API, answers or futures of answers.
+"""Groups as request handlers see them: one method per API, which returns an answer or a future of one.
 
-Responsible for which partition of `__consumer_offsets` a group belongs to, for the checks that need no group, for
-spreading a request over partitions and joining the answers, and for what each API answers when its coordinator
-cannot. Not responsible for authorization and topics (api/), nor for anything a group decides (shard.py).
+Responsible for finding the partition of `__consumer_offsets` for a group, for the checks that need no group, and for
+spreading a request over partitions and joining the answers. It also has each API's answer for the case that its
+coordinator cannot answer. Not responsible for authorization and topics (api/), nor for anything that a group decides
+(shard.py).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 class GroupService:
-    """What handlers find as `ctx.services.groups`."""
+    """Handlers find it as `ctx.services.groups`."""
 
     def __init__(
         self, runtime: Runtime, live: LiveConfig, node_id: int, replicas: ReplicaTable, metadata: MetadataView
@@ -102,15 +103,15 @@ class GroupService:
         self._transactional = TransactionalOffsets(OFFSETS_TOPIC, self.coordinator, replicas)
 
     def start(self) -> None:
-        """The metadata is whole: groups stay on the partitions that they are on now."""
+        """Keep groups on their present partitions. Call it when the metadata is complete."""
         self._partitions.start(self._metadata.image)
 
     def close(self) -> None:
-        """Everything that waits is answered NOT_COORDINATOR."""
+        """Stop. Requests that wait are answered NOT_COORDINATOR."""
         self.coordinator.close()
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Publisher of the metadata loader: groups look at topics that changed, offsets of deleted topics go."""
+        """Publisher of the metadata loader: groups look at topics that changed, and offsets of deleted topics go."""
         self._partitions.look(new)
         changed = self.topics.publish(delta, old, new)
         if changed:
@@ -120,7 +121,7 @@ class GroupService:
             self.coordinator.input_all(lambda shard, now_ms: shard.topics_deleted(deleted, now_ms))
 
     def partition_of(self, group_id: str) -> int:
-        """The partition whose leader coordinates the group."""
+        """Return the partition whose leader coordinates the group."""
         return partition_for(group_id, self._partitions.of(self._metadata.image))
 
     def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
@@ -135,7 +136,8 @@ class GroupService:
 
     @property
     def consumer_protocol_enabled(self) -> bool:
-        """By configuration and by the cluster's feature level, which may change while the node runs."""
+        """True if the configuration and the cluster's feature level allow it. The level may change while the node
+        runs."""
         return self._has_consumer_protocol and group_version(self._metadata.image) > 0
 
     def consumer_heartbeat(
@@ -148,7 +150,7 @@ class GroupService:
         *,
         connection: int | None = None,
     ) -> Later[ConsumerGroupHeartbeatResponse]:
-        """`connection` names the one on which the request came."""
+        """`connection` names the connection on which the request came."""
         try:
             self._check_consumer_heartbeat(request, api_version)
         except KafkaError as error:
@@ -175,7 +177,7 @@ class GroupService:
         )
 
     def _check_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, api_version: int) -> None:
-        """What needs no group, in Apache Kafka's order."""
+        """Check the fields of the request alone, in Apache Kafka's order. Raises KafkaError."""
         epoch = request.member_epoch
         if (api_version >= 1 or epoch > 0 or epoch == LEAVE_EPOCH) and not request.member_id.strip():
             raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
@@ -253,7 +255,7 @@ class GroupService:
         return self.coordinator.submit(
             self.partition_of(request.group_id),
             lambda shard, token, now_ms: shard.heartbeat(request, token, now_ms),
-            # While the group loads its members need not worry.
+            # While the group loads, its members get no error.
             lambda code: HeartbeatResponse(
                 error_code=ErrorCode.NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
             ),
@@ -261,14 +263,14 @@ class GroupService:
         )
 
     def leave(self, request: LeaveGroupRequest) -> Later[LeaveGroupResponse]:
-        """`request` in the form of version 3 and later: leavers in `members`."""
+        """`request` has the form of version 3 and later, with the leaving members in `members`."""
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
 
         def refuse(code: ErrorCode) -> LeaveGroupResponse:
             if code is not ErrorCode.UNKNOWN_MEMBER_ID:
                 return LeaveGroupResponse(error_code=code)
-            # There is no such group.
+            # The group does not exist.
             return LeaveGroupResponse(
                 members=[
                     MemberResponse(
@@ -289,7 +291,7 @@ class GroupService:
     def commit_offsets(
         self, request: OffsetCommitRequest, topics: list[OffsetCommitRequestTopic], api_version: int
     ) -> Later[OffsetCommitResponse]:
-        """`topics`: those of the request that may be committed, with name and id."""
+        """`topics` are the topics of the request that may be committed, with name and id."""
         return self.coordinator.submit(
             self.partition_of(request.group_id),
             lambda shard, token, now_ms: shard.commit_offsets(request, topics, api_version, token, now_ms),
@@ -318,7 +320,8 @@ class GroupService:
         verifier: Verifier,
         when_done: CallWhenDone = at_any_time,
     ) -> Later[TxnOffsetCommitResponse]:
-        """`topics`: those of the request that may be committed. `when_done`: for the wait before the append."""
+        """`topics` are the topics of the request that may be committed. `when_done` runs the step that follows the wait
+        before the append."""
         if not request.group_id:
             code = ErrorCode.INVALID_GROUP_ID
             return TxnOffsetCommitResponse(topics=[refused(topic, code) for topic in topics])
@@ -334,10 +337,11 @@ class GroupService:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> Later[OffsetFetchResponseGroup]:
-        """`topics` None: all. The answer's form is that of version 8 and later."""
+        """`topics` None stands for all topics. The answer has the form of version 8 and later."""
 
         def refuse(code: ErrorCode) -> OffsetFetchResponseGroup:
-            # Old consumers know NOT_COORDINATOR here and not COORDINATOR_NOT_AVAILABLE; it also makes them look again.
+            # Old consumers know NOT_COORDINATOR here and not COORDINATOR_NOT_AVAILABLE. It also makes them look for the
+            # coordinator.
             if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 code = ErrorCode.NOT_COORDINATOR
             return OffsetFetchResponseGroup(group_id=group_id, error_code=code)
@@ -362,7 +366,8 @@ class GroupService:
     # -- administration -----------------------------------------------------------------------------------------------
 
     def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Later[tuple[ErrorCode, list[ListedGroup]]]:
-        """Groups that this node coordinates. While a partition is loading it is an error: groups would be missing."""
+        """Return the groups that this node coordinates. It is an error while a partition is loading, because groups
+        would be missing."""
         wanted_states = frozenset(state.strip().lower() for state in states)
         wanted_types = frozenset(kind.strip().lower() for kind in types)
 
@@ -437,5 +442,5 @@ class GroupService:
 
 
 def _special(error: KafkaError) -> str | None:
-    """A message is sent when it says more than the code."""
+    """Return the error's message if it differs from the text of its code."""
     return None if error.message == error.code.message else error.message

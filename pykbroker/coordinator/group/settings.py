@@ -1,7 +1,7 @@
 """The configuration that group state machines use, as plain numbers read once.
 
-What may change while the node runs, and what groups may have of their own (GROUP configuration resources), is asked
-of `consumer_config` each time it is needed (configs.py).
+Values that may change while the node runs, or that groups may override (GROUP configuration resources), are looked up
+in `consumer_config` each time (configs.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Migration(Enum):
-    """group.consumer.migration.policy: which kind of group may become one of the other kind with its members."""
+    """group.consumer.migration.policy: the kinds of groups that may become the other kind with their members."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -41,7 +41,7 @@ def _defaults(_group_id: str) -> ConsumerGroupConfig:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class GroupSettings:
-    """Defaults are Apache Kafka's."""
+    """The settings. Defaults are Apache Kafka's."""
 
     initial_rebalance_delay_ms: int = 3_000
     min_session_timeout_ms: int = 6_000
@@ -51,10 +51,10 @@ class GroupSettings:
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_interval_ms: int = 600_000
     consumer_max_size: int = 2**31 - 1
-    consumer_assignors: tuple[str, ...] = ("uniform", "range")  # the first is for members that ask for none
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")  # the first is for members that choose none
     migration: Migration = Migration.BIDIRECTIONAL
     consumer_regex_refresh_interval_ms: int = 600_000
-    #: by group id
+    #: the configuration of a group, by group id
     consumer_config: Callable[[str], ConsumerGroupConfig] = _defaults
 
     @classmethod

@@ -1,14 +1,14 @@
-"""The groups of one partition of `__consumer_offsets`: all that requests, timers and the metadata can ask of them.
+"""The groups of one partition of `__consumer_offsets`, with the operations of requests, timers and the metadata.
 
-Responsible for finding the group, for the operations that are about several groups or about groups and offsets
-together, for replay, and for what happens when loading is over. Not responsible for what a kind of group is
-(contract.py, group_kinds.py) or does (classic/, consumer/, mixed.py), for groups that change their kind (migration.py),
-for futures, the log or the clock (machine.py), nor for requests that need no group (service.py).
+Responsible for finding the group, for operations on several groups or on groups and offsets together, for replay, and
+for the end of loading. Not responsible for the kinds of groups (contract.py, group_kinds.py), their steps (classic/,
+consumer/, mixed.py) and groups that change their kind (migration.py). It leaves futures, the log and the clock to
+machine.py, and requests that need no group to service.py.
 
-Each operation is pure: `(…, token, now_ms) -> Result`, or KafkaError when it was refused whole and nothing changed.
-`groups` has the groups of every kind. A group of one kind becomes one of the other in one Result: tombstones of what it
-was, records of what it is. A group that comes of it may have soft state before its record is replayed: it waits in
-`_awaiting_record` until then.
+Each operation is pure: `(…, token, now_ms) -> Result`, or KafkaError if it was refused as a whole and nothing changed.
+`groups` has the groups of all kinds. A group becomes one of another kind in one Result: tombstones of the old group,
+records of the new one. The new group may have soft state before its record is replayed, and waits in `_awaiting_record`
+until then.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ logger = logging.getLogger(__name__)
 
 _EXPIRE: TimerKey = ("expire",)
 _END_OF_TIME_MS = (1 << 63) - 1
-#: Groups and offsets that one turn of the expiry looks at: some milliseconds' worth.
+#: The most groups and offsets that one turn of the expiry looks at, which takes some milliseconds.
 _EXPIRE_GROUPS = 256
 _EXPIRE_OFFSETS = 1_000
-#: Groups that are looked at between two pauses when loading ends.
+#: Groups that are handled between two pauses when loading ends.
 _LOADED_GROUPS = 32
 
-#: OffsetCommit answers GROUP_ID_NOT_FOUND from this version on where it said ILLEGAL_GENERATION before.
+#: From this version on OffsetCommit answers GROUP_ID_NOT_FOUND where it answered ILLEGAL_GENERATION before.
 _GROUP_ID_NOT_FOUND_FROM = 9
 
 _KIND_OF_KEY: Final = {key: kind for kind in KINDS.values() for key in kind.keys}
 
 
 class GroupShard:
-    """See the module. `index` is the partition."""
+    """The groups of partition `index` (see the module's docstring)."""
 
     __slots__ = ("_awaiting_record", "groups", "index", "offsets", "settings", "topics")
 
@@ -90,7 +90,7 @@ class GroupShard:
     # -- replicated state ---------------------------------------------------------------------------------------------
 
     def replay(self, record: CoordinatorRecord, at: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """The only mutator of replicated state: while loading, and after every append."""
+        """Replay a record. It is the only mutator of replicated state: while loading, and after each append."""
         key, value = record.key, record.value
         if isinstance(key, OffsetCommitKey):
             assert value is None or isinstance(value, bytes)
@@ -103,7 +103,7 @@ class GroupShard:
         self._replay_group(kind, kind.group_id_of_key(key), record)
 
     def _replay_group(self, kind: GroupKind[Group], group_id: str, record: CoordinatorRecord) -> None:
-        """A group of another kind that has the id gives way to the first record of this one, not to a tombstone."""
+        """A record replaces a group of another kind with this id. A tombstone does not."""
         group = self.groups.get(group_id)
         if not kind.is_of(group):
             group = self._awaiting_record.pop(group_id) if kind.is_of(self._awaiting_record.get(group_id)) else None
@@ -114,19 +114,20 @@ class GroupShard:
             del self.groups[group_id]
 
     def hold_offsets(self, group_id: str) -> None:
-        """A commit of the group is in the log, decided or not. If it has no other records it is that of a consumer that
-        assigns its partitions itself: without members or protocol. It stays until it expires, even if nothing comes of
-        the commit. Its own time is of no consequence: its offsets expire each from its commit."""
+        """Keep a group for a commit in the log, decided or not. If the group has no other records, it is that of a
+        consumer that assigns its partitions itself: without members or protocol. It stays until it expires, even if the
+        commit is aborted. Its timestamp does not matter, because each of its offsets expires from its own commit."""
         if group_id not in self.groups:
             self.groups[group_id] = ClassicGroup(group_id, -1)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """A transaction marker in the log (WriteTxnMarkers): the other input that changes replicated state."""
+        """Apply a transaction marker in the log (WriteTxnMarkers). It is the other input that changes replicated
+        state."""
         self.offsets.end_transaction(producer_id, commit=commit)
 
     def loaded(self, now_ms: int) -> Iterator[Result]:
-        """The log is read to its end. In slices: the caller may pause after each."""
-        # Timers run during the pauses: groups come and go.
+        """Start soft state when the log is read to its end. It comes in slices, and the caller may pause after each."""
+        # Timers run during the pauses, so groups come and go.
         for number, group in enumerate(list(self.groups.values())):
             if self.groups.get(group.group_id) is group:
                 result = Result()
@@ -134,7 +135,7 @@ class GroupShard:
                 if result.timers or number % _LOADED_GROUPS == 0:
                     yield result
         for number, group_id in enumerate(self.offsets.groups()):
-            # The writer of the log may have deleted a group without its offsets: they are to expire.
+            # The writer of the log may have deleted a group without its offsets. They have to expire.
             self.hold_offsets(group_id)
             if number % _LOADED_GROUPS == 0:
                 yield Result()
@@ -157,7 +158,7 @@ class GroupShard:
         return result
 
     def _expire(self, group_ids: list[str], now_ms: int, result: Result) -> None:
-        """Offsets past their retention, and groups that are empty without any. `group_ids` is taken from the end."""
+        """Remove offsets past their retention, and empty groups without offsets. `group_ids` is taken from the end."""
         result.atomic = False
         groups = offsets = 0
         while group_ids and groups < _EXPIRE_GROUPS and offsets < _EXPIRE_OFFSETS:
@@ -182,13 +183,14 @@ class GroupShard:
             result.set_timer(_EXPIRE, self.settings.offsets_retention_check_interval_ms)
 
     def topics_changed(self, names: set[str], now_ms: int) -> Result:
-        """Created, deleted, more partitions, other replicas: groups that subscribe look at their next heartbeat."""
+        """Let groups that subscribe look at these topics at their next heartbeat. They were created, deleted, or got
+        other partitions or replicas."""
         for group in self.groups.values():
             group.topics_changed(names)
         return Result()
 
     def topics_deleted(self, deleted: Iterable[tuple[str, bytes]], now_ms: int) -> Result:
-        """Names and ids of topics that the metadata no longer has."""
+        """Remove the offsets of topics, given by name and id, that the metadata no longer has."""
         result = Result()
         result.atomic = False
         result.records += self.offsets.delete_topics(deleted)
@@ -204,7 +206,7 @@ class GroupShard:
             self._await_record(step.becomes, result)
 
     def _await_record(self, group: Group, result: Result) -> None:
-        """The group is there as soon as its record is; if that is refused it never was."""
+        """Keep the group until its first record is replayed. If that record is refused, the group is dropped."""
         assert result.records
         self._awaiting_record[group.group_id] = group
         before = result.append_failed
@@ -215,7 +217,8 @@ class GroupShard:
             if isinstance(group, ClassicGroup):
                 Rebalance(group, self.settings, now_ms, undone).unwritten(error)
             if before is not None:
-                # Behind the timers of the group that never was: the group that stays watches its members on.
+                # These timers come after those of the dropped group, because the group that stays keeps the sessions of
+                # its members.
                 stays = before(error, now_ms)
                 assert not stays.records
                 undone.timers += stays.timers
@@ -302,7 +305,7 @@ class GroupShard:
         token: Token,
         now_ms: int,
     ) -> Result:
-        """`topics` are those of the request that exist and may be read, with name and id."""
+        """`topics` are the topics of the request that exist and may be read, with name and id."""
         group_id = request.group_id
         generation = request.generation_id_or_member_epoch
         result = Result()
@@ -320,7 +323,7 @@ class GroupShard:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         limit = self.settings.offset_metadata_max_bytes
-        # A client may ask for more time than there is.
+        # A client may ask for a time beyond the greatest timestamp.
         expire_ms = -1 if request.retention_time_ms == -1 else min(now_ms + request.retention_time_ms, _END_OF_TIME_MS)
         response = OffsetCommitResponse()
         for topic in topics:
@@ -363,7 +366,7 @@ class GroupShard:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> Result:
-        """`topics` None: everything that the group has."""
+        """`topics` None stands for all topics of the group."""
         group = self.groups.get(group_id)
         if group is not None:
             group.check_offset_fetch(member_id, member_epoch)
@@ -399,7 +402,7 @@ class GroupShard:
     # -- administration -----------------------------------------------------------------------------------------------
 
     def list_groups(self, states: frozenset[str], types: frozenset[str], token: Token, now_ms: int) -> Result:
-        """Filters are lower case; an empty one lets everything through."""
+        """Filters are in lower case. An empty one lets all groups pass."""
         result = Result()
         listed = [
             ListedGroup(

@@ -1,9 +1,9 @@
-"""What group coordinators know of topics: names, ids, partitions, racks, and the hash by which a change is noticed.
+"""The topics as group coordinators need them: names, ids, partitions, racks, and a hash that shows a change.
 
-Responsible for turning the metadata image into the questions of groups and assignors, and for Apache Kafka's metadata
+Responsible for answering the questions of groups and assignors from the metadata image, and for Apache Kafka's metadata
 hash (one per topic, kept until the topic changes; one per group over those). Not responsible for subscriptions.
 
-Invariant: the hash of a topic is that of Apache Kafka 4.3.1, since it is written into the group's record.
+Invariant: the hash of a topic is that of Apache Kafka 4.3.1, because it is written into the group's record.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 if TYPE_CHECKING:
     from pykbroker.metadata.delta import MetadataDelta
 
-#: Stands before a topic's fields, should they ever change.
+#: The version of the hash. It comes before a topic's fields, for the case that they change.
 _HASH_MAGIC = b"\0"
 
 
 class GroupTopics:
-    """The view of one moment; `publish` moves it on. Shared by all shards. Also the assignors' `Topics`."""
+    """The topics at one moment; `publish` brings a newer one. All shards share it. It is also the assignors'
+    `Topics`."""
 
     __slots__ = ("_hashes", "image", "new_topics_offset")
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self.image = image
-        #: the metadata offset at which topics were last created: regular expressions that are older are stale
+        #: the metadata offset of the last creation of a topic; regular expressions that were resolved before it are
+        #: stale
         self.new_topics_offset = image.offset
         self._hashes: dict[str, int] = {}
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> set[str]:
-        """The names of topics that were created, deleted or changed."""
+        """Take a new image. Return the names of topics that were created, deleted or changed."""
         self.image = new
         changed = {topic.name for topic in delta.topics_changed.values()}
         changed.update(topic.name for topic in delta.topics_deleted.values())
@@ -70,7 +72,7 @@ class GroupTopics:
     # -- the assignors' questions -------------------------------------------------------------------------------------
 
     def partition_count(self, topic_id: bytes) -> int:
-        """-1: no such topic."""
+        """Return -1 if there is no such topic."""
         topic = self.image.topics.by_id.get(topic_id)
         return -1 if topic is None else len(topic.partitions)
 
@@ -79,7 +81,7 @@ class GroupTopics:
         return frozenset() if topic is None else frozenset(self._racks(topic.partitions[partition].replicas))
 
     def _racks(self, replicas: Iterable[int]) -> list[str]:
-        """One per replica that has a rack, with repetitions."""
+        """Return one rack per replica that has one, with repetitions."""
         brokers = self.image.brokers
         return [
             broker.rack
@@ -90,7 +92,7 @@ class GroupTopics:
     # -- hashes -------------------------------------------------------------------------------------------------------
 
     def metadata_hash(self, names: Iterable[str]) -> int:
-        """Of a group that subscribes to these, as a signed number; 0 when none of them exists."""
+        """Return the hash for a group that subscribes to these names, as a signed number; 0 if none of them exists."""
         by_name = self.image.topics.by_name
         known = sorted((name for name in names if name in by_name), key=_java_order)
         if not known:
@@ -117,12 +119,12 @@ class GroupTopics:
 
 
 def _java_order(text: str) -> bytes:
-    """Java compares strings by their UTF-16 units."""
+    """Return a key that sorts like Java's strings, by their UTF-16 units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def _text(text: str) -> bytes:
-    """The characters as UTF-16, then how many."""
+    """Encode the characters as UTF-16, then their number."""
     units = text.encode("utf-16-le", "surrogatepass")
     return units + (len(units) // 2).to_bytes(4, "little")
 

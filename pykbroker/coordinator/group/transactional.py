@@ -1,12 +1,13 @@
-"""Offsets that belong to a transaction: TxnOffsetCommit (KIP-98), of members too (KIP-447), verified (KIP-890).
+"""Offsets that belong to a transaction: TxnOffsetCommit (KIP-98), also of members (KIP-447), with verification
+(KIP-890).
 
-Responsible for what such a commit asks of its group, for the record that its transaction's coordinator must have of
-it, and for the answers when there is none. Not responsible for what becomes of pending offsets (offsets.py), for the
-marker (machine.py), nor for talking to the transaction's coordinator (coordinator/transaction/verifier.py).
+Responsible for the checks of the group for such a commit, for the guard that proves that its transaction's coordinator
+knows of it, and for the errors without one. Not responsible for pending offsets (offsets.py), for the marker
+(machine.py), nor for asking the transaction's coordinator (coordinator/transaction/verifier.py).
 
-An offset that its transaction's coordinator does not know would wait for a marker that never comes, and with it a
-member that needs stable offsets. So the log asks for proof where the first batch of a transaction begins: it gives a
-guard, the coordinator is asked, or told, that the partition takes part, and the batch brings the guard along.
+If the transaction's coordinator did not know of an offset, the offset would wait for a marker that never comes, and a
+member that needs stable offsets would wait too. So the log demands proof where the first batch of a transaction begins.
+It gives a guard, the coordinator confirms or adds the partition, and the batch carries the guard.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from pykbroker.coordinator.group.shard import GroupShard
     from pykbroker.replica.table import ReplicaTable
 
-#: The client knows TRANSACTION_ABORTABLE from this version on (KIP-1050), and is of transaction version 2 from that.
+#: From this version on the client knows TRANSACTION_ABORTABLE (KIP-1050), and from the next one it uses transaction
+#: version 2.
 _ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
 
@@ -45,7 +47,7 @@ def commit(
     token: Token,
     now_ms: int,
 ) -> Result:
-    """`topics` are those of the request that exist and may be read."""
+    """`topics` are the topics of the request that exist and may be read."""
     group = shard.groups.get(request.group_id)
     check = None
     if group is not None:
@@ -89,7 +91,7 @@ def commit(
 
 
 class TransactionalOffsets:
-    """The part of the group service that TxnOffsetCommit reaches."""
+    """The part of the group service for TxnOffsetCommit."""
 
     def __init__(
         self,
@@ -169,12 +171,12 @@ def refused(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCom
 
 
 def _for_client(code: ErrorCode, api_version: int) -> ErrorCode:
-    """What a refused verification is to a client."""
+    """Return the error code that a client gets for a refused verification."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_FROM:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.NETWORK_EXCEPTION:
-        # Retried without looking for the coordinator again; older clients would not expect the other.
+        # Clients retry it without looking for the coordinator again. Older ones would not expect the other error.
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return client_code(code)

@@ -1,7 +1,7 @@
 """A consumer group (KIP-848) as a value: the content of its records, and the state that follows from them.
 
-Responsible for the replayed state (members, their subscriptions and current assignments, the target assignment, the
-epochs, the owner of each partition, resolved regular expressions), for the state that ListGroups shows, and for the
+Responsible for the replayed state: members, their subscriptions and current assignments, the target assignment, the
+epochs, the owner of each partition, resolved regular expressions. It also has the state that ListGroups shows, and the
 checks of its members' requests. Not responsible for changes by requests (consumer_heartbeat.py, mixed.py), for the
 steps of a member towards its target (reconcile.py) nor for the target (target.py).
 
@@ -445,7 +445,7 @@ class ConsumerGroup:
             )
         if generation == member.epoch:
             return None
-        # Clients of transactions do not know STALE_MEMBER_EPOCH.
+        # Producers do not know STALE_MEMBER_EPOCH, nor do classic members.
         stale = (
             ErrorCode.ILLEGAL_GENERATION
             if transactional or member.classic is not None
