@@ -1,7 +1,7 @@
-"""A node that finds replicas in its directories, and no metadata that knows them.
+"""Refuses to start a node that finds replicas in its directories but no metadata about them.
 
-Responsible for refusing that start where no other controller can have the metadata: a new cluster would begin, and set
-every replica aside. Not responsible for metadata that is there and damaged (raft/).
+Responsible for refusing that start if no other controller can have the metadata. A new cluster would begin otherwise,
+and set all replicas aside. Not responsible for metadata that exists and is damaged (raft/).
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from pykbroker_raft import checkpoint
 from pykbroker_raft.metadata_storage import BOOTSTRAP_VOTERS, DIRECTORY
 
 _MOST_NAMES = 10
-#: Hosts at which a node finds its own listener, where that is on every address.
+#: Hosts at which a node finds its own listener, if that listens on all addresses.
 _THIS_MACHINE = ("localhost", "127.0.0.1")
 
 
 def check_metadata(disk: Disk, config: Config, log_dirs: Sequence[LogDir], controllers: Sequence[EndPoint]) -> None:
-    """`controllers`: the end points that this node's controller half advertises. Raises StorageFormatError, OSError."""
+    """`controllers` are the end points that this node's controller half advertises. Raises StorageFormatError,
+    OSError."""
     if not _is_alone(config, controllers) or _has_records(disk, f"{config.metadata_log_dir}/{DIRECTORY}"):
         return
     found = sorted(f"{log_dir.path}/{topic}-{index}" for log_dir in log_dirs for topic, index in log_dir.partitions)
@@ -37,7 +38,7 @@ def check_metadata(disk: Disk, config: Config, log_dirs: Sequence[LogDir], contr
 
 
 def _is_alone(config: Config, controllers: Sequence[EndPoint]) -> bool:
-    """Whether the quorum has no other controller that this node could fetch from."""
+    """Return True if the quorum has no other controller that this node could fetch from."""
     if not config.is_controller:
         return False
     if config.voters:

@@ -1,5 +1,5 @@
-"""The log cleaner: picks the compacted log that would gain most, has it cleaned by a worker process, and puts the
-result into the log. Apache Kafka's LogCleaner and LogCleanerManager.
+"""The log cleaner: picks the compacted log that would gain most, lets a worker process clean it, and puts the result
+into the log. Apache Kafka's LogCleaner and LogCleanerManager.
 
 Responsible for when and which: `log.cleaner.threads` cleanings at once, each followed by the next at once, else a look
 every `log.cleaner.backoff.ms`; which logs cannot be cleaned; retention of compacted logs, which is the cleaner's as in
@@ -7,10 +7,10 @@ Apache Kafka. Not responsible for what is cleanable (`pykbroker_log/dirty_segmen
 (`pykbroker_log/compaction.py`) nor for replacing segments safely (`pykbroker_log/replacement.py`).
 
 Invariants:
-* A log has at most one cleaning, and no retention meanwhile; none while it moves to another directory.
-* What was found cleanable is flushed before a worker sees it.
-* The checkpoint of a log moves when all that was cleaned is in the log.
-* A log whose records are damaged is left alone until the next start; a disk that fails takes its directory offline.
+* A log has at most one cleaning, and no retention during it. It has no cleaning while it moves to another directory.
+* The cleanable part of a log is flushed before a worker sees it.
+* The checkpoint of a log moves when the whole result of the cleaning is in the log.
+* A log with damaged records is not cleaned until the next start. A disk that fails takes its directory offline.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Logs looked at in one turn of the loop.
+#: Logs that are looked at in one turn of the loop.
 _PER_TURN = 50
 _FLUSH_MS = 20
 _MAX_MAP_BYTES = (1 << 31) - 1
@@ -57,7 +57,7 @@ class _Settings:
 
     @classmethod
     def of(cls, config: Config) -> _Settings:
-        """Memory and throughput are shared by the threads."""
+        """The threads share memory and throughput."""
         threads = config.int("log.cleaner.threads")
         each = max(1, threads)
         rate = config.float("log.cleaner.io.max.bytes.per.second") / each
@@ -67,7 +67,7 @@ class _Settings:
             memory=CleanerMemory(
                 map_bytes=min(config.int("log.cleaner.dedupe.buffer.size") // each, _MAX_MAP_BYTES),
                 load_factor=config.float("log.cleaner.io.buffer.load.factor"),
-                # One to read, one to write.
+                # one buffer to read, one to write
                 io_buffer_bytes=config.int("log.cleaner.io.buffer.size") // each // 2,
             ),
             bytes_per_second=rate,
@@ -84,7 +84,7 @@ class _Chosen:
 
 @dataclass(slots=True)
 class _Thread:
-    """What Apache Kafka has a thread for."""
+    """The state of one cleaner thread of Apache Kafka. Here it is a task."""
 
     number: int
     stats: CleanerStats = field(default_factory=CleanerStats)
@@ -99,7 +99,7 @@ class _Thread:
 
 
 class LogCleaner:
-    """Of one node."""
+    """The log cleaner of one node."""
 
     def __init__(self, runtime: Runtime, config: Config, logs: Logs, metrics: Metrics) -> None:
         self._runtime = runtime
@@ -153,14 +153,15 @@ class LogCleaner:
             thread.task = self._task(self._work(thread), f"log cleaner {thread.number}")
 
     def stop(self) -> None:
-        """Cleanings under way end without a result."""
+        """Stop. Cleanings under way end without a result."""
         self._started = False
         for thread in self._threads:
             if thread.task is not None:
                 thread.task.cancel()
 
     def reconfigure(self, config: Config) -> None:
-        """All of `log.cleaner.*` that acts on the cleaner is dynamic: it starts afresh, as in Apache Kafka."""
+        """All keys of `log.cleaner.*` that affect the cleaner are dynamic. On a change it starts afresh, as in Apache
+        Kafka."""
         settings = _Settings.of(config)
         if settings != self._settings:
             self._settings = settings
@@ -193,7 +194,8 @@ class LogCleaner:
             timer.cancel()
 
     async def _compacted(self, visit: Callable[[LogHandle, PartitionLog, LogDir], None]) -> None:
-        """Visit every open compacted log that no thread works on, a few a turn. A directory that fails goes offline."""
+        """Visit all open compacted logs that no thread works on, a few in each turn. A directory that fails goes
+        offline."""
         for count, handle in enumerate(list(self._logs), 1):
             log = handle.log
             if log is not None and log.config.compact and self._is_free(handle, log):
@@ -214,7 +216,7 @@ class LogCleaner:
         return not is_away and log not in self._in_progress and log not in self._uncleanable
 
     def _uncleanable_in(self, log_dir: LogDir) -> list[PartitionLog]:
-        # Those that were deleted meanwhile are of no interest any more.
+        # Logs that were deleted in the meantime do not count.
         self._uncleanable = {log: where for log, where in self._uncleanable.items() if not log.files.is_closed}
         return [log for log, where in self._uncleanable.items() if where is log_dir]
 
@@ -222,7 +224,7 @@ class LogCleaner:
         return cleanable(log, log_dir.cleaner_offset(log), self._runtime.now_ms())
 
     async def _choose(self, thread: _Thread) -> _Chosen | None:
-        """The filthiest log, of which this thread has the cleaning from now on."""
+        """Choose the log with the greatest dirty ratio. From now on this thread cleans it."""
         self._last_run_ms = self._runtime.now_ms()
         found: list[_Chosen] = []
         invalid: set[LogDir] = set()
@@ -245,7 +247,7 @@ class LogCleaner:
         await self._compacted(look)
         for log_dir in invalid:
             await self._checkpoint(log_dir)
-        # What others have begun while this one was looking is theirs.
+        # Other threads may have begun to clean some of these logs during the look.
         found = [one for one in found if self._is_free(one.handle, one.log)]
         thread.max_delay_ms = max((one.cleanable.delay_ms for one in found), default=0)
         self._max_dirty_ratio = max((one.cleanable.ratio for one in found), default=0.0)
@@ -261,16 +263,16 @@ class LogCleaner:
         return chosen
 
     async def _retire(self) -> None:
-        """Retention of compacted logs: by `cleanup.policy=compact,delete`, and what lies before a log's start."""
+        """Apply retention to compacted logs: `cleanup.policy=compact,delete`, and records before a log's start."""
         await self._compacted(lambda handle, log, log_dir: retire(self._logs, log, self._runtime.now_ms()))
 
     async def _flush(self, log: PartitionLog) -> None:
-        """What is in the log now is durable when this returns, unless the log is closed or cut."""
+        """Return when the present content of the log is durable, or when the log is closed or cut."""
         end = log.log_end_offset
         if log.recovery_point < end:
             self._logs.flusher.want(log)
         while not log.files.is_closed and log.recovery_point < min(end, log.log_end_offset):
-            # A round takes so long at least, and no request waits for a cleaning.
+            # A round of flushes takes at least so long, and no request waits for a cleaning.
             await self._pause(_FLUSH_MS)
 
     # -- one cleaning -------------------------------------------------------------------------------------------------
@@ -281,12 +283,12 @@ class LogCleaner:
         try:
             await self._flush(log)
             if chosen.log_dir.cleaner_offset(log) is None:
-                # A start has to know of the gaps that there will be, wherever this ends.
+                # A later start has to know of the coming gaps, wherever this cleaning ends.
                 chosen.log_dir.set_cleaner_offset(log, chosen.cleanable.first_dirty_offset)
                 await self._checkpoint(chosen.log_dir)
             is_away = not log.files.is_open or chosen.handle in self._logs.moves
             if is_away or log.recovery_point < chosen.cleanable.first_uncleanable_offset:
-                # Or cut, meanwhile.
+                # The log may also have been cut in the meantime.
                 return False
             replacement = log.begin_replacement(
                 chosen.cleanable,
@@ -325,7 +327,7 @@ class LogCleaner:
             self._logs.directory_failed(error)
 
     async def _run(self, thread: _Thread, chosen: _Chosen, replacement: Replacement) -> bool:
-        """Whether the log is cleaned now."""
+        """Return True if the log is cleaned now."""
         runtime, cleaning = self._runtime, replacement.cleaning
         begun = runtime.loop.time()
         indexed = begun
@@ -376,7 +378,7 @@ class LogCleaner:
 
 
 class _Turn:
-    """Awaited, it lets one turn of the loop pass, whichever loop that is."""
+    """Awaiting it lets one turn of the loop pass, on any kind of loop."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield
@@ -398,7 +400,7 @@ def _tell_of_death(task: asyncio.Task[None]) -> None:
 
 
 def _summary(thread: _Thread, handle: LogHandle, start: int, end: int, index_seconds: float) -> str:
-    """What Apache Kafka says after a cleaning."""
+    """Return the text that Apache Kafka logs after a cleaning."""
     stats = thread.stats
     seconds = max(thread.seconds, 0.001)
     rest = max(seconds - index_seconds, 0.001)

@@ -1,11 +1,12 @@
-"""The log directories of this node: in which of them a replica lies or will lie, and what becomes of one that fails.
+"""The log directories of this node: choosing one for a replica, and taking a failed one offline.
 
-Responsible for: choosing a directory, taking a failed one offline, folders that were deleted, describing directories.
-Not responsible for logs and partitions (replica/table.py), nor for moving replicas between directories.
+Responsible for choosing a directory, taking a failed one offline, deleting folders, and describing directories. Not
+responsible for logs and partitions (replica/table.py), nor for moving replicas between directories.
 
 Invariants:
 * A directory that went offline, or was offline at the start, stays offline until the next start.
-* A replica that may lie in an offline directory is not made anew in another one: its records would seem to be gone.
+* A replica that may be in an offline directory is not created in another one, because its records would seem to be
+  gone.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Replicas that are not here, for which a directory was chosen beforehand: the newest are remembered.
+#: The most replicas that are not here but have a chosen directory. The newest choices are kept.
 MAX_CHOICES = 10_000
 
 
 @dataclass(slots=True)
 class ReplicaDescription:
-    """`is_future`: a copy that is to take the place of the log, and how far it is behind; -1 if unknown."""
+    """A replica in a directory. `is_future` marks a copy that will replace the log. `offset_lag` is how far it lags, -1
+    if unknown."""
 
     topic: str
     index: int
@@ -48,7 +50,7 @@ class ReplicaDescription:
 
 @dataclass(slots=True)
 class LogDirDescription:
-    """What DescribeLogDirs says of one directory; bytes are -1 when it is offline."""
+    """The description of one directory for DescribeLogDirs. Bytes are -1 if it is offline."""
 
     path: str
     error: ErrorCode = ErrorCode.NONE
@@ -59,7 +61,7 @@ class LogDirDescription:
 
 
 class Directories:
-    """`on_error` hears of every StorageError that the directories themselves meet; it is to call `failed`."""
+    """`on_error` is called with each StorageError that the directories themselves meet. It has to call `failed`."""
 
     def __init__(
         self,
@@ -73,12 +75,12 @@ class Directories:
         self._space = space
         self._log_dirs = log_dirs
         self._on_error = on_error
-        #: paths of those that get no new replicas (cordoned.log.dirs)
+        #: paths of directories that get no new replicas (cordoned.log.dirs)
         self.cordoned: tuple[str, ...] = ()
-        #: of replicas that are on their way into a directory (moves.py)
+        #: returns the replicas that are being moved into a directory (moves.py)
         self.copies: Callable[[LogDir], Iterable[ReplicaDescription]] = lambda log_dir: ()
         self._chosen: dict[tuple[str, int], LogDir] = {}
-        # Whose checkpoints still have entries of folders that are gone.
+        # Directories whose checkpoints still have entries of deleted folders.
         self._stale: dict[LogDir, None] = {}
         metrics.gauge(
             "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
@@ -100,21 +102,22 @@ class Directories:
     # -- choosing -----------------------------------------------------------------------------------------------------
 
     def holding(self, topic: str, index: int) -> LogDir | None:
-        """Where the replica has a folder."""
+        """Return the directory in which the replica has a folder."""
         return next((log_dir for log_dir in self.online() if log_dir.holds(topic, index)), None)
 
     def prefer(self, topic: str, index: int, log_dir: LogDir) -> None:
-        """Where a replica is to be made that is not here yet."""
+        """Choose the directory for a replica that is not here yet."""
         self._chosen.pop((topic, index), None)
         self._chosen[topic, index] = log_dir
         if len(self._chosen) > MAX_CHOICES:
             del self._chosen[next(iter(self._chosen))]
 
     def choices(self, topic: str, index: int, assigned: bytes, *, is_new: bool) -> list[LogDir]:
-        """Where the replica is, else where it was said to be made, else where the metadata wants it; else all of them,
-        those with the fewest replicas first, to be tried until it can be made in one.
+        """Return the directories to try for a replica, in order. That is the one that has it, otherwise the one chosen
+        for it, otherwise the one that the metadata assigns. If there is none, it is all directories, those with the
+        fewest replicas first.
 
-        `is_new`: it was made in this run, so nothing of it can lie in a directory that was offline before.
+        `is_new`: the replica was created in this run, so a directory that was offline before cannot have records of it.
         Raises KAFKA_STORAGE_ERROR.
         """
         log_dir = self.holding(topic, index)
@@ -138,8 +141,8 @@ class Directories:
     # -- failing ------------------------------------------------------------------------------------------------------
 
     def failed(self, error: StorageError) -> LogDir | None:
-        """Take the directory of which the error tells offline, unless it is only full: what is there can be read, and
-        space may come back. Returns it if it was online until now."""
+        """Take the directory of the error offline, unless it is only full: its data can be read, and space may come
+        back. Returns the directory if it was online until now."""
         log_dir = next((log_dir for log_dir in self._log_dirs if log_dir.path == error.log_dir), None)
         if error.is_full:
             self._space.ran_out(error.log_dir)
@@ -153,8 +156,8 @@ class Directories:
     # -- at the start -------------------------------------------------------------------------------------------------
 
     async def claim(self) -> None:
-        """Return when logs may be opened: the signs of the last clean stop are gone. A directory in which that failed
-        is offline, unless it is only full; then each of its operations tries again first."""
+        """Remove the marks of the last clean stop. Logs may be opened when this returns. A directory in which that
+        failed goes offline. If it is only full, each of its operations tries again first."""
         claims = [self._runtime.run_blocking(log_dir.claim) for log_dir in self.online()]
         for end in await asyncio.gather(*claims, return_exceptions=True):
             if isinstance(end, StorageError):
@@ -165,12 +168,12 @@ class Directories:
     def settle(
         self, is_known: Callable[[str, int, bytes | None], bool], assigned: Callable[[str, int], bytes]
     ) -> tuple[list[tuple[str, int, LogDir, LogDir]], list[tuple[str, int]]]:
-        """Sort out what the last run has left: set strays aside, finish moves between directories, delete what was to
-        be deleted. Returns the moves that go on (partition, from where, to where), and the partitions whose log is a
-        copy that is not recovered yet.
+        """Sort out what the last run left: set strays aside, finish moves between directories, delete folders marked
+        for it. Returns the moves that go on (partition, source, target), and the partitions whose log is a copy that is
+        not recovered yet.
 
-        `is_known`: of this node, by the metadata. `assigned`: the directory in which the metadata has a replica; a move
-        tells it before it takes effect.
+        `is_known`: returns True for replicas that the metadata assigns to this node. `assigned`: returns the directory
+        in which the metadata has a replica. A move updates it there before the move takes effect.
         """
         going_on: list[tuple[str, int, LogDir, LogDir]] = []
         promoted: list[tuple[str, int]] = []
@@ -194,8 +197,9 @@ class Directories:
         return going_on, promoted
 
     def _settle_twin(self, topic: str, index: int, assigned: bytes) -> None:
-        """A crash between the two renames that end a move leaves two folders with all records. What was appended since
-        is in the one that the metadata names; without its word, in the longer one."""
+        """Keep one of two folders with all records, which a crash between the two renames at the end of a move leaves.
+        The one that the metadata names has the records appended since. If the metadata names neither, keep the longer
+        one."""
         twins = [log_dir for log_dir in self.online() if log_dir.holds(topic, index)]
         if len(twins) < 2:
             return
@@ -214,7 +218,8 @@ class Directories:
     # -- deleting -----------------------------------------------------------------------------------------------------
 
     def delete(self, log_dir: LogDir, topic: str, index: int, log: PartitionLog | None, delay_ms: int = 0) -> None:
-        """A replica is no longer in this directory: its name is free at once, its files go after `delay_ms`."""
+        """Delete a replica from this directory. Its name is free at once, and its files are deleted after
+        `delay_ms`."""
         try:
             folder = log_dir.mark_deleted(topic, index, log)
         except StorageError as error:
@@ -224,7 +229,7 @@ class Directories:
             self.checkpoint(log_dir)
 
     def delete_copy(self, log_dir: LogDir, name: str) -> None:
-        """The folder of a copy that was given up."""
+        """Delete the folder of a copy that was given up."""
         try:
             folder = log_dir.doom(name)
         except StorageError as error:
@@ -239,8 +244,8 @@ class Directories:
             self._runtime.run_blocking(log_dir.delete_folder, folder).add_done_callback(self._done)
 
     def checkpoint(self, log_dir: LogDir) -> None:
-        """Write what is true of its replicas, soon and on a thread: an entry of a folder that is gone would be taken
-        for one of the next folder of that name."""
+        """Write the checkpoints of a directory soon, on a thread. An entry of a deleted folder would count for the next
+        folder of that name."""
         if not self._stale:
             self._runtime.loop.call_soon(self._write_checkpoints)
         self._stale[log_dir] = None
@@ -260,7 +265,7 @@ class Directories:
     # -- describing ---------------------------------------------------------------------------------------------------
 
     def describe(self, wanted: set[tuple[str, int]] | None) -> list[LogDirDescription]:
-        """Every directory with its replicas, those in `wanted` or all."""
+        """Describe all directories with their replicas, either those in `wanted` or all."""
         return [self._described(log_dir, wanted) for log_dir in self._log_dirs]
 
     def _described(self, log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> LogDirDescription:
@@ -282,7 +287,7 @@ class Directories:
 def _replica(log_dir: LogDir, topic: str, index: int) -> ReplicaDescription:
     log = log_dir.logs.get((topic, index))
     if log is None:
-        # It has not been opened since the start.
+        # The log has not been opened since the start.
         return ReplicaDescription(topic, index, log_dir.stored_bytes(topic, index), 0)
     return ReplicaDescription(topic, index, log.size_bytes, max(0, log.high_watermark - log.log_end_offset))
 
@@ -292,7 +297,7 @@ def _offline(log_dir: LogDir) -> int:
 
 
 async def close(runtime: Runtime, log_dir: LogDir, *, clean: bool, broker_epoch: int, jobs: int) -> None:
-    """The end of a directory. `clean`: its logs are made durable first, on `jobs` threads. Raises StorageError."""
+    """Close a directory. With `clean` its logs are made durable first, on `jobs` threads. Raises StorageError."""
     logs = list(log_dir.logs.values()) if clean else []
     parts = [logs[first::jobs] for first in range(min(jobs, len(logs)))]
     ends = await asyncio.gather(
@@ -300,7 +305,7 @@ async def close(runtime: Runtime, log_dir: LogDir, *, clean: bool, broker_epoch:
         return_exceptions=True,
     )
     failures = [end for end in ends if end is not None]
-    # What could not be made durable was no clean stop.
+    # A stop is not clean if a log could not be made durable.
     last = partial(log_dir.close, clean=clean and not failures, broker_epoch=broker_epoch)
     await runtime.run_blocking(last)
     for failure in failures:

@@ -1,4 +1,4 @@
-"""Rounds of fsync: a caller that wants a log durable waits for the next one, and all that wait for it share it.
+"""Rounds of fsync: a caller that wants a log durable waits for the next round, and all that wait for it share it.
 
 One lane per log directory for flushes that requests wait for, and one for the others (a segment that ended,
 flush.ms), which may take long. While the round of a lane is under way the wants of others collect, and are the next
@@ -6,12 +6,12 @@ round. Responsible for rounds, and for telling one place when a directory's disk
 log is to be flushed (replica/partition.py, upkeep.py) nor for what has to be fsynced (pykbroker_log/flush_state.py).
 
 Invariants:
-* A log is in one round at a time: a want that comes while it is in one is for the next, because what was appended last
-  may have missed this one.
-* `then` runs on the loop when everything is durable that was in the log at the want. It never runs when that is not so:
-  the log was closed, or its directory failed, and the code that does that tells the callers that waited.
-* What these callers do with the news (answer requests) comes when the next round is under way: `then` may want a
-  flush again, and returns what is to be told.
+* A log is in one round at a time. A want that comes during a round is for the next round, because the last records may
+  have missed this one.
+* `then` runs on the loop when all records are durable that were in the log at the want. It does not run if the log was
+  closed or its directory failed. The code that does that notifies the callers that wait.
+* `then` may want a flush again, and returns a function that answers the requests. That function runs when the next
+  round is under way.
 * After a failed round the directory is offline. None of its files is fsynced again.
 """
 
@@ -45,21 +45,21 @@ class _Pass(NamedTuple):
 
 
 class _Lane:
-    """Of one directory."""
+    """One lane of one directory."""
 
     __slots__ = ("log_dir", "running", "scheduled", "waiting")
 
     def __init__(self, log_dir: str) -> None:
         self.log_dir = log_dir
         self.waiting: dict[PartitionLog, Then | None] = {}
-        #: a round is under way
+        #: True during a round
         self.running = False
         self.scheduled = False
 
 
 class FlushRounds:
     def __init__(self, runtime: Runtime, metrics: Metrics, failed: Callable[[StorageError], None]) -> None:
-        """`failed`: told of each round that did."""
+        """`failed` is called with the error of each round that failed."""
         self._runtime = runtime
         self._failed = failed
         self._lanes: dict[tuple[str, bool], _Lane] = {}
@@ -69,7 +69,7 @@ class FlushRounds:
         self._time_ms = metrics.counter("kafka.log:type=LogFlushStats,name=LogFlushTotalTimeMs")
 
     def want(self, log: PartitionLog, then: Then | None = None) -> None:
-        """Make durable what the log holds now; `then` says that a caller waits."""
+        """Make the present content of the log durable. A `then` means that a caller waits."""
         key = parent_of(log.path), then is not None
         lane = self._lanes.get(key)
         if lane is None:
@@ -77,7 +77,7 @@ class FlushRounds:
         lane.waiting[log] = then
         if not lane.running and not lane.scheduled:
             lane.scheduled = True
-            # At the end of this turn: what other requests append in it joins the round.
+            # At the end of this turn, so that records of other requests in this turn join the round.
             self._runtime.loop.call_soon(self._start, lane)
 
     def _start(self, lane: _Lane) -> None:
@@ -90,10 +90,10 @@ class FlushRounds:
             try:
                 passes.append(_Pass(log, log.begin_flush(), then))
             except KafkaError:
-                # Closed: the callers that wait have been told.
+                # The log is closed, and the callers that wait are notified already.
                 continue
             except StorageError as error:
-                # It failed before, and perhaps `failed` was not called yet.
+                # The log failed before, and perhaps `failed` was not called yet.
                 self._failed(error)
         if not passes:
             return

@@ -1,9 +1,9 @@
 """Entries in cleaner-offset-checkpoint for logs that get gaps from their leader.
 
-A leader's compacted log has gaps, and so has what its followers append. A start after a crash takes a gap for a loss
-unless that file has an entry for the log (pykbroker_log/log_dirs.py), also when the topic is no longer compacted by
-then. Responsible for making the entry durable before the append, on a thread, many logs at once. Not responsible for
-when an entry is needed (the caller), nor for what the cleaner notes there.
+A leader's compacted log has gaps, and so has the log of its followers. A start after a crash takes a gap for a loss
+unless that file has an entry for the log (pykbroker_log/log_dirs.py), even if the topic is no longer compacted by then.
+Responsible for making the entry durable before the append, on a thread, many logs at once. Not responsible for when an
+entry is needed (the caller), nor for the entries of the cleaner.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
     from pykbroker_log.log_dirs import LogDir
     from pykbroker_log.partition_log import PartitionLog
 
-#: Called with what became of it.
+#: Called with the outcome.
 Told = Callable[[ErrorCode], None]
 
 
 class FollowerGaps:
-    """Notes the gaps of the followers of one node."""
+    """Writes the entries for the followers of one node."""
 
     def __init__(self, runtime: Runtime, directories: Directories, failed: Callable[[StorageError], None]) -> None:
-        """`failed` is told of each disk that fails."""
+        """`failed` is called with the error of each disk that fails."""
         self._runtime = runtime
         self._directories = directories
         self._failed = failed
-        # What the next write of a directory is for. A directory that is a key here is being written.
+        # The callbacks of the next write, by directory. A directory that is a key here is being written.
         self._waiting: dict[LogDir, list[Told]] = {}
 
     def note(self, handle: LogHandle, log: PartitionLog, then: Told) -> None:
-        """Call back once it is durable that the log has gaps, or with why it is not."""
+        """Call back once the entry of the log is durable, or with the error if it is not."""
         log_dir = self._directories.holding(handle.topic, handle.index)
         if log_dir is None:
             then(ErrorCode.KAFKA_STORAGE_ERROR)
             return
         if log_dir.cleaner_offset(log) is None:
-            # Nothing of it was cleaned here.
+            # Nothing of this log was cleaned here.
             log_dir.set_cleaner_offset(log, log.log_start_offset)
         waiting = self._waiting.get(log_dir)
         if waiting is not None:

@@ -1,11 +1,10 @@
-"""Formatting log directories, and reading how they were formatted: meta.properties, bootstrap.checkpoint, the first
-voters.
+"""Formats log directories, and reads how they were formatted: meta.properties, bootstrap.checkpoint, the first voters.
 
-What `kafka-storage format` writes, to the byte. Not responsible for what is in a formatted directory (log/, raft/), nor
-for the first voters (initial_voters.py).
+It writes the same bytes as `kafka-storage format`. Not responsible for the content of a formatted directory (log/,
+raft/), nor for the first voters (initial_voters.py).
 
-A directory is formatted by exactly one file, meta.properties, which is written last: a crash while formatting leaves a
-directory that is not formatted. A node never formats a directory that holds anything else: an unmounted disk must not
+Exactly one file makes a directory formatted: meta.properties, which is written last. So a crash while formatting leaves
+an unformatted directory. A node never formats a directory that holds anything else, because an unmounted disk must not
 become a new cluster.
 """
 
@@ -32,13 +31,13 @@ from pykbroker_wire.stored.metadata import FeatureLevelRecord, UserScramCredenti
 
 
 class StorageFormatError(Exception):
-    """The directories are not what this node can start on; the text is for its operator."""
+    """This node cannot start on the directories. The text is for its operator."""
 
 
 @dataclass(slots=True, frozen=True)
 class Formatted:
-    """How the directories are formatted, by path and in the order of the configuration; `broken`: those that the node
-    has to do without, and why."""
+    """The format of the directories, by path and in the order of the configuration. `broken` has the directories that
+    the node cannot use, with the reason."""
 
     cluster_id: str
     directory_ids: dict[str, bytes]
@@ -46,12 +45,12 @@ class Formatted:
 
 
 def directories_of(config: Config) -> list[str]:
-    """Every directory of the node, the metadata log's included, each once."""
+    """Return all directories of the node, that of the metadata log included, each once."""
     return list(dict.fromkeys([*config.log_dirs, config.metadata_log_dir]))
 
 
 def is_unused(disk: Disk, path: str) -> bool:
-    """Absent, or empty."""
+    """Return True if the directory is absent or empty."""
     return not disk.exists(path) or (disk.is_dir(path) and not disk.list(path))
 
 
@@ -69,12 +68,13 @@ def format_directories(
     initial_voters: VoterSet | None = None,
     unreadable: Callable[[str], object] | None = None,
 ) -> list[str]:
-    """Format what is not formatted yet; returns those paths, by name. Raises StorageFormatError or OSError.
+    """Format the directories that are not formatted yet. Returns their paths, by name. Raises StorageFormatError or
+    OSError.
 
-    A directory that cannot be read is left out, and `unreadable` is told of it; without `unreadable` it is an error.
-    `levels` are the features that the cluster begins with, `credentials` its users. The first voters of a new quorum
-    are `initial_voters`; else, with `standalone`, a controller whose configuration names no voters. Otherwise the node
-    knows of no voter until it finds a quorum.
+    A directory that cannot be read is left out, and `unreadable` is called with it; without `unreadable` it is an
+    error. `levels` are the features that the cluster begins with, `credentials` its users. The first voters of a new
+    quorum are `initial_voters`. Without them, and with `standalone`, it is a controller whose configuration names no
+    voters. Otherwise the node knows no voter until it finds a quorum.
     """
     formatted: dict[str, MetaProperties] = {}
     broken: list[str] = []
@@ -125,7 +125,7 @@ def format_directories(
 
 
 def _verify(formatted: Mapping[str, MetaProperties], cluster_id: str, node_id: int) -> None:
-    """Raises StorageFormatError: a directory is another node's, or a copy of another."""
+    """Raise StorageFormatError if a directory is another node's, or a copy of another."""
     owners: dict[bytes, str] = {}
     for path, found in formatted.items():
         file = f"{path}/{names.META_PROPERTIES}"
@@ -149,7 +149,7 @@ def _verify(formatted: Mapping[str, MetaProperties], cluster_id: str, node_id: i
 
 
 def _make_durable(disk: Disk, path: str) -> None:
-    """Make a directory whose name, and those of the directories made above it, are there after a power loss."""
+    """Make a directory. Its name, and those of new directories above it, survive a power loss."""
     made = []
     while not disk.exists(path):
         made.append(path)
@@ -160,7 +160,7 @@ def _make_durable(disk: Disk, path: str) -> None:
 
 
 def _bootstrap(levels: Mapping[str, int], credentials: Iterable[UserScramCredentialRecord]) -> Iterable[bytes]:
-    """What the first controller of the new cluster will write."""
+    """Return the first records that the first controller of the new cluster will write."""
     for name, level in levels.items():
         yield encode_record(FeatureLevelRecord(name=name, feature_level=level), levels[METADATA_VERSION])
     for credential in credentials:
@@ -168,8 +168,8 @@ def _bootstrap(levels: Mapping[str, int], credentials: Iterable[UserScramCredent
 
 
 def read_format(disk: Disk, config: Config, rng: random.Random, *, now_ms: int) -> Formatted:
-    """What the directories say of themselves; one that says nothing readable is `broken`, unless it is the metadata
-    log's. Raises StorageFormatError where Apache Kafka refuses to start. A directory of an old release gets its id."""
+    """Read how the directories are formatted. An unreadable directory is `broken`, unless it is the metadata log's.
+    Raises StorageFormatError where Apache Kafka refuses to start. A directory of an old release gets its id."""
     found: dict[str, dict[str, str]] = {}
     broken: dict[str, str] = {}
     for path in directories_of(config):
@@ -210,7 +210,8 @@ def read_format(disk: Disk, config: Config, rng: random.Random, *, now_ms: int) 
 
 
 def _checked(file: str, properties: Mapping[str, str], cluster_id: str, node_id: int) -> bytes | None:
-    """The directory id, if there is one yet. Raises StorageFormatError: the directory belongs to another node."""
+    """Return the directory id, None if there is none yet. Raises StorageFormatError if the directory belongs to another
+    node."""
     for key in ("cluster.id", "node.id"):
         if key not in properties:
             raise StorageFormatError(f"{file} has no {key}")
@@ -230,7 +231,8 @@ def _checked(file: str, properties: Mapping[str, str], cluster_id: str, node_id:
 
 
 def bootstrap_records(disk: Disk, config: Config) -> list[TopLevel] | None:
-    """What the directories were formatted to begin with; None when nothing says it. Raises StorageFormatError."""
+    """Return the records that the directories were formatted with, None if there are none. Raises
+    StorageFormatError."""
     try:
         values = read_bootstrap(disk, config.metadata_log_dir)
         records = None if values is None else [decode_record(value) for value in values]

@@ -21,14 +21,16 @@ class InitialVotersError(ValueError):
 
 
 def standalone_voter(config: Config, directory_id: bytes) -> VoterSet:
-    """This node, at its first controller listener. One without a host is written as localhost, as by Apache Kafka's
-    tool: the machine that formats need not be the one that starts, and the first leader writes the name that it has."""
+    """Return this node, at its first controller listener. A listener without a host is written as localhost, as by
+    Apache Kafka's tool. The machine that formats may differ from the one that starts, so the first leader writes its
+    real name."""
     point = config.listeners.advertised_controller[0]
     return _voters([(config.node_id, point.host or "localhost", point.port, directory_id)], config)
 
 
 def parse_voters(text: str, config: Config) -> VoterSet:
-    """The voters of `--initial-controllers`: `id@host:port:directory.id`, separated by commas."""
+    """Parse the voters of `--initial-controllers`: `id@host:port:directory.id`, separated by commas. Raises
+    InitialVotersError."""
     found = [_parse(part.strip()) for part in text.split(",") if part]
     if not found:
         raise InitialVotersError("No voters given.")

@@ -1,13 +1,13 @@
-"""The log of one replica of this node: whether it can be used, and what has to happen before it can.
+"""The log of one replica of this node: whether it can be used, and what has to happen before that.
 
-Responsible for: the state of the log, opening it on first use, the callbacks that wait for its recovery, and telling
-its user what happened to it. Not responsible for: the directory and how a log is opened (logs.py), the recovery itself
-(recovery.py), moves between directories (moves.py). It knows nothing of leaders and followers: the user does.
+Responsible for the state of the log, opening it on first use, the callbacks that wait for its recovery, and notifying
+its user. Not responsible for the directory and the way in which a log is opened (logs.py), the recovery itself
+(recovery.py), nor moves between directories (moves.py). It knows nothing of leaders and followers, only its user does.
 
 Invariants:
 * There is an open log (`log`) in the state OPEN and in no other.
-* A state changes only as `_FOLLOWS` says.
-* A handle that was released never brings the folder of its log back.
+* A state changes only as `_FOLLOWS` allows.
+* A handle that was released never creates the folder of its log again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 class LogState(Enum):
     #: the first use opens the log
     UNOPENED = auto()
-    #: an unclean stop has left the log, and it is not checked yet
+    #: an unclean stop left the log, and it is not checked yet
     RECOVERING = auto()
     OPEN = auto()
-    #: a thread cuts records off: the log takes no appends and answers no reads
+    #: a thread cuts records off, so the log takes no appends and answers no reads
     TRUNCATING = auto()
-    #: its directory failed: every access answers KAFKA_STORAGE_ERROR until the next start
+    #: the directory failed: each access answers KAFKA_STORAGE_ERROR until the next start
     OFFLINE = auto()
-    #: the replica was deleted, or is another broker's now
+    #: the replica was deleted, or belongs to another broker now
     RELEASED = auto()
 
 
@@ -46,11 +46,11 @@ _FOLLOWS: dict[LogState, frozenset[LogState]] = {
 
 
 class LogUser(Protocol):
-    """What a log is opened for."""
+    """The user of a log: it is notified of changes."""
 
     @property
     def promises_flush(self) -> bool:
-        """Records are flushed before they are acknowledged."""
+        """True if records are flushed before they are acknowledged."""
 
     def log_opened(self, log: PartitionLog) -> None:
         """The log can be used from now on."""
@@ -59,21 +59,21 @@ class LogUser(Protocol):
         """The same records are in another directory from now on."""
 
     def log_truncated(self) -> None:
-        """A truncation has ended, well or not: the log can be used again."""
+        """A truncation has ended, with success or not. The log can be used again."""
 
     def log_lost(self) -> None:
         """The directory of the log failed."""
 
 
 class LogOpener(Protocol):
-    """What opens logs."""
+    """Opens logs (logs.py)."""
 
     def open_log(self, handle: LogHandle) -> PartitionLog:
-        """Open the log of a handle. Raises KafkaError, after it has taken the handle offline if that is the reason."""
+        """Open the log of a handle. Raises KafkaError, and takes the handle offline first if that is the reason."""
 
 
 class LogHandle:
-    """Made by `Logs.add`; a user attaches itself before anything else is asked."""
+    """`Logs.add` makes it. A user has to attach itself before any other call."""
 
     __slots__ = ("_batches", "_opener", "_user", "_waiting", "index", "is_new", "log", "state", "topic", "topic_id")
 
@@ -89,7 +89,7 @@ class LogHandle:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
-        #: made after this node's start
+        #: True if it was made after this node's start
         self.is_new = is_new
         self.state = LogState.UNOPENED
         #: the log, while it is open
@@ -98,14 +98,14 @@ class LogHandle:
         self._user: LogUser | None = None
         # Callbacks that wait for the recovery.
         self._waiting: tuple[Callable[[], None], ...] = ()
-        # Batches of producers that only the recovery has read, for the log when it is opened.
+        # Batches of producers that only the recovery has read. The log gets them when it is opened.
         self._batches: Mapping[int, list[BatchMetadata]] | None = None
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
 
     def attach(self, user: LogUser) -> None:
-        """The user is told what happens to the log. There is one user."""
+        """Let `user` be notified of changes of the log. There is one user."""
         assert self._user is None, self
         self._user = user
 
@@ -117,8 +117,8 @@ class LogHandle:
     # -- use ----------------------------------------------------------------------------------------------------------
 
     def open(self) -> PartitionLog:
-        """Return the log, opened on first use. Raises KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER while the log is
-        being recovered or truncated, and when the replica is gone."""
+        """Return the log, opened on first use. Raises KAFKA_STORAGE_ERROR. Raises NOT_LEADER_OR_FOLLOWER while the log
+        is being recovered or truncated, and if the replica is gone."""
         log = self.log
         if log is None:
             match self.state:
@@ -138,13 +138,13 @@ class LogHandle:
                 self._batches = None
             self.user.log_opened(log)
             if self.log is None:
-                # What the user wrote at once has met a directory that fails.
+                # A write of the user in `log_opened` has met a directory that fails.
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
         return log
 
     @property
     def can_be_opened(self) -> bool:
-        """The log is not open, and `open` would open it."""
+        """True if the log is not open and `open` would open it."""
         return self.state is LogState.UNOPENED
 
     @property
@@ -161,7 +161,7 @@ class LogHandle:
 
     @property
     def comes_back(self) -> bool:
-        """The log cannot be used now, and will be by itself."""
+        """True if the log cannot be used now but will be without further action."""
         return self.state in (LogState.RECOVERING, LogState.TRUNCATING)
 
     # -- what happens to it -------------------------------------------------------------------------------------------
@@ -171,16 +171,16 @@ class LogHandle:
         self._enter(LogState.RECOVERING)
 
     def when_recovered(self, callback: Callable[[], None]) -> None:
-        """Call back once the log can be opened, or is known to be lost; at once if it can. A handle that is released
-        meanwhile calls nothing back."""
+        """Call back once the log can be opened or is known to be lost, at once if it can be opened now. A handle that
+        is released before that never calls back."""
         if self.recovering:
             self._waiting += (callback,)
         else:
             callback()
 
     def recovered(self, batches: Mapping[int, list[BatchMetadata]] | None = None) -> None:
-        """The log is as a clean stop leaves one. `batches` of producers, which only the recovery has read, are kept
-        until the log is opened: a worker finishes with many logs in one turn."""
+        """Mark the log as clean after its recovery. `batches` of producers, which only the recovery has read, are kept
+        until the log is opened, because a worker finishes with many logs in one turn."""
         self._enter(LogState.UNOPENED)
         self._batches = batches
         self._call_back()
@@ -191,27 +191,29 @@ class LogHandle:
         self.log = None
 
     def end_truncation(self, log: PartitionLog) -> None:
-        """The log is back, unless its directory failed or the replica went meanwhile."""
+        """Take the log back, unless its directory failed or the replica went in the meantime."""
         if self.truncating:
             self._enter(LogState.OPEN)
             self.log = log
             self.user.log_truncated()
 
     def moved(self, log: PartitionLog) -> None:
-        """The log has a new place, in another directory."""
+        """Note that the log is in another directory now."""
         assert self.state is LogState.OPEN, self
         self.log = log
         self.user.log_moved(log)
 
     def take_offline(self) -> None:
-        """The directory failed. Reads that were handed out stay valid; the log is not opened again."""
+        """Mark the log as lost because its directory failed. Reads that were handed out stay valid. The log is not
+        opened again."""
         self._enter(LogState.OFFLINE)
         self.log = None
         self._call_back()
         self.user.log_lost()
 
     def release(self) -> PartitionLog | None:
-        """The replica is no longer this node's. Returns the log if it can be used: the caller closes it."""
+        """Note that the replica is no longer this node's. Returns the log if it can be used, and the caller closes
+        it."""
         self._enter(LogState.RELEASED)
         log, self.log = self.log, None
         self._waiting = ()

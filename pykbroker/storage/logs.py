@@ -1,11 +1,12 @@
 """The logs of this node's replicas, and the parts that look after them.
 
-Responsible for: one handle for each replica, opening a log in the directory that holds it or in a new one, and what a
-failed directory means to its logs. Not responsible for: which replicas this node has and what they are used for (the
-caller), choosing a directory (directories.py), the order in which logs are opened (opening.py), what periodic upkeep
-does (upkeep.py).
+Responsible for one handle for each replica, opening a log in the directory that holds it or in a new one, and the
+effect of a failed directory on its logs. Not responsible for which replicas this node has and how they are used (the
+caller), choosing a directory (directories.py), the order in which logs are opened (opening.py), nor periodic upkeep
+(upkeep.py).
 
-The parts get only what they need of this class; upkeep.py and cleaner.py, of which it knows nothing, get the whole.
+The parts get only the functions of this class that they need. upkeep.py and cleaner.py get the whole, and this class
+does not know them.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicaMetadata(Protocol):
-    """What the metadata says of replicas."""
+    """The metadata about replicas."""
 
     def exists(self, topic: str, index: int) -> bool:
-        """Whether there is such a partition, on this node or elsewhere."""
+        """Return True if there is such a partition, on this node or elsewhere."""
 
     def assigned(self, topic: str, index: int) -> bytes:
-        """In which directory the metadata has this node's replica."""
+        """Return the directory in which the metadata has this node's replica."""
 
     def topic_config(self, topic: str) -> LogConfig:
-        """The configuration in effect."""
+        """Return the configuration in effect."""
 
 
 class Logs:
-    """Iterates over the handles."""
+    """The logs of one node. It iterates over their handles."""
 
     def __init__(
         self,
@@ -75,11 +76,11 @@ class Logs:
         self._on_directory_failure = on_directory_failure
         self._assignments = assignments if assignments is not None else NoAssignments()
         self._handles: dict[tuple[str, int], LogHandle] = {}
-        # Folders in which a truncation still works for a replica that is gone.
+        # Folders in which a truncation still works, although the replica is gone.
         self._leaving: set[tuple[str, int]] = set()
         self._started = False
         self._missing = MissingRecords(runtime)
-        #: where requests wait for what is not in memory
+        #: requests wait here for data that is not in memory
         self.cold_reads = cold_reads if cold_reads is not None else ColdReads(runtime)
         self.flusher = FlushRounds(runtime, metrics, self.directory_failed)
         self.directories = Directories(runtime, log_dirs, metrics, self.directory_failed, space)
@@ -96,7 +97,7 @@ class Logs:
             failed=self.directory_failed,
         )
         self.directories.copies = self.moves.copies
-        #: opens what is not open yet
+        #: opens the logs that are not open yet
         self.opener = Opener(runtime, self._folder)
         self.recovery = LogRecovery(
             runtime,
@@ -118,7 +119,7 @@ class Logs:
         return self._handles.get((topic, index))
 
     def reconfigure(self, config: Config) -> None:
-        """The broker's configuration changed: it acts at once on open logs."""
+        """Apply a changed configuration of the broker to open logs at once."""
         self._config = config
         expiration_ms = config.int("producer.id.expiration.ms")
         verify = config.bool("transaction.partition.verification.enable")
@@ -134,12 +135,13 @@ class Logs:
     # -- replicas come and go -----------------------------------------------------------------------------------------
 
     def add(self, topic: str, index: int, topic_id: bytes) -> LogHandle:
-        """The log of a replica that is this node's from now on. The user attaches itself in this turn of the loop."""
+        """Add the log of a replica that this node has from now on. The user attaches itself in this turn of the
+        loop."""
         handle = LogHandle(topic, index, topic_id, self, is_new=self._started)
         self._handles[topic, index] = handle
         log_dir = self.directories.holding(topic, index)
         if (topic, index) in self._leaving:
-            # The folder of that name is still its predecessor's.
+            # The folder of that name still belongs to its predecessor.
             handle.await_recovery()
         elif log_dir is not None and log_dir.is_unrecovered(topic, index):
             self.recovery.add(handle)
@@ -150,14 +152,14 @@ class Logs:
         return handle
 
     def remove(self, handle: LogHandle, delay_ms: int) -> None:
-        """The replica is gone: its folder becomes `-delete` and is removed after `delay_ms`."""
+        """Remove a replica that is gone. Its folder becomes `-delete` and is deleted after `delay_ms`."""
         del self._handles[handle.topic, handle.index]
         self.moves.removed(handle)
         log = handle.release()
         self.recovery.forget(lambda other: other is handle)
         key = handle.topic, handle.index
         if key in self._leaving:
-            return  # it waited for its name, and has no folder
+            return  # it waited for its name and has no folder
         if handle in self.truncations:
             self._leaving.add(key)
         self.truncations.when_ended(handle, partial(self._delete, *key, log, delay_ms))
@@ -175,8 +177,8 @@ class Logs:
                 self.opener.add_new(successor)
 
     def start(self) -> None:
-        """The metadata is complete: set aside folders that it does not know, begin to recover what was not stopped
-        cleanly. One bad folder raises nothing."""
+        """Set aside folders that the metadata does not know, and begin to recover logs without a clean stop. Call it
+        when the metadata is complete. A bad folder raises nothing."""
         self._started = True
         moves, promoted = self.directories.settle(self._is_mine, self._view.assigned)
         for topic, index, source, target in moves:
@@ -186,12 +188,12 @@ class Logs:
         self.recovery.begin()
 
     def stop(self) -> None:
-        """The node stops: no log is opened any more that no request needs at once."""
+        """Stop when the node stops. From now on a log is only opened if a request needs it at once."""
         self.opener.stop()
         self.recovery.stop()
 
     async def ended(self) -> None:
-        """After `stop`: returns when no thread works on a log any more."""
+        """Return, after `stop`, when no thread works on a log."""
         await self.recovery.ended()
         await self.truncations.ended()
 
@@ -202,7 +204,7 @@ class Logs:
     # -- opening ------------------------------------------------------------------------------------------------------
 
     def _folder(self, handle: LogHandle) -> str | None:
-        """Where the log lies, if it has a folder."""
+        """Return the folder of the log, if it has one."""
         log_dir = self.directories.holding(handle.topic, handle.index)
         return None if log_dir is None else f"{log_dir.path}/{handle}"
 
@@ -221,7 +223,7 @@ class Logs:
         try:
             choices = self.directories.choices(topic, index, self._view.assigned(topic, index), is_new=handle.is_new)
         except KafkaError:
-            # It stays so until the next start.
+            # The log stays offline until the next start.
             handle.take_offline()
             raise
         for log_dir in choices:
@@ -236,7 +238,7 @@ class Logs:
                 )
                 break
             except InconsistentTopicId as error:
-                # Metadata and folder disagree: the data is kept, and not served as something that it is not.
+                # Metadata and folder disagree: the data is kept, but not served as another topic's.
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, str(error)) from error
             except StorageError as error:
                 self.directory_failed(error)
@@ -244,7 +246,7 @@ class Logs:
                     raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{handle}: {error}") from error
         log.producers.verify = self._config.bool("transaction.partition.verification.enable")
         if log.recovery:
-            # One line for each log in which there was something to check; the empty ones would bury them.
+            # One line for each log in which there was something to check. Lines of empty logs would hide the others.
             logger.log(
                 logging.INFO if log.log_end_offset else logging.DEBUG,
                 "Partition %s: %s; the log ends at offset %d",
@@ -260,7 +262,7 @@ class Logs:
     # -- failing ------------------------------------------------------------------------------------------------------
 
     def directory_failed(self, error: StorageError) -> None:
-        """The disk failed; the error says under which directory. What lies there is offline, unless it is only full."""
+        """Take the directory of the error offline with its logs, unless it is only full."""
         log_dir = self.directories.failed(error)
         if log_dir is not None:
             self.moves.directory_failed(log_dir)
@@ -272,7 +274,8 @@ class Logs:
 
 
 def _log_gauges(handles: Iterable[LogHandle]) -> Iterator[tuple[str, float]]:
-    """Apache Kafka's numbers of each log, computed when a client reads the metrics. A log that is not open has none."""
+    """Yield Apache Kafka's gauges of each log. They are computed when a client reads the metrics. A log that is not
+    open has none."""
     for handle in handles:
         log = handle.log
         if log is not None:

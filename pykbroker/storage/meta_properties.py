@@ -1,7 +1,7 @@
-"""What a `meta.properties` says, by the rules of Apache Kafka's tools (MetaProperties).
+"""Reads a `meta.properties` by the rules of Apache Kafka's tools (MetaProperties).
 
-Responsible for reading one file's text, and for what `kafka-storage info` finds in a node's directories. Writes
-nothing; formatting is format.py's, and so is what a start demands.
+Responsible for reading one file's text, and for what `kafka-storage info` finds in a node's directories. It writes
+nothing. Formatting and the checks of a start are in format.py.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pykbroker_wire.primitives import uuid_to_str
 
 
 class MetaPropertiesError(ValueError):
-    """A file that says less than it must, or something that cannot be; the text is Apache Kafka's."""
+    """A file with missing or impossible content. The text is Apache Kafka's."""
 
 
 @dataclass(slots=True, frozen=True)
 class MetaProperties:
-    """Version 1 is KRaft's. Version 0 is older and may say nothing else."""
+    """The content of a file. Version 1 is KRaft's. Version 0 is older and may have no other field."""
 
     version: int
     cluster_id: str | None
@@ -29,7 +29,7 @@ class MetaProperties:
     directory_id: bytes | None
 
     def to_properties(self) -> dict[str, str]:
-        """Those that are set, by name, in order."""
+        """Return the fields that are set, by name, in order."""
         values = {
             "cluster.id": self.cluster_id,
             "directory.id": None if self.directory_id is None else uuid_to_str(self.directory_id),
@@ -40,7 +40,7 @@ class MetaProperties:
 
 
 def meta_properties(properties: Mapping[str, str]) -> MetaProperties:
-    """Raises MetaPropertiesError."""
+    """Read the fields. Raises MetaPropertiesError."""
     text = properties.get("version", "0")
     version = _integer(text)
     if version is None:
@@ -67,7 +67,7 @@ def meta_properties(properties: Mapping[str, str]) -> MetaProperties:
 
 
 def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
-    """None: the directory is not formatted. Raises MetaPropertiesError, OSError."""
+    """Return None if the directory is not formatted. Raises MetaPropertiesError, OSError."""
     if disk.exists(directory) and not disk.is_dir(directory):
         raise NotADirectoryError(f"{directory} is not a directory")
     path = f"{directory}/{names.META_PROPERTIES}"
@@ -81,16 +81,16 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
 
 @dataclass(slots=True)
 class DirectoriesFound:
-    """What `kafka-storage info` says of directories, in the order of their names."""
+    """The report of `kafka-storage info` about directories, in the order of their names."""
 
     directories: list[str] = field(default_factory=list)
-    #: of the first directory that could be read
+    #: that of the first directory that could be read
     metadata: MetaProperties | None = None
     problems: list[str] = field(default_factory=list)
 
 
 def look_into(disk: Disk, directories: Iterable[str]) -> DirectoriesFound:
-    """Raises OSError for a file that is there and cannot be read."""
+    """Look into directories. Raises OSError for an existing file that cannot be read."""
     found = DirectoriesFound()
     for directory in sorted(set(directories)):
         if not disk.exists(directory):
@@ -126,7 +126,7 @@ def _look_into(disk: Disk, directory: str, found: DirectoriesFound) -> None:
 
 
 def _integer(text: str) -> int | None:
-    """As Java's Integer.parseInt."""
+    """Parse like Java's Integer.parseInt. Return None if it would fail."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not (digits.isascii() and digits.isdigit()):
         return None

@@ -1,7 +1,7 @@
-"""Logs that end before what their directory's checkpoints promise: one line for each, or one for many.
+"""Logs that end before the offsets in their directory's checkpoints: one line for each, or one for many.
 
-Responsible for the lines. A loss of power may shorten every log of a node, so their number is bounded. Not responsible
-for finding out (pykbroker_log/log_dirs.py).
+Responsible for the lines. A loss of power may shorten all logs of a node, so their number is bounded. Not responsible
+for finding the loss (pykbroker_log/log_dirs.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Logs with a line of their own; the others share one every so often.
+#: Logs with a line of their own. The others share a line from time to time.
 MOST_LINES = 20
 _TOGETHER_SECONDS = 5.0
 _MOST_NAMES = 10
@@ -29,7 +29,7 @@ class MissingRecords:
         self._waiting: list[str] = []
 
     def tell(self, partition: str, missing: range) -> None:
-        """The log ends at the first of these offsets."""
+        """Report that the log ends at the first of these offsets."""
         self._told += 1
         if self._told <= MOST_LINES:
             logger.warning(

@@ -1,16 +1,16 @@
-"""Replicas on their way from one log directory to another, while they serve (KIP-113, KIP-858).
+"""Replicas that move from one log directory to another while they serve (KIP-113, KIP-858).
 
-A move copies stretch after stretch of the log into a `-future` folder, in worker processes, until there is little left;
-tells the controller where the replica will be; and in one turn of the loop copies the rest and lets the copy take the
-log's place. Responsible for when each of that happens, for the throttle, and for giving a move up. Not responsible for
-the copying itself (pykbroker_log/copying.py), nor for choosing a directory (directories.py).
+A move copies the log, stretch by stretch, into a `-future` folder in worker processes until little is left. Then it
+reports the new directory to the controller. Finally, in one turn of the loop, it copies the rest and the copy replaces
+the log. Responsible for when each step happens, for the throttle, and for giving a move up. Not responsible for the
+copying itself (pykbroker_log/copying.py), nor for choosing a directory (directories.py).
 
 Invariants:
-* The log is never waited for and knows nothing of its copy before the last turn. Until then all is undone by deleting
-  the copy's folder.
+* A move never makes the log wait, and does not touch it before the last turn. Until then, deleting the copy's folder
+  undoes everything.
 * A folder is not deleted while a worker may still write into it.
-* Whatever was durable of the log is durable in the copy that takes its place.
-* A truncation of the log begins the copy anew: what was copied meanwhile may be of either past.
+* Records that were durable in the log are durable in the copy that replaces it.
+* After a truncation of the log the copy begins anew, because the copied records may be from before or after it.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Copied by one job at most: so long takes it until a move that was given up is over.
+#: The most bytes that one job copies. A move that was given up is over after at most such a job.
 STRETCH_BYTES = 32 << 20
-#: Copied in the last turn of the loop: at first, and at most when a busy producer stays ahead of the worker.
+#: Bytes to copy in the last turn of the loop: at first, and at most if a busy producer stays ahead of the worker.
 LAST_BYTES, MOST_LAST_BYTES = 256 << 10, 8 << 20
-#: Between two looks at a log that is still being recovered, or truncated.
+#: The pause between two looks at a log that is still being recovered or truncated.
 RECOVERY_PAUSE_SECONDS = 1.0
-#: A worker that died is replaced so often before a move is given up.
+#: A worker that died is replaced at most this many times before a move is given up.
 TRIES = 3
 
 
 class Move:
-    """One replica. `end_offset`: up to where the copy is; None when it has to begin anew."""
+    """The move of one replica. `end_offset` is the end of the copy, None if it has to begin anew."""
 
     __slots__ = (
         "assigned",
@@ -78,24 +78,24 @@ class Move:
         self.target = target
         #: the copy's path
         self.folder = folder
-        #: it is not known what is there
+        #: True while the content of the folder is unknown
         self.must_look = must_look
-        #: nothing was ever written there
+        #: True if nothing was ever written there
         self.is_pristine = not must_look
         self.log: PartitionLog | None = None
         self.generation = -1
         self.end_offset: int | None = None
         self.size_bytes = 0
         self.is_clean = False
-        #: that the log has gaps is durable where the copy is
+        #: True when the copy's directory has a durable note that the log has gaps
         self.gaps_are_noted = False
         self.last_bytes = LAST_BYTES
-        #: the controller: None before it was asked, then whether it knows
+        #: None before the controller was asked, then whether it has confirmed the new directory
         self.assigned: bool | None = None
-        #: a worker is writing the copy
+        #: True while a worker writes the copy
         self.busy = False
         self.is_over = False
-        #: the name of the folder that is to be deleted when no worker writes to it
+        #: the name of the folder that is deleted when no worker writes to it
         self.doomed: str | None = None
         self.tries = 0
 
@@ -104,7 +104,7 @@ class Move:
 
     @property
     def offset_lag(self) -> int:
-        """How far the copy is behind; -1 while that is unknown."""
+        """The number of offsets that the copy lags, -1 while that is unknown."""
         log = self.handle.log
         if log is None:
             return -1
@@ -112,17 +112,17 @@ class Move:
 
 
 class DirectoryAssignments(Protocol):
-    """Tells the controller in which directory a replica lies."""
+    """Reports the directory of a replica to the controller."""
 
     def opened(self, handle: LogHandle, log_dir: LogDir) -> None:
-        """It lies there: after it was opened, or when a move there was given up."""
+        """Report where the replica is: after it was opened, or when a move was given up."""
 
     def assign(self, handle: LogHandle, log_dir: LogDir, told: Callable[[], None]) -> None:
-        """It will lie there; `told` is called when the controller knows."""
+        """Report where the replica will be, and call `told` when the controller has confirmed it."""
 
 
 class NoAssignments:
-    """There is no controller to tell: a table of replicas by itself."""
+    """No controller gets the reports, because a table of replicas runs by itself."""
 
     def opened(self, handle: LogHandle, log_dir: LogDir) -> None:
         pass
@@ -132,17 +132,17 @@ class NoAssignments:
 
 
 class ReplicaView(Protocol):
-    """What the metadata says of replicas."""
+    """The metadata about replicas."""
 
     def exists(self, topic: str, index: int) -> bool:
-        """Whether there is such a partition, on this node or elsewhere."""
+        """Return True if there is such a partition, on this node or elsewhere."""
 
     def topic_config(self, topic: str) -> LogConfig:
-        """The configuration in effect."""
+        """Return the configuration in effect."""
 
 
 class Moves:
-    """Every move of this node's replicas."""
+    """All moves of this node's replicas."""
 
     def __init__(
         self,
@@ -157,9 +157,9 @@ class Moves:
         throttle: Callable[[], int],
         failed: Callable[[StorageError], None],
     ) -> None:
-        """`find` returns the log of a replica of this node. `threads` says how many stretches may be copied at once;
-        None: one for each directory. `throttle` says how many bytes a second all moves together may copy. `failed` is
-        told of each disk that fails."""
+        """`find` returns the log of a replica of this node. `threads` returns how many stretches may be copied at once,
+        None for one per directory. `throttle` returns how many bytes a second all moves together may copy. `failed` is
+        called with the error of each disk that fails."""
         self._runtime = runtime
         self._directories = directories
         self._find = find
@@ -172,7 +172,8 @@ class Moves:
         self._waiting: deque[Move] = deque()
         self._busy: set[asyncio.Future[Copied]] = set()
         self._failed = 0
-        # When the throttle lets the next stretch begin, by the loop's clock, and by which rate that was reckoned.
+        # The time of the loop's clock at which the throttle lets the next stretch begin, and the rate it was computed
+        # with.
         self._free_at = 0.0
         self._rate = MAX_INT64
         self._timer: asyncio.TimerHandle | None = None
@@ -185,16 +186,16 @@ class Moves:
         metrics.gauge(f"{name}FailedPartitionsCount,clientId=ReplicaAlterLogDirs", lambda: self._failed)
 
     def start(self) -> None:
-        """The logs are open: go."""
+        """Begin to copy. Call it when the logs are open."""
         self._closed = False
         self._schedule()
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
     def alter(self, topic: str, index: int, path: str) -> ErrorCode:
-        """AlterReplicaLogDirs of one replica, checked in Apache Kafka's order."""
+        """Handle AlterReplicaLogDirs for one replica. The checks are in Apache Kafka's order."""
         if len(f"{topic}-{index}.{ZERO_UUID.hex()}{names.FUTURE_DIR}") > names.MAX_NAME:
-            # The name would be cut, and no node could tell which partition's copy it is.
+            # The name would be cut, and then no node could find which partition's copy it is.
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         directories = self._directories
         target = directories.at(path)
@@ -213,7 +214,7 @@ class Moves:
         try:
             handle.open()
         except KafkaError as error:
-            # Being recovered: it is not there yet.
+            # The replica is being recovered, so it is not available yet.
             return ErrorCode.REPLICA_NOT_AVAILABLE if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER else error.code
         move = self._moves.get(handle)
         if move is not None and move.target is not target:
@@ -224,7 +225,7 @@ class Moves:
         if source is None or source is target or move is not None:
             return ErrorCode.NONE
         if len(directories.online()) < len(list(directories)):
-            # As Apache Kafka: a copy of it may lie in the directory that this node cannot read.
+            # As in Apache Kafka, because the directory that this node cannot read may have a copy.
             return ErrorCode.KAFKA_STORAGE_ERROR
         self.begin(handle, source, target)
         return ErrorCode.NONE
@@ -233,13 +234,13 @@ class Moves:
         return handle in self._moves
 
     def begin(self, handle: LogHandle, source: LogDir, target: LogDir) -> None:
-        """Move a replica, or go on: a copy that an earlier run has left in `target` is used if it is one."""
+        """Move a replica, or go on with its move: a copy in `target` from an earlier run is used if it is valid."""
         found = (handle.topic, handle.index) in target.futures
         folder = target.future_path(handle.topic, handle.index, self._runtime.random.randbytes(16))
         move = Move(handle, source, target, folder, must_look=found)
         self._moves[handle] = move
         if (log := handle.log) is not None:
-            # What is copied stays where it is: no compaction meanwhile.
+            # The copied segments must stay, so no compaction during the move.
             try:
                 log.end_replacement()
             except StorageError as error:
@@ -248,7 +249,7 @@ class Moves:
         if found:
             self._wait(move)
         else:
-            # An earlier log of it may have been here: how far that was durable says nothing of the copy.
+            # An earlier log of it may have been here. Its recovery point means nothing for the copy.
             self._go_on_after(move, target.prepare_recovery_points())
 
     def _go_on_after(self, move: Move, write: Callable[[], None]) -> None:
@@ -264,7 +265,7 @@ class Moves:
             self._refused(move, error)
 
     def copies(self, log_dir: LogDir) -> Iterator[ReplicaDescription]:
-        """Those that are being made in a directory."""
+        """Yield the copies that are being made in a directory."""
         for move in self._moves.values():
             if move.target is log_dir:
                 handle = move.handle
@@ -273,13 +274,13 @@ class Moves:
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def removed(self, handle: LogHandle) -> None:
-        """The partition is no longer this node's."""
+        """End the move of a partition that is no longer this node's."""
         move = self._moves.get(handle)
         if move is not None:
             self._drop(move)
 
     def directory_failed(self, log_dir: LogDir) -> None:
-        """Moves from it and to it end. A copy elsewhere stays: it is looked at again at the next start."""
+        """End the moves from and to this directory. A copy elsewhere stays, and the next start looks at it again."""
         for move in [move for move in self._moves.values() if log_dir in (move.source, move.target)]:
             logger.error("Partition %s: ended, %s is offline", move, log_dir.path)
             self._end(move)
@@ -287,7 +288,7 @@ class Moves:
                 self._assignments.opened(move.handle, move.source)
 
     async def close(self) -> None:
-        """No more copying; returns when no worker writes to a copy. The next start goes on with them."""
+        """Stop copying. Returns when no worker writes to a copy. The next start goes on with the copies."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -301,7 +302,7 @@ class Moves:
             self._waiting.remove(move)
 
     def _drop(self, move: Move) -> None:
-        """End it and delete the copy, as soon as no worker writes to it."""
+        """End a move and delete the copy as soon as no worker writes to it."""
         self._end(move)
         move.doomed = move.target.release_future(move.handle.topic, move.handle.index)
         if move.assigned is not None:
@@ -319,7 +320,7 @@ class Moves:
         self._drop(move)
 
     def reconfigure(self) -> None:
-        """The configuration changed: another throttle also holds for what has been copied."""
+        """Apply a changed throttle, also to the bytes that are copied already."""
         rate = max(1, self._throttle())
         if rate != self._rate:
             now = self._runtime.loop.time()
@@ -333,7 +334,7 @@ class Moves:
     # -- one after the other ------------------------------------------------------------------------------------------
 
     def _wait(self, move: Move) -> None:
-        """Its next step comes when it is its turn."""
+        """Queue the move for its next step."""
         self._waiting.append(move)
         self._schedule()
 
@@ -363,7 +364,7 @@ class Moves:
             self._refused(move, error)
 
     def _advance(self, move: Move) -> None:
-        """What comes next for it. Raises KafkaError, StorageError."""
+        """Take the next step of a move. Raises KafkaError, StorageError."""
         if move.handle.comes_back:
             self._runtime.loop.call_later(RECOVERY_PAUSE_SECONDS, self._wait_on, move)
             return
@@ -382,7 +383,7 @@ class Moves:
             self._copy(move, None, 0)
             return
         if move.end_offset is not None and move.end_offset < log.log_start_offset:
-            # Retention was faster.
+            # Retention has deleted records that were not copied yet.
             move.end_offset = None
         if move.end_offset is None:
             self._copy(move, log.log_start_offset, self._stretch_bytes())
@@ -403,7 +404,7 @@ class Moves:
         self._wait_on(move)
 
     def _stretch_bytes(self) -> int:
-        """With a throttle, what it lets through in a second."""
+        """With a throttle, copy the bytes of one second."""
         return min(STRETCH_BYTES, self._rate)
 
     # -- copying ------------------------------------------------------------------------------------------------------
@@ -423,7 +424,8 @@ class Moves:
         )
 
     def _copy(self, move: Move, offset: int | None, max_bytes: int) -> None:
-        """A stretch from `offset` on, in a worker process; None: only look. Raises StorageError."""
+        """Copy a stretch from `offset` on in a worker process, or only look at the copy if it is None. Raises
+        StorageError."""
         assert move.log is not None
         start, pieces = (0, []) if offset is None else stretch(move.log, offset, max_bytes)
         begins_anew = offset is not None and move.end_offset is None and not (move.is_pristine and start == 0)
@@ -456,7 +458,7 @@ class Moves:
 
     def _note(self, move: Move, copied: Copied, looked: bool) -> None:
         assert move.log is not None
-        # After a crash it goes on from here.
+        # After a crash the move goes on from here.
         move.target.note_durable_end(move.handle.topic, move.handle.index, copied.end_offset)
         self._directories.checkpoint(move.target)
         move.is_clean = True
@@ -469,17 +471,17 @@ class Moves:
 
     def _stumbled(self, move: Move, error: BaseException) -> None:
         assert move.log is not None
-        # It is not known how far the worker got.
+        # It is unknown how far the worker got.
         move.must_look = True
         move.tries += 1
         if isinstance(error, OSError):
-            # A worker says of which directory, unless it died of a SIGBUS: it maps the copy alone.
+            # A worker names the directory, unless it died of a SIGBUS. It maps only the copy.
             error = StorageError(move.target.path, error)
         if move.generation != move.log.files.generation:
-            # It has read what was being truncated.
+            # The worker has read what was being truncated.
             self._wait(move)
         elif isinstance(error, WorkerDied) or (
-            # Retention or compaction was faster.
+            # Retention or compaction has deleted the file.
             isinstance(error, StorageError) and isinstance(error.cause, FileNotFoundError)
         ):
             if move.tries <= TRIES:
@@ -490,7 +492,7 @@ class Moves:
             self._refused(move, error)
 
     def _refused(self, move: Move, error: BaseException) -> None:
-        """It cannot go on: the copy does not fit, the log is damaged, or a directory has failed."""
+        """Give the move up, because the copy does not fit, the log is damaged, or a directory has failed."""
         if isinstance(error, StorageError):
             self._disk_failed(error)
         elif not isinstance(error, (KafkaError, WorkerDied)):
@@ -501,7 +503,7 @@ class Moves:
     # -- the last step ------------------------------------------------------------------------------------------------
 
     def _finish(self, move: Move, log: PartitionLog) -> None:
-        """Copy what is left and let the copy take the log's place. Raises KafkaError, StorageError."""
+        """Copy the rest and let the copy replace the log. Raises KafkaError, StorageError."""
         copy = self._target_of(move).open(self._runtime.disk, self._runtime.now_ms())
         try:
             while copy.log_end_offset < log.log_end_offset:
@@ -516,8 +518,8 @@ class Moves:
                     ErrorCode.CORRUPT_MESSAGE, f"{log.path}: no batch between {copy.log_end_offset} and the log's end"
                 )
             if log.recovery_point > copy.recovery_point or move.handle.user.promises_flush:
-                # What was promised to be durable stays so. On the loop, for nothing may be appended meanwhile; it is
-                # little, and of a log that is not flushed all the time it is nothing.
+                # Records that were promised to be durable stay durable. It runs on the loop, because nothing may be
+                # appended in between. It is little, and nothing for a log that is not flushed all the time.
                 copy.flush()
             move.target.adopt_future(copy, log)
             cleaned = move.source.cleaner_offset(log)

@@ -1,12 +1,12 @@
-"""Logs that are opened before a request needs each at once: some a turn of the loop.
+"""Opens logs before each is needed by a request at once: some in each turn of the loop.
 
-Responsible for the order (those that a request waits for which names many, those of partitions that were just made, and
-once clients are served all others), for how many in a turn, and that a thread has read what opening needs. Not
-responsible for opening itself (log_handle.py, logs.py), nor for logs that are to be recovered first (recovery.py).
+Responsible for the order: first the logs of a request that names many, then those of new partitions, and all others
+once clients are served. It also limits how many are opened in a turn, and lets a thread read what opening needs. Not
+responsible for opening itself (log_handle.py, logs.py), nor for logs that are recovered first (recovery.py).
 
 Invariants:
-* All requests together have OPENED_PER_TURN logs opened in a turn.
-* A log that is not open and may be opened is in one of the queues, unless opening it has failed: then the next request
+* For all requests together, OPENED_PER_TURN logs are opened in a turn.
+* A log that is not open and may be opened is in one of the queues, unless opening it has failed. Then the next request
   for it tries again.
 """
 
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Logs that are opened in one turn of the loop for requests that ask for many: a few milliseconds. A request that asks
-#: for no more than so many opens them itself.
+#: Logs that are opened in one turn of the loop for requests that name many, which takes a few milliseconds. A request
+#: that names no more than this opens them itself.
 OPENED_PER_TURN = 4
-#: Between two logs that are opened though no client has asked for them: clients have asked for something else.
+#: The pause between two logs that are opened although no client has asked for them, because clients wait for other
+#: work.
 PAUSE_SECONDS = 0.001
-#: Of those that requests wait for: most may be open by now.
+#: Logs of waiting requests that are looked at in a turn. Most may be open by now.
 _LOOKS_PER_TURN = 256
 
 
@@ -40,39 +41,39 @@ class Opener:
     """The queues of one node."""
 
     def __init__(self, runtime: Runtime, folder_of: Callable[[LogHandle], str | None]) -> None:
-        """`folder_of` returns where a log lies, if it has a folder."""
+        """`folder_of` returns the folder of a log, if it has one."""
         self._runtime = runtime
         self._folder_of = folder_of
-        # A future is done when all that stood before it has been opened.
+        # A future is done when all logs before it in the queue have been opened.
         self._wanted: deque[LogHandle | asyncio.Future[None]] = deque()
         self._new: deque[LogHandle] = deque()
         self._rest: deque[LogHandle] = deque()
-        # Clients are served: the rest may be opened.
+        # True when clients are served and the rest may be opened.
         self._serves = False
-        # A turn is on its way.
+        # True while a turn is scheduled.
         self._is_busy = False
         self._stopped = False
 
     def add_new(self, handle: LogHandle) -> None:
-        """It was just made, and will be used soon."""
+        """Open a new log that will be used soon."""
         self._new.append(handle)
         self._go_on()
 
     def add(self, handle: LogHandle) -> None:
-        """No request waits for this log: it is one of the rest."""
+        """Add a log that no request waits for."""
         self._rest.append(handle)
         if self._serves:
             self._go_on()
 
     def serve(self) -> None:
-        """Clients are served: open, one by one, the logs that none of them has asked for. Retention, cleaning and
-        the counts of bytes need them all."""
+        """Open, one by one, the logs that no client has asked for. Call it when clients are served. Retention, cleaning
+        and the counts of bytes need all logs."""
         self._serves = True
         self._go_on()
 
     def when_open(self, wanted: Iterable[LogHandle]) -> asyncio.Future[None] | None:
-        """For a request that asks many partitions: their logs are opened, so that no other one waits for all of them.
-        None: there is nothing to wait for. Costs nothing once all logs are open."""
+        """Open the logs of a request that names many partitions, so that no other request waits for all of them.
+        Returns None if there is nothing to wait for. It costs nothing once all logs are open."""
         if not (self._rest or self._new or self._wanted):
             return None
         unopened = [handle for handle in wanted if handle.can_be_opened]
@@ -85,7 +86,7 @@ class Opener:
         return future
 
     def stop(self) -> None:
-        """The node stops: open no log any more unless a request needs it at once."""
+        """Stop when the node stops. From now on a log is only opened if a request needs it at once."""
         self._stopped = True
         for entry in self._wanted:
             if isinstance(entry, asyncio.Future):
@@ -103,7 +104,7 @@ class Opener:
     def _begin_turn(self) -> None:
         batch = self._take()
         folders = [folder for handle in batch if (folder := self._folder_of(handle)) is not None]
-        # One of them tells for all: they were all read lately, or none of them.
+        # One folder stands for all: either all were read lately, or none.
         if folders and is_cold(self._runtime.disk, folders[0]):
             warmed = self._runtime.run_blocking(warm, self._runtime.disk, folders)
             warmed.add_done_callback(lambda done: self._end_turn(batch))
@@ -111,7 +112,7 @@ class Opener:
             self._end_turn(batch)
 
     def _take(self) -> list[LogHandle]:
-        """What is opened next: of those that requests wait for several at a time."""
+        """Return the logs to open next. Several of those that requests wait for, otherwise one."""
         if not self._wanted:
             return _next_of(self._new) or (_next_of(self._rest) if self._serves else [])
         batch: list[LogHandle] = []
@@ -144,7 +145,7 @@ class Opener:
 
 
 def _next_of(queue: deque[LogHandle]) -> list[LogHandle]:
-    """The first that is not open, if there is one."""
+    """Return the first log of the queue that is not open, if there is one."""
     while queue:
         handle = queue.popleft()
         if handle.can_be_opened:

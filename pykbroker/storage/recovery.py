@@ -1,14 +1,14 @@
-"""Logs that an unclean stop has left: brought back one by one while the node serves, in worker processes.
+"""Logs without a clean stop: recovered one by one in worker processes while the node serves.
 
-Responsible for: which log is next, how many at once (`num.recovery.threads.per.data.dir`), what becomes of a job that
-fails, progress in the log and in Apache Kafka's metrics. Not responsible for the work itself
-(pykbroker_log.recovery_job), nor for opening logs that need none of it (logs.py).
+Responsible for which log is next, how many run at once (`num.recovery.threads.per.data.dir`), failed jobs, and progress
+in the log and in Apache Kafka's metrics. Not responsible for the work itself (pykbroker_log.recovery_job), nor for
+opening logs that need no recovery (logs.py).
 
-Until its log is back a partition answers NOT_LEADER_OR_FOLLOWER, and its coordinator COORDINATOR_LOAD_IN_PROGRESS:
-clients wait and ask again.
+Until its log is recovered, a partition answers NOT_LEADER_OR_FOLLOWER and its coordinator COORDINATOR_LOAD_IN_PROGRESS,
+so clients wait and ask again.
 
 Invariants:
-* A log is opened by one: the job that recovers it, or this process.
+* Only one opens a log: the job that recovers it, or this process.
 * A partition that is deleted, a directory that fails and a stop end their jobs before anything else happens to the
   folder.
 """
@@ -39,18 +39,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A log with no more to check than this is small: a few milliseconds even where every batch is one small record.
+#: A log with at most this many bytes to check is small. It takes a few milliseconds even if each batch is one small
+#: record.
 SMALL_BYTES = 128 * 1024
-#: So many small ones share a job, and with it its fsyncs.
+#: So many small logs share a job and its fsyncs.
 SMALL_PER_JOB = 64
-#: If there are no more than so many logs in all, each small one is recovered where it is opened: that takes less than
-#: to start a worker. With more of them the loop would wait too often for what a file system does to its journal.
+#: If there are at most this many logs in all, each small one is recovered where it is opened, which takes less time
+#: than starting a worker. With more of them the loop would wait too often for the file system's journal.
 DIRECT_LOGS = 16
-#: Folders that a thread looks at before it tells of the first.
+#: Folders that a thread looks at before it returns the first result.
 _LOOKS_AT_ONCE = 64
 #: "at least every two seconds"
 _TELL_SECONDS = 1.5
-#: A full disk may have space again.
+#: A full disk may have space again after this time.
 _RETRY_SECONDS = 10.0
 
 
@@ -58,7 +59,7 @@ _Parts: TypeAlias = Generator[int, None, list[Recovered]]
 
 
 class _Work:
-    """One log that is to be recovered, and how far that is."""
+    """One log that has to be recovered, and its progress."""
 
     __slots__ = ("checked", "ends", "handle", "is_alone", "is_internal", "log_dir", "total")
 
@@ -67,10 +68,10 @@ class _Work:
         self.log_dir = log_dir
         self.is_internal = handle.topic in INTERNAL_TOPICS
         self.total = sum(segments)
-        #: of each segment, counted in bytes that are to be checked
+        #: the end of each segment, counted in bytes to check
         self.ends = list(accumulate(segments))
         self.checked = 0
-        #: a job that it shared with others has failed
+        #: True after a job that it shared with other logs has failed
         self.is_alone = False
 
     @property
@@ -121,9 +122,9 @@ class _Directory:
 
     def __init__(self, log_dir: LogDir) -> None:
         self.log_dir = log_dir
-        # Those for which coordinators wait, then by size.
+        # Logs that coordinators wait for come first, then the others, both by size.
         self.waiting: list[_Work] = []
-        #: by slot
+        #: the running jobs by slot
         self.running: dict[int, _Job] = {}
         self.bytes = 0
 
@@ -131,8 +132,8 @@ class _Directory:
         insort(self.waiting, work, key=lambda work: (not work.is_internal, work.total))
 
     def take(self, slot: int, slots: int) -> _Job:
-        """The smallest first, so that most partitions are back soon; one of several slots begins with the largest, so
-        that the end is not waiting for it alone."""
+        """Take the smallest logs first, so that most partitions are back soon. The last of several slots begins with
+        the largest, so that the end does not wait for that one alone."""
         waiting = self.waiting
         is_last = slot == slots - 1 and slots > 1
         if is_last and not waiting[0].is_internal and not waiting[-1].is_small:
@@ -173,8 +174,8 @@ class LogRecovery:
         ready: Callable[[LogHandle], None],
         failed: Callable[[StorageError], None],
     ) -> None:
-        """`unrecovered` says what a job needs for one log, `jobs` how many may run for one directory. `ready` is told
-        of each log that can be opened from now on, `failed` of each disk that fails."""
+        """`unrecovered` returns a job's input for one log, `jobs` how many may run for one directory. `ready` is called
+        with each log that can be opened from now on, `failed` with the error of each disk that fails."""
         self._runtime = runtime
         self._metrics = metrics
         self._directories = directories
@@ -187,7 +188,7 @@ class LogRecovery:
         self._queues: dict[LogDir, _Directory] = {}
         self._gauges: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
-        # What threads do, where there are no workers.
+        # Parts of recoveries on threads, used if there are no workers.
         self._parts: set[asyncio.Future[int | list[Recovered]]] = set()
         self._begun = False
         self._few = True
@@ -208,7 +209,7 @@ class LogRecovery:
             self._look_soon()
 
     def begin(self) -> None:
-        """The metadata is complete: what is not known by now has been set aside."""
+        """Begin to recover. Call it when the metadata is complete and unknown folders are set aside."""
         self._begun = True
         self._few = len(self._found) <= DIRECT_LOGS
         if self._found:
@@ -221,7 +222,7 @@ class LogRecovery:
             self._runtime.loop.call_soon(self._look)
 
     def _look(self) -> None:
-        """Some folders more: a thread finds out how much there is to check."""
+        """Let a thread find out how much there is to check in some more folders."""
         found = self._found[-_LOOKS_AT_ONCE:]
         del self._found[-_LOOKS_AT_ONCE:]
         looked_at: list[tuple[LogHandle, LogDir]] = []
@@ -231,7 +232,7 @@ class LogRecovery:
                 continue
             log_dir = self._directories.holding(handle.topic, handle.index)
             if log_dir is None or not log_dir.is_unrecovered(handle.topic, handle.index):
-                # Its folder was another topic's of the same name, and is gone by now.
+                # Its folder belonged to another topic of the same name, and is gone by now.
                 self._free(handle)
                 continue
             unrecovered = self._unrecovered(handle, log_dir)
@@ -266,13 +267,13 @@ class LogRecovery:
             self._timer = self._runtime.loop.call_later(_TELL_SECONDS, self._tell)
 
     def _enter(self, handle: LogHandle, log_dir: LogDir, segments: list[int] | OSError) -> None:
-        """Into the queue of its directory."""
+        """Put a log into the queue of its directory."""
         if isinstance(segments, OSError):
             self._failed(_Work(handle, log_dir, []), segments)
             return
         work = _Work(handle, log_dir, segments)
         if self._few and work.is_small:
-            # Where it is opened.
+            # It is recovered where it is opened.
             self._free(handle)
             return
         directory = self._queues.get(log_dir)
@@ -285,7 +286,7 @@ class LogRecovery:
     # -- doing it -----------------------------------------------------------------------------------------------------
 
     def fill(self) -> None:
-        """The number of jobs that may run has changed."""
+        """Apply a changed number of jobs."""
         for directory in list(self._queues.values()):
             self._fill(directory)
 
@@ -333,7 +334,7 @@ class LogRecovery:
         self._fill(directory)
 
     def _here(self, directory: _Directory, slot: int, job: _Job) -> None:
-        """There is no worker: a thread does it, and pauses after each part."""
+        """Run a job on a thread, part by part, because there is no worker."""
         for work in job.works:
             work.checked = 0
         self._next_part(directory, slot, job, recover(self._runtime.disk, self._logs_of(job)))
@@ -371,7 +372,7 @@ class LogRecovery:
         self._fill(directory)
 
     def _take_back(self, directory: _Directory, job: _Job) -> None:
-        """It was ended for the sake of one of its logs: the others wait again."""
+        """Queue the other logs again, after a job was ended because of one of its logs."""
         for work in job.works:
             if work.handle.recovering and not self._stopped:
                 work.checked = 0
@@ -385,7 +386,7 @@ class LogRecovery:
         if len(job.works) == 1:
             self._failed(job.works[0], error)
             return
-        # Which of them it is shows when each is alone.
+        # Run each log alone, which shows which of them fails.
         for work in job.works:
             work.is_alone = True
         self._take_back(directory, job)
@@ -427,7 +428,7 @@ class LogRecovery:
     # -- what happens meanwhile ---------------------------------------------------------------------------------------
 
     def forget(self, gone: Callable[[LogHandle], bool]) -> None:
-        """Partitions that were deleted, or whose directory failed: their jobs end."""
+        """End the jobs of partitions that were deleted, or whose directory failed."""
         for directory in self._queues.values():
             directory.waiting = [work for work in directory.waiting if not gone(work.handle)]
             for job in directory.running.values():
@@ -436,8 +437,8 @@ class LogRecovery:
         self.fill()
 
     def stop(self) -> None:
-        """The node stops. What is not recovered yet is so by the next start. A few turns of the loop later no worker
-        touches a log any more, and no thread after `ended`."""
+        """Stop when the node stops. The next start recovers the rest. A few turns of the loop later no worker touches a
+        log, and after `ended` no thread does."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -446,18 +447,18 @@ class LogRecovery:
                 job.cancel()
 
     async def ended(self) -> None:
-        """After `stop`."""
+        """Return, after `stop`, when no thread touches a log."""
         if self._parts:
             await asyncio.gather(*self._parts, return_exceptions=True)
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
     def when_begun(self, callback: Callable[[], None]) -> None:
-        """Call it when it is known how much there is to recover in a directory. Once."""
+        """Set a callback that runs once, when it is known how much there is to recover in a directory."""
         self._when_begun = callback
 
     def progress(self) -> tuple[int, int, int] | None:
-        """(bytes checked, bytes to check, logs left); None when there is nothing to recover."""
+        """Return (bytes checked, bytes to check, logs left), None if there is nothing to recover."""
         if not self._queues:
             return None
         total = sum(directory.bytes for directory in self._queues.values())
@@ -489,7 +490,7 @@ class LogRecovery:
         self._gauges.append(name)
 
     def _hide(self) -> None:
-        """As in Apache Kafka: once there is nothing to recover there are no such metrics."""
+        """Remove the metrics, as in Apache Kafka, when there is nothing left to recover."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -499,7 +500,7 @@ class LogRecovery:
 
 
 def _unchecked(disk: Disk, folders: list[tuple[str, int]]) -> list[list[int] | OSError]:
-    """For a thread: `unchecked_segments` of each (path, recovery point), or why it is not known."""
+    """Run on a thread. Return `unchecked_segments` of each (path, recovery point), or its error."""
     found: list[list[int] | OSError] = []
     for path, recovery_point in folders:
         try:
@@ -510,7 +511,7 @@ def _unchecked(disk: Disk, folders: list[tuple[str, int]]) -> list[list[int] | O
 
 
 def _part(parts: _Parts) -> int | list[Recovered]:
-    """For a thread: as much as one step of the job, or its result."""
+    """Run on a thread. Return the progress of one step of the job, or its result."""
     try:
         return next(parts)
     except StopIteration as end:

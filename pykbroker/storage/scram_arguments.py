@@ -1,6 +1,6 @@
-"""`--add-scram`: from kafka-storage's words to records of users. Apache Kafka's ScramParser, KIP-900.
+"""`--add-scram`: turns kafka-storage's arguments into records of users. Apache Kafka's ScramParser, KIP-900.
 
-Its texts are Apache Kafka's where they have nothing secret in them; passwords are in no error.
+Its texts are Apache Kafka's if they contain nothing secret. No error contains a password.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _INTEGER: Final = re.compile("[+-]?[0-9]{1,10}")
 
 
 def scram_records(arguments: Iterable[str], levels: Mapping[str, int]) -> list[UserScramCredentialRecord]:
-    """One for each argument. Raises ValueError: also when the cluster begins below SCRAM's metadata.version."""
+    """Return one record for each argument. Raises ValueError, also if the cluster begins below SCRAM's
+    metadata.version."""
     arguments = list(arguments)
     if arguments and levels[METADATA_VERSION] < SCRAM_FROM:
         raise ValueError(f"SCRAM is only supported in {METADATA_VERSION} {metadata_version_name(SCRAM_FROM)} or later.")
@@ -97,7 +98,7 @@ def _iterations(mechanism: ScramMechanism, written: str | None) -> int:
 
 
 def _decoded(text: str, message: str) -> bytes:
-    """Java's decoder asks for no padding."""
+    """Decode base64. Java's decoder needs no padding."""
     padded = text if "=" in text else text + "=" * (-len(text) % 4)
     try:
         return base64.b64decode(padded, validate=True)

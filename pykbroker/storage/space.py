@@ -1,8 +1,9 @@
-"""Full disks: what is said about them, and when writes are taken again.
+"""Full disks: the lines about them, and when writes are accepted again.
 
-Responsible for one line when a directory's disk is full, at most one a minute while writes are refused, one when there
-is room again; and for `short`, the directories whose appends are refused without a try because the room that is left is
-the metadata log's (its reserve was given up). Not responsible for the verdict on a request whose write found no room.
+Responsible for one line when a directory's disk is full, at most one a minute while writes are refused, and one when
+there is room again. It also keeps `short`: the directories whose appends are refused at once, because the room that is
+left belongs to the metadata log (its reserve was given up). Not responsible for the answer to a request whose write
+found no room.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
-#: So much more than there was when a write found no room is room again.
+#: There is room again when this many more bytes are free than when a write found no room.
 _GROWTH_BYTES = 128 * 1024
-#: What must be left for appends beside the reserve.
+#: Bytes that must be left for appends in addition to the reserve.
 _FOR_APPENDS_BYTES = 1024 * 1024
 
 
 class ReserveOwner(Protocol):
-    """The quorum's replica, as far as its reserve goes."""
+    """The quorum's replica, reduced to its reserve."""
 
     @property
     def is_short_of_room(self) -> bool: ...
@@ -37,7 +38,7 @@ class ReserveOwner(Protocol):
 
 @dataclass(slots=True)
 class _Full:
-    """A directory whose disk is full. `usable_bytes`: what was left when that was noticed."""
+    """A directory whose disk is full. `usable_bytes` is what was left when that was noticed."""
 
     usable_bytes: int
     refused: int = 0
@@ -56,18 +57,19 @@ class DiskSpace:
         self._directories: Sequence[str] = ()
         self._reserve_bytes = 0
         self._restoring = False
-        #: paths of the directories where no append is tried
+        #: paths of directories in which no append is tried
         self.short: frozenset[str] = frozenset()
 
     def keep_reserve(self, owner: ReserveOwner, directories: Sequence[str], reserve_bytes: int) -> None:
-        """Watch the reserve of `owner`: while it is gone, the `directories` on its disk take no appends. Once."""
+        """Watch the reserve of `owner`: while it is gone, the `directories` on its disk take no appends. Call it
+        once."""
         assert self._owner is None, "one reserve is kept"
         self._owner = owner
         self._directories = directories
         self._reserve_bytes = reserve_bytes
 
     def ran_out(self, log_dir: str) -> None:
-        """A write under this directory found no room."""
+        """Note that a write under this directory found no room."""
         full = self._full.get(log_dir)
         if full is None:
             full = self._full[log_dir] = _Full(self._usable(log_dir))
@@ -81,14 +83,14 @@ class DiskSpace:
         self._arm()
 
     def require_room(self, log_dir: str, log: object) -> None:
-        """Raise KAFKA_STORAGE_ERROR when the room that is left under this directory is the metadata log's. Ask while
-        `short` is not empty; `log` is named in the error."""
+        """Raise KAFKA_STORAGE_ERROR if the room left under this directory belongs to the metadata log. Call it while
+        `short` is not empty; the error names `log`."""
         if log_dir in self.short:
             self.ran_out(log_dir)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log}: the disk is full")
 
     def reserve_given_up(self) -> None:
-        """Metadata writes into the reserve now: appends must not take that room."""
+        """Note that metadata writes into the reserve now, so that appends do not take that room."""
         self._look_for_short()
         for log_dir in self.short:
             self.ran_out(log_dir)
@@ -108,7 +110,7 @@ class DiskSpace:
             return 0  # a directory that cannot be asked fails by itself, with its own line
 
     def _look_for_short(self) -> None:
-        """The directories that share the disk of the reserve: they have no more room than the reserve gave."""
+        """Find the directories on the disk of the reserve: they have no more room than the reserve gave."""
         needed = self._reserve_bytes + _FOR_APPENDS_BYTES
         self.short = frozenset(path for path in self._directories if self._usable(path) < needed)
 
@@ -142,7 +144,7 @@ class DiskSpace:
             logger.error("The reserve of the metadata log could not be made again: %s", error)
 
     def _tell(self, log_dir: str, full: _Full, what: str) -> None:
-        # How many writes were refused stands in the line already.
+        # The line has the number of refused writes already.
         if self._lines.take(log_dir) is not None:
             full.was_told = True
             logger.error("Log directory %s: %s", log_dir, what)

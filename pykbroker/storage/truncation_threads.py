@@ -1,7 +1,7 @@
-"""Truncations of this node's logs: what waits for the device runs on a thread.
+"""Truncations of this node's logs: the part that waits for the device runs on a thread.
 
-Responsible for: beginning a truncation, ending it on the loop, and saying which folders a thread still works in. Not
-responsible for the truncation itself (pykbroker_log/truncation.py), nor for the reason to ask for one.
+Responsible for beginning a truncation, ending it on the loop, and knowing the folders in which a thread still works.
+Not responsible for the truncation itself (pykbroker_log/truncation.py), nor for its reason.
 
 Invariants:
 * While a log is truncated its handle gives it to no other part: no append, no read, no upkeep, no move.
@@ -35,11 +35,11 @@ class TruncationThreads:
     """All of one node."""
 
     def __init__(self, runtime: Runtime, failed: Callable[[StorageError], None]) -> None:
-        """`failed` is told of each disk that fails."""
+        """`failed` is called with the error of each disk that fails."""
         self._runtime = runtime
         self._failed = failed
         self._threads: dict[LogHandle, asyncio.Future[None]] = {}
-        # What waits until no thread works in the folder any more.
+        # Callbacks that wait until no thread works in the folder.
         self._afterwards: dict[LogHandle, Callable[[], None]] = {}
 
     def begin(self, handle: LogHandle, offset: int, then: OnTruncated) -> None:
@@ -88,18 +88,18 @@ class TruncationThreads:
             if isinstance(error, StorageError):
                 self._failed(error)
             elif error is not None and not done.cancelled():
-                # A bug. Files and memory may tell of different logs.
+                # This is a bug. Files and memory may differ.
                 logger.error("Partition %s: its log could not be truncated, it stays offline", handle, exc_info=error)
                 handle.take_offline()
         handle.end_truncation(log)
         then(_code(handle, error))
 
     def __contains__(self, handle: LogHandle) -> bool:
-        """Whether a thread works in the folder of the log."""
+        """Return True if a thread works in the folder of the log."""
         return handle in self._threads
 
     def when_ended(self, handle: LogHandle, callback: Callable[[], None]) -> None:
-        """Call back when no thread works in the folder of the log any more; at once if none does."""
+        """Call back when no thread works in the folder of the log, at once if none does."""
         if handle in self:
             assert handle not in self._afterwards, handle
             self._afterwards[handle] = callback
@@ -107,7 +107,7 @@ class TruncationThreads:
             callback()
 
     async def ended(self) -> None:
-        """The node stops: returns when no thread works on a log any more."""
+        """Return, when the node stops, after the last thread that works on a log."""
         if self._threads:
             await asyncio.gather(*self._threads.values(), return_exceptions=True)
 

@@ -1,7 +1,7 @@
-"""What a node does to its logs from time to time: checkpoints, retention, flushes. Kafka's LogManager schedules.
+"""Periodic upkeep of a node's logs: checkpoints, retention, flushes. Kafka's LogManager schedules.
 
-Responsible for when. What is done to a log is log/'s; what blocks (fsync, removing files) runs off the loop, what
-changes a log runs on it, a few logs a turn.
+Responsible for when. The work on a log itself is in log/. Blocking work (fsync, removing files) runs off the loop.
+Changes of a log run on it, a few logs in each turn.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Logs looked at in one turn of the loop.
+#: Logs that are looked at in one turn of the loop.
 PER_TURN = 50
 _LONGEST_MS = 86_400_000
 _LOG_STARTS = "log start offsets"
@@ -40,16 +40,16 @@ class Upkeep:
     """The periodic timers of a node's logs."""
 
     def __init__(self, runtime: Runtime, config: Config, logs: Logs, bytes_in: Callable[[], int]) -> None:
-        """`bytes_in` says how much has been appended to all logs since the start."""
+        """`bytes_in` returns how many bytes have been appended to all logs since the start."""
         self._runtime = runtime
         self._logs = logs
         self._bytes_in = bytes_in
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._busy: set[str] = set()
         self._stopped = False
-        # Segments have left a log, and its start is not durable yet.
+        # True if segments have left a log and its start is not durable yet.
         self._starts_wanted = False
-        # Directories in which it could not be made so, for want of space.
+        # Directories in which the start could not be made durable because the disk is full.
         self._full: set[str] = set()
         write_back_bytes = config.int("pykbroker.write.back.bytes")
         self._write_back = WriteBack(runtime, write_back_bytes, self._check)
@@ -87,14 +87,14 @@ class Upkeep:
         self._write_back.stop()
 
     def _arm(self, name: str, delay_ms: int) -> None:
-        # A period of years is more than a timer can hold.
+        # A timer cannot hold a period of years.
         self._timers[name] = self._runtime.loop.call_later(min(delay_ms, _LONGEST_MS) / 1000, self._run, name)
 
     def _run(self, name: str) -> None:
         if self._stopped:
             return
         period_ms, task = self._schedule[name]
-        # First: a task that fails is tried again.
+        # Done first, so that a task that fails is tried again.
         self._arm(name, period_ms)
         task()
 
@@ -138,7 +138,7 @@ class Upkeep:
     # -- logs, a few a turn --------------------------------------------------------------------------------------------
 
     def _visit(self, name: str, task: Callable[[PartitionLog, int], object]) -> None:
-        """Do something to every open log. A round that is under way is not joined by a second one."""
+        """Run a task on all open logs. A second round does not begin during the first."""
         if name not in self._busy:
             self._busy.add(name)
             self._visit_some(name, task, iter(list(self._logs)))
@@ -153,7 +153,7 @@ class Upkeep:
                 except StorageError as error:
                     self._logs.directory_failed(error)
                 except BaseException:
-                    # A bug, but not the end of these visits.
+                    # This is a bug, but it does not end these visits for good.
                     self._busy.discard(name)
                     raise
             if self._stopped:
@@ -167,13 +167,13 @@ class Upkeep:
         self._visit("retention", self._retire_unless_compacted)
 
     def _retire_unless_compacted(self, log: PartitionLog, now_ms: int) -> None:
-        # Those are the log cleaner's, also with `cleanup.policy=compact,delete`.
+        # The log cleaner handles compacted logs, also with `cleanup.policy=compact,delete`.
         if not log.config.compact:
             retire(self._logs, log, now_ms)
 
     def _purge(self) -> None:
         if self._starts_wanted:
-            # Not only when the checkpoint's own time has come: disk space waits for it.
+            # It does not wait for the checkpoint's own interval, because disk space waits for it.
             self._starts_wanted = False
             self._checkpoint_log_starts()
         self._visit("deleted segments", self._purge_log)
@@ -213,7 +213,7 @@ def _remove_expired(log: PartitionLog, now_ms: int) -> None:
 
 
 def retire(logs: Logs, log: PartitionLog, now_ms: int) -> None:
-    """Let go what retention no longer keeps; later, where a thread has to read first how old it is. Raises
+    """Remove what retention no longer keeps. It happens later if a thread has to read its age first. Raises
     StorageError."""
     try:
         log.retire(now_ms, wait=False)
