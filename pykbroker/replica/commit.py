@@ -1,12 +1,12 @@
-"""What of a partition's log is committed, and the requests that wait for it; pure.
+"""The committed part of a partition's log, and the requests that wait for it; pure.
 
 Responsible for: how far readers may see while records owe a flush, and calling back when a flush or a commit has come
 far enough, or will not. Not responsible for the replica set (leader.py), for flushing (storage/flush_rounds.py), nor
 for the log's high watermark, which partition.py moves to what this part and the leader allow.
 
-flush.messages is a promise about what is acknowledged and read. The append that reaches it owes a flush, and so does
-every one after it until that is done. `owed_from` is where they begin: nothing from there on is answered, whatever its
-acks (`when_flushed`), nor passed by the high watermark.
+flush.messages is a promise about records that are acknowledged and read. The append that reaches it owes a flush, and
+so does each later append until that flush is done. `owed_from` is where they begin: no record from there on is
+acknowledged, whatever its acks (`when_flushed`), and the high watermark does not pass it.
 
 Invariants:
 * owed_from <= readable_to, and both are NEVER while no flush is owed.
@@ -21,13 +21,13 @@ from collections.abc import Callable
 from pykbroker_log.log_config import MAX_INT64
 from pykbroker_wire.errors import ErrorCode
 
-#: Where the appends that owe a flush begin when there are none.
+#: The value of `owed_from` and `readable_to` while no append owes a flush.
 NEVER = MAX_INT64
 WhenCommitted = Callable[[ErrorCode], None]
 
 
 class Waiter:
-    """A callback of `Commit.when_committed`; None once it was called or forgotten."""
+    """A callback of `Commit.when_committed`. It is None once it was called or forgotten."""
 
     __slots__ = ("callback",)
 
@@ -35,7 +35,7 @@ class Waiter:
         self.callback: WhenCommitted | None = callback
 
 
-#: What most partitions have; never changed. A node has thousands.
+#: Shared by most partitions, because a node has thousands, and never changed.
 _NO_UNFLUSHED: list[tuple[int, WhenCommitted]] = []
 _NO_WAITING: list[tuple[int, int, Waiter]] = []
 
@@ -46,15 +46,15 @@ class Commit:
     __slots__ = ("_forgotten", "_sequence", "_unflushed", "_waiting", "owed_from", "readable_to")
 
     def __init__(self) -> None:
-        #: the first offset that must not be answered before it is flushed
+        #: the first offset that must not be acknowledged before it is flushed
         self.owed_from = NEVER
-        #: the offset that the high watermark must not pass before that
+        #: the offset that the high watermark must not pass before that flush
         self.readable_to = NEVER
         self._unflushed = _NO_UNFLUSHED
-        # A heap by offset. The sequence keeps callbacks of one offset in the order in which they came.
+        # A heap by offset. The sequence number keeps callbacks of one offset in their order.
         self._waiting = _NO_WAITING
         self._sequence = 0
-        # How many of those are forgotten.
+        # The number of forgotten waiters in the heap.
         self._forgotten = 0
 
     # -- flush --------------------------------------------------------------------------------------------------------
@@ -64,18 +64,18 @@ class Commit:
         return self.owed_from != NEVER
 
     def owe_flush(self, offset: int, *, readable_to: int = -1) -> None:
-        """What was appended from `offset` on is not answered before it is flushed. `readable_to`: how far readers may
-        see meanwhile, if further than that."""
+        """Acknowledge nothing from `offset` on before it is flushed. Readers may read up to `readable_to` until then,
+        if that is further."""
         assert not self.owes_flush
         self.owed_from = offset
         self.readable_to = max(offset, readable_to)
 
     def flushed(self) -> None:
-        """No flush is owed any more. `tell_flushed` says so."""
+        """Note that no flush is owed. Call `tell_flushed` to notify the waiters."""
         self.owed_from = self.readable_to = NEVER
 
     def when_flushed(self, offset: int, callback: WhenCommitted) -> None:
-        """Call back once nothing before `offset` owes a flush any more (at once if so), or with why it will not be."""
+        """Call back once nothing before `offset` owes a flush (at once if so), or with the error if that fails."""
         if offset <= self.owed_from:
             callback(ErrorCode.NONE)
         else:
@@ -84,7 +84,7 @@ class Commit:
             self._unflushed.append((offset, callback))
 
     def tell_flushed(self) -> None:
-        """Call back for everything that owes no flush any more."""
+        """Call back for all offsets that owe no flush."""
         waiters, self._unflushed = self._unflushed, _NO_UNFLUSHED
         for offset, callback in waiters:
             self.when_flushed(offset, callback)
@@ -92,8 +92,8 @@ class Commit:
     # -- commit -------------------------------------------------------------------------------------------------------
 
     def when_committed(self, offset: int, callback: WhenCommitted) -> Waiter:
-        """Call back once the high watermark reaches `offset`, or with why it will not. The caller has looked: it has
-        not reached it yet."""
+        """Call back once the high watermark reaches `offset`, or with the error if it will not. The caller has checked
+        that it has not reached it yet."""
         self._sequence += 1
         waiter = Waiter(callback)
         if self._waiting is _NO_WAITING:
@@ -102,20 +102,20 @@ class Commit:
         return waiter
 
     def forget(self, waiter: Waiter) -> None:
-        """Do not call it any more. A partition may commit nothing for long while clients give up and ask again: what is
-        forgotten is dropped before it is more than what waits."""
+        """Do not call it. A partition may commit nothing for long while clients give up and ask again, so forgotten
+        waiters are dropped before they outnumber the others."""
         if waiter.callback is None:
             return
         waiter.callback = None
         self._forgotten += 1
         if self._forgotten * 2 > len(self._waiting):
-            # In place, as in `fail`.
+            # Done in place, as in `fail`.
             self._waiting[:] = [entry for entry in self._waiting if entry[2].callback is not None]
             heapq.heapify(self._waiting)
             self._forgotten = 0
 
     def reached(self, high_watermark: int) -> None:
-        """Call back for everything before the high watermark, in the order of the offsets."""
+        """Call back for all offsets up to the high watermark, in their order."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
             waiter = heapq.heappop(waiting)[2]
@@ -126,11 +126,11 @@ class Commit:
                 callback(ErrorCode.NONE)
 
     def fail(self, code: ErrorCode) -> None:
-        """Nothing that waits comes true: call back with why, in the order in which the requests came."""
+        """Call all waiters back with the error, in the order in which the requests came."""
         unflushed, self._unflushed = self._unflushed, _NO_UNFLUSHED
         for _, callback in unflushed:
             callback(code)
-        # In place: `reached` may be further up in this call, and must find nothing more.
+        # Done in place, because `reached` may be further up in this call, and must find no waiter left.
         waiting = sorted(self._waiting, key=lambda entry: entry[1])
         self._waiting.clear()
         self._forgotten = 0

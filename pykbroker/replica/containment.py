@@ -1,7 +1,7 @@
-"""Keeps a bug that shows under one partition from the partitions that come after it.
+"""Keeps a bug that shows in one partition from the partitions that come after it.
 
-Metadata is told once, and what looks at all partitions comes round again only when it has ended: an exception that left
-the loop would cost every later partition its change. Not for errors that are expected: those are answers.
+Metadata is published once, and a look at all partitions comes again only when the last one has ended. An exception that
+left the loop would cost all later partitions their change. Not for expected errors, which are answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def contained(partition: object, what: str) -> Iterator[None]:
-    """Log an exception, and go on. `what` could not be done."""
+    """Log an exception, and go on. `what` says what could not be done."""
     try:
         yield
     except Exception:

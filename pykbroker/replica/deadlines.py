@@ -1,7 +1,7 @@
 """Deadlines of requests that wait, on a coarse clock: many share one timer of the loop.
 
-A thousand idle consumers end two thousand long polls a second; with a timer each, every one wakes the process up.
-A deadline is never early and at most one tick late, as those of Kafka's timing wheel are.
+A thousand idle consumers end two thousand long polls a second. With a timer each, every one would wake the process up.
+A deadline is never early and at most one tick late, like those of Kafka's timing wheel.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TICK_SECONDS = 0.005
 
 
 class Deadline:
-    """Made by `Deadlines.after`."""
+    """A deadline, made by `Deadlines.after`."""
 
     __slots__ = ("_callback",)
 
@@ -31,14 +31,14 @@ class Deadline:
 
 
 class Deadlines:
-    """Those of one loop. A cancelled one stays in its tick until that is over."""
+    """The deadlines of one loop. A cancelled one stays in its tick until that is over."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._ticks: dict[int, list[Deadline]] = {}
 
     def after(self, seconds: float, callback: Callable[[], object]) -> Deadline:
-        """`callback()` once, no earlier than in so many seconds."""
+        """Call `callback()` once, no earlier than after this time."""
         tick = math.ceil((self.loop.time() + seconds) / TICK_SECONDS)
         deadline = Deadline(callback)
         due = self._ticks.get(tick)
@@ -50,11 +50,11 @@ class Deadlines:
         return deadline
 
     def _run(self, tick: int, due: list[Deadline]) -> None:
-        # A timer has the deadlines that it was made for: two timers of one tick take nothing from each other.
+        # A timer runs only the deadlines that it was made for, so two timers of one tick do not share any.
         if self._ticks.get(tick) is due:
             del self._ticks[tick]
         for deadline in due:
             try:
                 deadline.pass_by()
-            except Exception as error:  # noqa: BLE001  # a bug: this deadline's alone, others share its timer
+            except Exception as error:  # noqa: BLE001  # a bug of this deadline alone, because others share its timer
                 self.loop.call_exception_handler({"message": "A deadline could not be kept", "exception": error})

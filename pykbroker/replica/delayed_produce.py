@@ -1,8 +1,8 @@
-"""What an answer to Produce waits for once its records are in the logs (Kafka's DelayedProduce).
+"""Lets an answer to Produce wait after its records are in the logs (Kafka's DelayedProduce).
 
-First the flushes that are owed, however long they take, as Apache Kafka's append does. Then, with acks=all, every
-partition has to commit, for which the request gives it time. Not responsible for what is answered: it tells which
-partitions failed, and with what.
+It waits first for the flushes that are owed, however long they take, as Apache Kafka's append does. Then, with
+acks=all, it waits until each partition commits, within the request's timeout. Not responsible for the answer: it passes
+on which partitions failed, and the error of each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ AppendedOffsets = Sequence[tuple[Partition, int]]
 
 
 class DelayedProduce:
-    """Waits for the appends of one request, then calls `answer` once: position of the append -> why it failed."""
+    """Waits for the appends of one request, then calls `answer` once with the errors: position of the append ->
+    error."""
 
     __slots__ = (
         "_acks",
@@ -63,7 +64,7 @@ class DelayedProduce:
             partition.when_flushed(last + 1, partial(self._flushed, position))
 
     def cancel(self) -> None:
-        """No answer is wanted any more."""
+        """Stop waiting, because no answer is wanted."""
         self._open.clear()
         self._end()
 
@@ -78,7 +79,7 @@ class DelayedProduce:
         for position in sorted(self._open):
             partition, last = self._appended[position]
             if partition.reign != self._reigns[position]:
-                # Another broker has led while the flush of another partition went on: the record may be cut off.
+                # Another broker has led during the flush of another partition, so the record may be cut off.
                 self._finish(position, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
                 waiter = partition.when_committed(last + 1, partial(self._committed, position))
@@ -91,7 +92,7 @@ class DelayedProduce:
         if position not in self._open:
             return
         if not code and not self._appended[position][0].had_enough_replicas:
-            # The replica set shrank meanwhile, and that is why it is committed.
+            # The replica set has shrunk in the meantime, and only therefore the record is committed.
             code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         self._finish(position, code)
 
@@ -111,7 +112,7 @@ class DelayedProduce:
             answer(self._failed)
 
     def _end(self) -> None:
-        """Hold nothing any more, and be held by nothing: a partition may commit nothing for long."""
+        """Drop all references in both directions, because a partition may commit nothing for long."""
         self._appended, self._answer = (), _no_answer
         waiters, self._waiters = self._waiters, []
         for partition, waiter in waiters:

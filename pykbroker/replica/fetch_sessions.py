@@ -1,11 +1,11 @@
-"""Incremental fetch sessions (KIP-227): the partitions a client reads, remembered between its fetches.
+"""Incremental fetch sessions (KIP-227): the partitions that a client reads, remembered between its fetches.
 
-Responsible for which partitions a fetch is about, and which of them an incremental answer must mention. Not responsible
-for reading. Bounded by max.incremental.fetch.session.cache.slots and, beyond Apache Kafka, by KEPT_PARTITIONS, as any
-client may name partitions that there are not; a client that gets no session sends full fetches.
+Responsible for the partitions of a fetch, and for those that an incremental answer must mention. Not responsible for
+reading. Bounded by max.incremental.fetch.session.cache.slots and, beyond Apache Kafka, by KEPT_PARTITIONS, because any
+client may name partitions that do not exist. A client that gets no session sends full fetches.
 
-A session epoch is 0 for the fetch that asks for a new session, -1 for one that wants none, and counts 1, 2, … 2^31-1, 1
-after that.
+A session epoch is 0 in a fetch that asks for a new session and -1 in one that wants none. Otherwise it counts 1, 2, …
+2^31-1, and then from 1 again.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-#: In all sessions of consumers together: up to some 150 MB.
+#: The most partitions in all sessions of consumers together, which take up to some 150 MB.
 KEPT_PARTITIONS = 500_000
-#: A session that was used this recently is not taken from a client that would get no more than its share (KIP-227).
+#: A session that was used within this time is not taken from its client for one that would get no more than its share
+#: (KIP-227).
 MIN_EVICTION_SECONDS = 120.0
 
 #: topic id (or name before version 13) and partition index
@@ -39,7 +40,7 @@ def next_epoch(epoch: int) -> int:
 
 
 class SessionPartition:
-    """One partition of a fetch: what the client asks for, and what it was last told."""
+    """One partition of a fetch: the client's request, and the last answer that it got."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -68,14 +69,14 @@ class SessionPartition:
         self.partition: Partition | None = None
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
-        #: the leader epoch in which a follower's offset was found to be right; -1: not looked at since it changed
+        #: the leader epoch in which a follower's offset was checked; -1 if it was not checked since it changed
         self.verified_epoch = -1
 
     def worth_telling(
         self, error: int, has_news: bool, high_watermark: int, log_start_offset: int, *, diverges: bool = False
     ) -> bool:
-        """Whether an incremental answer mentions this partition; remembers what it says if so. `has_news`: records, or
-        another replica to read from. `diverges`: the answer names a diverging epoch."""
+        """Return True if an incremental answer has to mention this partition, and remember the answer then. `has_news`:
+        it has records, or another replica to read from. `diverges`: it names a diverging epoch."""
         changed = has_news
         if self.sent_high_watermark != high_watermark:
             self.sent_high_watermark = high_watermark
@@ -84,15 +85,16 @@ class SessionPartition:
             self.sent_log_start_offset = log_start_offset
             changed = True
         if error or diverges:
-            # An error is repeated until it is gone, and its end is told once. A follower whose log diverges takes no
-            # high watermark over before it has truncated: it is told again.
+            # An error is repeated until it is gone, and its end is reported once. A follower whose log diverges does
+            # not use the high watermark before it has truncated, so it gets it again.
             self.sent_high_watermark = -1
             changed = True
         return changed
 
 
 class FetchSession:
-    """`partitions` keeps its order: partitions that had records go to the end, so that all get their turn."""
+    """One session. `partitions` keeps its order: partitions that had records go to the end, so that all get their
+    turn."""
 
     __slots__ = ("created", "epoch", "id", "last_used", "partitions", "privileged", "uses_topic_ids")
 
@@ -112,7 +114,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The cache. Least recently used first."""
+    """The cache, with the least recently used session first."""
 
     def __init__(self, slots: int, rng: random.Random, metrics: Metrics) -> None:
         self._slots = slots
@@ -130,8 +132,8 @@ class FetchSessions:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def make_room(self, partitions: int, now: float) -> bool:
-        """Whether so many more may be kept for a consumer. Sessions that were not used for long end for it; followers'
-        do not count."""
+        """Return True if this many more partitions may be kept for a consumer. Sessions that were unused for long end
+        for that. Followers' sessions do not count."""
         consumers = [session for session in self._sessions.values() if not session.privileged]
         over = sum(len(session.partitions) for session in consumers) + partitions - KEPT_PARTITIONS
         for session in consumers:
@@ -143,7 +145,7 @@ class FetchSessions:
         return over <= 0
 
     def find(self, session_id: int, epoch: int, uses_topic_ids: bool, now: float) -> FetchSession | ErrorCode:
-        """The session of an incremental fetch, its epoch advanced; or the error for the whole answer."""
+        """Return the session of an incremental fetch, with its epoch advanced, or the error for the whole answer."""
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -153,13 +155,13 @@ class FetchSessions:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         session.epoch = next_epoch(epoch)
         session.last_used = now
-        # Touch: dicts keep insertion order, so the first is the least recently used.
+        # Move it to the end: dicts keep insertion order, so the first is the least recently used.
         del self._sessions[session_id]
         self._sessions[session_id] = session
         return session
 
     def peek(self, session_id: int) -> FetchSession | None:
-        """A session, without using it."""
+        """Return a session without marking it as used."""
         return self._sessions.get(session_id)
 
     def close(self, session_id: int) -> None:
@@ -173,8 +175,8 @@ class FetchSessions:
         uses_topic_ids: bool,
         now: float,
     ) -> FetchSession | None:
-        """A new session, or None when the cache is full of sessions that are worth more. `privileged`: a follower's,
-        which has proved that it may follow."""
+        """Return a new session, or None if the cache is full of sessions that have priority. `privileged`: it belongs
+        to a broker that has proved to be a follower."""
         if self._slots <= 0:
             return None
         members = dict(partitions)
@@ -195,7 +197,7 @@ class FetchSessions:
         if now - oldest.last_used > MIN_EVICTION_SECONDS:
             victim = oldest
         else:
-            # Followers before consumers, then larger sessions before smaller ones that are not new.
+            # Followers have priority over consumers, then larger sessions over smaller ones that are not new.
             candidates = [
                 session
                 for session in self._sessions.values()

@@ -1,12 +1,12 @@
-"""The role of a partition that another broker leads: its log stands still, but for what a fetcher does to it.
+"""The role of a partition that another broker leads: only a fetcher changes its log.
 
 Responsible for appends and truncations in that role, for the high watermark and the log start that the leader says, and
 for refusing all of it once the role is over. Not responsible for fetching (fetching/). A truncation is run by
 storage/truncation_threads.py; while it is, the log takes no append, and the partition takes no other role.
 
 Invariants:
-* A fetcher that was started for an older leader epoch changes nothing any more.
-* An entry in cleaner-offset-checkpoint is durable before the first batch with a gap before it is appended: a start
+* A fetcher that was started for an older leader epoch changes nothing.
+* Before the first append of a batch that follows a gap, an entry in cleaner-offset-checkpoint is durable. So a start
   after a crash takes no such gap for a loss (storage/follower_gaps.py).
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class FollowerServices:
-    """What the followers of a node share."""
+    """The services that the followers of a node share."""
 
     truncate: Callable[[LogHandle, int, OnTruncated], None]
     start_over: Callable[[LogHandle, int, OnTruncated], None]
@@ -46,28 +46,28 @@ class FollowerServices:
 class FollowedPartition(Protocol):
     """The partition that has the role."""
 
-    #: None: this node does not report its load
+    #: None if this node does not report its load
     traffic: PartitionTraffic | None
 
     def owe_flush(self, log: PartitionLog, offset: int) -> None:
-        """Records were appended from `offset` on, where flush.messages promises something."""
+        """Note that records were appended from `offset` on, and flush.messages promises a flush."""
 
     def when_flushed(self, offset: int, callback: Told) -> None:
         """Call back once nothing before `offset` owes a flush."""
 
     def tell_readers(self) -> None:
-        """Consumers may read something else than before."""
+        """Let parked fetches read again, because consumers may read something else now."""
 
 
 class RoleWatcher(Protocol):
-    """What works for a role while it lasts."""
+    """Works for a role while it lasts."""
 
     def role_ended(self, follower: PartitionFollower) -> None:
-        """The partition has another role, or follows in another leader epoch."""
+        """Note that the partition has another role, or follows in another leader epoch."""
 
 
 class PartitionFollower:
-    """The role of one leader epoch."""
+    """The role in one leader epoch."""
 
     __slots__ = (
         "_gaps_noted",
@@ -89,28 +89,28 @@ class PartitionFollower:
         partition: FollowedPartition,
     ) -> None:
         self.handle = handle
-        #: the broker that leads; -1: none does
+        #: the broker that leads, -1 if none does
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.is_over = False
         self._services = services
         self._partition = partition
         self._watcher: RoleWatcher | None = None
-        # The log of which it is noted that it has gaps.
+        # The log whose gaps are noted already.
         self._gaps_noted: PartitionLog | None = None
 
     def __repr__(self) -> str:
         return f"{self.handle}"
 
     def end(self) -> None:
-        """The partition has another role, or follows in another leader epoch."""
+        """End the role: the partition has another one, or follows in another leader epoch."""
         self.is_over = True
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.role_ended(self)
 
     def watch(self, watcher: RoleWatcher) -> None:
-        """Tell when the role ends. There is one watcher."""
+        """Notify `watcher` when the role ends. There is one watcher."""
         assert self._watcher is None, self
         assert not self.is_over, self
         self._watcher = watcher
@@ -131,17 +131,17 @@ class PartitionFollower:
 
     @property
     def latest_epoch(self) -> int:
-        """The newest leader epoch that the log knows; -1 if it knows none."""
+        """The newest leader epoch in the log, -1 if it has none."""
         return self.handle.open().epochs.latest
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
-        """As PartitionLog's."""
+        """See PartitionLog.epoch_end_offset."""
         return self.handle.open().epoch_end_offset(leader_epoch)
 
     # -- what the leader says -----------------------------------------------------------------------------------------
 
     def append(self, records: bytes | bytearray | memoryview, *, now_ms: int) -> AppendInfo:
-        """Append what the leader sent, as it is. Raises KafkaError; nothing was appended then."""
+        """Append the leader's records without a change. Raises KafkaError; nothing was appended then."""
         self._require_role()
         log = self.handle.open()
         if self._services.space.short:
@@ -173,13 +173,14 @@ class PartitionFollower:
                 raise self._failed(error) from error
 
     def when_flushed(self, then: Told) -> None:
-        """Call back once nothing in the log owes a flush (flush.messages), at once if so: what the next fetch proves to
-        the leader is then as durable as the topic promises. Raises KafkaError."""
+        """Call back once nothing in the log owes a flush (flush.messages), at once if so. Then the records that the
+        next fetch proves to the leader are as durable as the topic promises. Raises KafkaError."""
         self._require_role()
         self._partition.when_flushed(self.handle.open().log_end_offset, then)
 
     def note_gaps(self, then: Told) -> None:
-        """Call back once it is durable that this log has gaps, or with why it is not; at once if it is."""
+        """Call back once it is durably noted that this log has gaps (at once if it is), or with the error if that
+        fails."""
         log = self.handle.open()
         if log is self._gaps_noted:
             then(ErrorCode.NONE)

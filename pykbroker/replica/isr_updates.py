@@ -1,11 +1,11 @@
-"""Carries the ISR changes of the partitions that this node leads to the controller, and what it says back to them.
+"""Carries the ISR changes of the partitions that this node leads to the controller, and its answers back to them.
 
-Responsible for: proposing (after each fetch of a follower, and every half of replica.lag.time.max.ms), what each answer
-does to the leader, the log lines and the counters. Not responsible for which change is due (leader.py), nor for the
-way to the controller (node_to_controller/isr_changes.py), which asks until it has an answer.
+Responsible for proposing (after each fetch of a follower, and every half of replica.lag.time.max.ms), for the effect of
+each answer on the leader, the log lines and the counters. Not responsible for which change is due (leader.py), nor for
+sending to the controller (node_to_controller/isr_changes.py), which asks until it has an answer.
 
-An answer is ignored once the partition has another leader epoch, or once the metadata has said what the set is. An
-answer that leaves open what the controller has done leaves the change in flight, until the metadata ends it.
+An answer is ignored once the partition has another leader epoch, or once the metadata has a newer set. An answer that
+leaves open whether the change was made leaves it in flight until the metadata ends it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The controller's answer about one partition; OPERATION_NOT_ATTEMPTED: it was never asked.
+#: Called with the controller's answer about one partition, OPERATION_NOT_ATTEMPTED if it was never asked.
 Answered = Callable[[ResponsePartitionData], None]
-#: Ask the controller for a change, of the partition with that topic id.
+#: Asks the controller for a change of the partition with that topic id.
 AlterPartition = Callable[[bytes, RequestPartitionData, Answered], None]
 
-#: The controller has certainly not made the change, and never will.
+#: The controller has certainly not made the change and never will.
 _WITHDRAWN = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 _MANAGER = "kafka.server:type=ReplicaManager,name="
 FAILED_UPDATES = _MANAGER + "FailedIsrUpdatesPerSec"
-#: Partitions looked at in one turn of the loop.
+#: Partitions that are looked at in one turn of the loop.
 PER_TURN = 500
 
 
@@ -144,8 +144,8 @@ class IsrUpdates:
 
 
 class IsrExpiration:
-    """Looks every half of replica.lag.time.max.ms which followers have fallen behind, some partitions a turn: a
-    follower leaves the ISR after at most one and a half of it."""
+    """Looks every half of replica.lag.time.max.ms for followers that lag, some partitions per turn. So a follower
+    leaves the ISR after at most one and a half of that time."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, partitions: Callable[[], Iterable[LedPartition]], max_lag_ms: int

@@ -1,16 +1,17 @@
-"""The leader's view of its partition: the replica set, the ISR, and how far each follower has come; pure.
+"""The leader's view of its partition: the replica set, the ISR, and the progress of each follower; pure.
 
-Responsible for: what a follower's fetch changes, how far the log is committed, which follower is to join or to leave
-the ISR, how many replicas acks=all asks for, and the low watermark. Not responsible for the log (partition.py), for
-requests that wait (commit.py, low_watermark.py), nor for asking the controller about the ISR (isr_updates.py).
+Responsible for the effect of a follower's fetch, for how far the log is committed, and for followers that join or leave
+the ISR. It also has the number of replicas that acks=all needs, and the low watermark. Not responsible for the log
+(partition.py), for requests that wait (commit.py, low_watermark.py), nor for asking the controller about the ISR
+(isr_updates.py).
 
 The high watermark follows Kafka's rule (KIP-966): it stands still while the ISR is smaller than min.insync.replicas,
-and it waits for followers outside the ISR that keep up and may join it. Without that a follower that is a moment behind
+and it waits for followers outside the ISR that keep up and may join it. Without that, a follower that lags by a moment
 could never reach the high watermark, and so never join.
 
 Invariants:
 * A follower that has not fetched from this leader has proved nothing.
-* A leader without followers is alone: nothing here is asked about it per append.
+* A leader without followers is alone, and an append then makes no call here.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ from pykbroker_wire.messages.alter_partition import BrokerState, RequestPartitio
 
 @dataclass(slots=True, frozen=True)
 class Judgement:
-    """By what all leaders of a node judge their followers."""
+    """The rules by which all leaders of a node judge their followers."""
 
     node_id: int
     #: replica.lag.time.max.ms
     max_lag_ms: int
-    #: a registered broker, as the newest metadata has it
+    #: returns a registered broker, as in the newest metadata
     broker: Callable[[int], BrokerImage | None]
 
     def may_join(self, follower: FollowerProgress) -> bool:
-        """The controller would take it into an ISR: it is not fenced, it does not shut down, and it is the incarnation
-        that has fetched (KIP-903)."""
+        """Return True if the controller would take it into an ISR: it is not fenced, does not shut down, and is the
+        incarnation that has fetched (KIP-903)."""
         broker = self.broker(follower.broker_id)
         return (
             broker is not None
@@ -48,7 +49,7 @@ class Judgement:
         )
 
     def is_over(self, broker_id: int, broker_epoch: int) -> bool:
-        """The broker has registered anew since."""
+        """Return True if the broker has registered anew since."""
         if broker_epoch == ANY_EPOCH:
             return False
         broker = self.broker(broker_id)
@@ -64,16 +65,16 @@ class Judgement:
 
 
 class PartitionLeader:
-    """The role of one leader epoch."""
+    """The role in one leader epoch."""
 
     __slots__ = ("_adding", "_followers", "_judgement", "is_alone", "isr", "leader_epoch", "replicas", "start_offset")
 
     def __init__(self, judgement: Judgement, image: PartitionImage, before: PartitionLeader | None = None) -> None:
-        """`before`: this broker led in the leader epoch right before, and its log has gone on. What followers proved
-        then still holds. Any other leader in between might have had them cut their logs."""
+        """`before` is set if this broker led in the leader epoch right before, and its log has continued. Then what
+        followers proved still holds. After any other leader they might have cut their logs."""
         self._judgement = judgement
         self.leader_epoch: int = image.leader_epoch
-        #: where the log ended when the epoch began; None while the log has not been opened
+        #: the end of the log when the epoch began; None while the log has not been opened
         self.start_offset: int | None = None
         self._followers: dict[int, FollowerProgress] = {} if before is None else before._followers
         self.isr = Isr(image.isr, image.partition_epoch)
@@ -83,13 +84,14 @@ class PartitionLeader:
         """Take the metadata's replica set and ISR in the same leader epoch."""
         isr = self.isr
         if image.partition_epoch < isr.partition_epoch:
-            return  # the controller has answered more than this since
+            return  # the controller has answered with a newer one already
         if image.partition_epoch > isr.partition_epoch:
             isr.settle(image.isr, image.partition_epoch)
         elif isr.pending is not None and not set(isr.pending.replicas) <= set(image.replicas):
-            # The answer did not say that the replica set has changed, too. The controller refuses this for certain.
+            # The answer did not contain that the replica set has changed, too. The controller certainly refuses this
+            # change.
             isr.withdraw()
-        # Otherwise a change in flight stays so: that epoch was known when it began, and the controller may make it.
+        # Otherwise a change stays in flight: it was based on this epoch, and the controller may make it.
         self._set_replicas(image)
 
     def _set_replicas(self, image: PartitionImage) -> None:
@@ -97,11 +99,11 @@ class PartitionLeader:
         self._adding = image.adding_replicas
         followers = [replica for replica in image.replicas if replica != self._judgement.node_id]
         self._followers = {replica: self._followers.get(replica) or FollowerProgress(replica) for replica in followers}
-        #: there are no followers: what is appended is committed when it is written, unless it owes a flush
+        #: True if there are no followers. Records are then committed when they are written, unless they owe a flush.
         self.is_alone = not followers
 
     def begin(self, log_end_offset: int, steady_ms: int) -> None:
-        """The log can be used: the epoch begins at its end, once."""
+        """Begin the epoch at the log's end when the log can be used. Only the first call counts."""
         if self.start_offset is None:
             self.start_offset = log_end_offset
             for follower in self._followers.values():
@@ -111,14 +113,14 @@ class PartitionLeader:
     # -- what followers prove -----------------------------------------------------------------------------------------
 
     def has_follower(self, replica_id: int, broker_epoch: int) -> bool:
-        """The broker is a follower, and this broker epoch of it is not over."""
+        """Return True if the broker is a follower, and this broker epoch of it is not over."""
         return replica_id in self._followers and not self._judgement.is_over(replica_id, broker_epoch)
 
     def require_follower(self, replica_id: int, broker_epoch: int, *, names_epoch: bool) -> None:
         """Raise KafkaError for a broker that is not a follower, or for a former incarnation of it. `names_epoch`: the
         request names this leader epoch."""
         if replica_id not in self._followers:
-            # With the epoch it is the follower that knows more, of a reassignment for example: it asks again.
+            # A follower that names the epoch has newer metadata, for example about a reassignment: it asks again.
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
             raise KafkaError(code, f"broker {replica_id} is not one of its replicas")
         if self._judgement.is_over(replica_id, broker_epoch):
@@ -127,13 +129,13 @@ class PartitionLeader:
             )
 
     def note(self, fetch: FollowerFetch) -> bool:
-        """Take what a follower's fetch proves. Returns whether the follower's end has moved."""
+        """Take what a follower's fetch proves. Returns True if the follower's end has moved."""
         follower = self._followers.get(fetch.replica_id)
         return follower is not None and follower.note(fetch)
 
     def committed(self, end_offset: int, steady_ms: int) -> int:
-        """How far the log is committed if the ISR is large enough: to the least end of the maximal ISR and of the
-        followers that may join it and keep up. `end_offset` is the leader's."""
+        """Return how far the log is committed if the ISR is large enough: up to the least end of the maximal ISR and of
+        the followers that keep up and may join it. `end_offset` is the leader's."""
         lowest = end_offset
         maximal = self.isr.maximal
         for follower in self._followers.values():
@@ -148,20 +150,20 @@ class PartitionLeader:
         return follower.is_caught_up(end_offset, steady_ms, judgement.max_lag_ms) and judgement.may_join(follower)
 
     def readable(self, offset: int) -> Iterator[FollowerProgress]:
-        """The followers that a consumer may read from `offset` on. A follower outside the ISR may fall further behind:
-        the consumer would be sent there again and again, and never catch up."""
+        """Yield the followers that a consumer may read from `offset` on. A follower outside the ISR may lag more and
+        more, and a consumer that reads there again and again would never catch up."""
         for follower in self._followers.values():
             if follower.log_start_offset <= offset <= follower.end_offset and follower.broker_id in self.isr.committed:
                 yield follower
 
     def largest_lag(self, log_start_offset: int, end_offset: int) -> int | None:
-        """How many records the follower lacks that lacks most; None without followers. One that has not fetched from
-        this leader yet may lack the whole log."""
+        """Return how many records the slowest follower lacks, None without followers. A follower that has not fetched
+        from this leader yet may lack the whole log."""
         ends = [each.end_offset if each.end_offset >= 0 else log_start_offset for each in self._followers.values()]
         return max(0, end_offset - min(ends)) if ends else None
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """No replica on a broker that is alive has records before it. `log_start_offset` is the leader's."""
+        """Return the lowest log start of the replicas on live brokers. `log_start_offset` is the leader's."""
         lowest = log_start_offset
         for follower in self._followers.values():
             if follower.log_start_offset < lowest and self._judgement.is_alive(follower.broker_id):
@@ -171,9 +173,9 @@ class PartitionLeader:
     # -- the ISR ------------------------------------------------------------------------------------------------------
 
     def expansion(self, replica_id: int, high_watermark: int) -> PendingIsr | None:
-        """Propose that a follower joins the ISR, if it may: it has all that is committed, and has come as far as this
-        leader epoch. Before that it may lack committed records that lie between the high watermark and the leader's
-        end."""
+        """Propose that a follower joins the ISR, if it may. It must have all committed records and have reached the
+        start of this leader epoch. Before that it may lack committed records between the high watermark and the
+        leader's end."""
         follower = self._followers.get(replica_id)
         start = self.start_offset
         if (
@@ -188,7 +190,7 @@ class PartitionLeader:
         return self.isr.propose_expansion(replica_id)
 
     def shrinking(self, end_offset: int, steady_ms: int) -> PendingIsr | None:
-        """Propose that the followers which have not kept up for replica.lag.time.max.ms leave the ISR."""
+        """Propose that the followers that have not kept up for replica.lag.time.max.ms leave the ISR."""
         if self.isr.pending is not None:
             return None
         leaving = [follower.broker_id for follower in self._out_of_sync(end_offset, steady_ms)]
@@ -201,15 +203,15 @@ class PartitionLeader:
                 yield follower
 
     def request_for(self, index: int, change: PendingIsr) -> RequestPartitionData:
-        """What the controller is asked. Each broker comes with the epoch that this leader knows of it: the controller
-        refuses a broker that has restarted since."""
+        """Return the request to the controller. Each broker comes with the epoch that this leader knows of it, and the
+        controller refuses a broker that has restarted since."""
         return RequestPartitionData(
             partition_index=index,
             leader_epoch=self.leader_epoch,
             new_isr_with_epochs=[
                 BrokerState(broker_id=replica, broker_epoch=self._epoch_seen(replica)) for replica in change.replicas
             ],
-            # A leader has recovered: it has begun a log that is the truth from now on (KIP-704).
+            # A leader has recovered, because its log is the reference from now on (KIP-704).
             leader_recovery_state=RECOVERED,
             partition_epoch=change.partition_epoch,
         )
@@ -221,33 +223,34 @@ class PartitionLeader:
         return ANY_EPOCH if follower is None or follower.broker_epoch is None else follower.broker_epoch
 
     def describe(self, replica: int) -> str:
-        """For the log: how far a follower has come."""
+        """Return a follower's progress as text for the log."""
         follower = self._followers[replica]
         return f"broker {replica} (end offset {follower.end_offset})"
 
     # -- how many are in sync -----------------------------------------------------------------------------------------
 
     def min_isr(self, configured: int) -> int:
-        """How many replicas acks=all asks for: min.insync.replicas, and never more than the partition has."""
+        """Return the number of replicas that acks=all needs: min.insync.replicas, but at most as many as the partition
+        has."""
         return min(configured, len(self.replicas))
 
     def has_enough_replicas(self, configured: int) -> bool:
-        """As many are in sync as acks=all asks for. `configured`: min.insync.replicas."""
-        # The configured number first: it is met by nearly every append, and costs less to ask for.
+        """Return True if as many replicas are in sync as acks=all needs. `configured` is min.insync.replicas."""
+        # The configured number is compared first, because nearly all appends meet it and it is cheap.
         in_sync = len(self.isr.committed)
         return in_sync >= configured or in_sync >= self.min_isr(configured)
 
     def had_enough_replicas(self, configured: int) -> bool:
-        """As many held what is committed now as acks=all asks for."""
+        """Return True if as many replicas as acks=all needs hold the committed records."""
         return len(self.isr.maximal) >= self.min_isr(configured)
 
     def is_at_min_isr(self, configured: int) -> bool:
-        """One more replica that leaves, and acks=all is refused."""
+        """Return True if acks=all would be refused after the loss of one more replica."""
         return len(self.isr.committed) == self.min_isr(configured)
 
     @property
     def is_under_replicated(self) -> bool:
-        """A replica is missing from the ISR. Replicas that are only being added do not count."""
+        """True if a replica is missing from the ISR. Replicas that are only being added do not count."""
         return len(self.isr.committed) < self.wanted_replicas
 
     @property

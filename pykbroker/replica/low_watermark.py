@@ -1,7 +1,7 @@
-"""DeleteRecords waits until no replica on a live broker has what was deleted (Kafka's DelayedDeleteRecords).
+"""DeleteRecords waits until no replica on a live broker has the deleted records (Kafka's DelayedDeleteRecords).
 
 Responsible for the callbacks of one partition (`LowWatermark`) and for the request that waits for several partitions
-(`DelayedDeletes`). Not responsible for the deletion (partition.py), nor for how low the watermark is (leader.py).
+(`DelayedDeletes`). Not responsible for the deletion (partition.py), nor for computing the low watermark (leader.py).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LowWatermark:
             self.look(partition)
 
     def forget(self, callback: WhenDeleted) -> None:
-        """The callback is wanted no more."""
+        """Do not call the callback."""
         self._waiting = tuple(entry for entry in self._waiting if entry[1] is not callback)
 
     def look(self, partition: DeletedFrom) -> None:
@@ -83,7 +83,7 @@ class LowWatermark:
 
 
 class DelayedDeletes:
-    """One request: calls `answer` once, with what became of each deletion, in their order."""
+    """One request. It calls `answer` once, with the outcome of each deletion, in their order."""
 
     __slots__ = ("_answer", "_results", "_timer", "_waiting")
 
@@ -94,7 +94,7 @@ class DelayedDeletes:
         timeout_ms: int,
         answer: Callable[[list[DeletedRecords]], None],
     ) -> None:
-        """`deletions`: partition, offset, and the low watermark now, which is the answer if the time runs out."""
+        """`deletions`: partition, offset, and the present low watermark, which is the answer if the time runs out."""
         self._answer = answer
         self._results = [
             DeletedRecords(ErrorCode.REQUEST_TIMED_OUT, low_watermark) for _, _, low_watermark in deletions
@@ -110,7 +110,7 @@ class DelayedDeletes:
             self._timer = loop.call_later(max(0, timeout_ms) / 1000, self._expired)
 
     def cancel(self) -> None:
-        """No answer is wanted any more."""
+        """Stop waiting, because no answer is wanted."""
         waiting, self._waiting = self._waiting, {}
         for partition, callback in waiting.values():
             partition.low_watermark.forget(callback)

@@ -19,10 +19,10 @@ from pykbroker.replica.deadlines import Deadlines
 class Isolation(IntEnum):
     """The end of what a fetch may read (Kafka's FetchIsolation)."""
 
-    #: followers
+    #: for followers
     LOG_END = 0
     HIGH_WATERMARK = 1
-    #: to the last stable offset
+    #: up to the last stable offset
     TXN_COMMITTED = 2
 
 
@@ -37,9 +37,8 @@ def _read_no_more(final: bool) -> Any:
 
 
 class ParkedFetch:
-    """`missing_bytes` must become readable, as far as it may read, before it is worth reading again. Or it waits for
-    what is not in memory: then nothing else ends it, its deadline neither, as a read of Apache Kafka waits for
-    its disk."""
+    """A fetch that waits until `missing_bytes` more are readable for it. It may also wait for data that is not in
+    memory. Then nothing else ends it, not even its deadline, just as a read of Apache Kafka waits for its disk."""
 
     __slots__ = (
         "_deadline",
@@ -64,8 +63,8 @@ class ParkedFetch:
         *,
         isolation: Isolation = Isolation.HIGH_WATERMARK,
     ) -> None:
-        """`read(final)` returns the response or, unless final, how many bytes are still missing in `partitions()`; or a
-        future of one of these. `found` is what it has returned already."""
+        """`read(final)` returns the response or, unless final, how many bytes are still missing in `partitions()`, or a
+        future of one of these. `found` is its first result."""
         self.future: asyncio.Future[Any] = deadlines.loop.create_future()
         self._read = read
         self.isolation = isolation
@@ -81,14 +80,14 @@ class ParkedFetch:
         self._take(found)
 
     def poke(self, arrived_bytes: int) -> None:
-        """So much has become readable in its partitions since the last time, or something else has happened to them."""
+        """Note that this many bytes became readable in its partitions, or that something else happened to them."""
         self.poked = True
         self._missing_bytes -= arrived_bytes
         if self._missing_bytes <= 0 and not self._is_loading:
             self._complete(False)
 
     def end(self) -> None:
-        """Answer now, with what there is."""
+        """Answer now, with the records that there are."""
         self._expire()
 
     def _expire(self) -> None:
@@ -101,7 +100,8 @@ class ParkedFetch:
             return
         try:
             found = self._read(final)
-        except Exception as error:  # noqa: BLE001  # a bug: this request's alone, others wait for the same partition
+        # a bug of this request alone, because others wait for the same partition
+        except Exception as error:  # noqa: BLE001
             self.future.set_exception(error)
             return
         self._take(found)
@@ -117,7 +117,7 @@ class ParkedFetch:
             self.future.set_result(found)
 
     def _watch(self) -> None:
-        """Be told what happens to the partitions from now on."""
+        """Be notified of changes of the partitions from now on."""
         if self._partitions_of is not None:
             self._partitions = list(self._partitions_of())
             self._partitions_of = None
@@ -135,18 +135,18 @@ class ParkedFetch:
         if error is not None:
             self.future.set_exception(error)
         elif isinstance(done.result(), int):
-            # Read a turn ago, or before the deadline: no partition has told of what came since then.
+            # It was read a turn ago, or before the deadline. No partition has reported the changes since then.
             self._watch()
             self._complete(self._is_late)
         else:
             self.future.set_result(done.result())
 
     def _done(self, future: asyncio.Future[Any]) -> None:
-        # Also when the connection closed and cancelled it: nothing of a parked fetch stays behind.
+        # Also when the connection closed and cancelled it. Nothing keeps a reference to a parked fetch.
         self._deadline.cancel()
         for partition in self._partitions:
             partition.fetch_waiters.pop(self, None)
-        # The reader knows this object: without the circle it goes at once, and not with the next collection.
+        # The reader refers to this object. Without the circle it is freed at once, and not with the next collection.
         self._read = _read_no_more
         self._partitions_of = None
 

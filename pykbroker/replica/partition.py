@@ -1,14 +1,14 @@
-"""One partition on this node: the role that the metadata gives it, over the log that storage keeps for it.
+"""One partition on this node: the role that the metadata gives it, and the log that storage keeps for it.
 
-Responsible for: taking over a role, appends and reads in that role, moving the high watermark to what the leader
-(leader.py) and the flushes that are owed (commit.py) allow, and waking parked fetches. Not responsible for: the bytes
-(log/), whether the log is open (storage/log_handle.py), asking for another ISR (isr_updates.py), nor for which
-partitions exist (table.py).
+Responsible for taking over a role, appends and reads in that role, moving the high watermark as far as the leader
+(leader.py) and owed flushes (commit.py) allow, and waking parked fetches. Not responsible for the bytes (log/), whether
+the log is open (storage/log_handle.py), requesting another ISR (isr_updates.py), nor for which partitions exist
+(table.py).
 
-A role change waits for the end of a truncation: until then the partition has the role that it had.
+A role change waits for the end of a truncation. Until then the partition keeps its role.
 
-Invariants: leader epoch only rises; the high watermark never moves back in a leader epoch, and stands still while the
-ISR is below min.insync.replicas; acks=all is refused before the append then. min.insync.replicas asks for no more
+Invariants: the leader epoch only rises. The high watermark never moves back in a leader epoch. While the ISR is below
+min.insync.replicas it stands still, and acks=all is refused before the append. min.insync.replicas never needs more
 replicas than the partition has.
 """
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from pykbroker.replica.partition_services import PartitionServices
     from pykbroker.storage.log_handle import LogHandle
 
-#: How many bytes became readable where no append counted them: each parked fetch reads again.
+#: The byte count for a change that no append counted. Each parked fetch reads again.
 ENOUGH = 1 << 62
 
 
 class Partition:
-    """A replica of this node. Its role is `leader` while this node leads it, else `follower`; neither before the first
-    `update`."""
+    """A replica of this node. Its role is `leader` while this node leads it, otherwise `follower`. It has neither
+    before the first `update`."""
 
     __slots__ = (
         "_commit",
@@ -71,17 +71,17 @@ class Partition:
         self.leader_epoch = -1
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
-        # What the metadata says since a truncation began.
+        # Metadata that came since a truncation began.
         self._next: PartitionImage | None = None
         self._next_config: LogConfig | None = None
-        #: differs from what it was: what was appended then may have been cut off since
+        #: a number that changes with each loss of the role; records appended before may have been cut off since
         self.reign = 0
-        #: flush.messages is set, or what it demands is under way
+        #: True if flush.messages is set, or if a flush that it demanded is under way
         self.promises_flush = False
-        #: in the order in which they came: the fetch that waits longest is told first, and the same run tells in the
-        #: same order
+        #: in the order in which they came: the fetch that waits longest is notified first, and the order is the same in
+        #: each run
         self.fetch_waiters: dict[ParkedFetch, None] = {}
-        #: None: this node does not report its load
+        #: None if this node does not report its load
         self.traffic = None if shared.new_traffic is None else shared.new_traffic()
         self._shared = shared
         self._commit = Commit()
@@ -96,7 +96,8 @@ class Partition:
 
     @property
     def log(self) -> PartitionLog:
-        """The log, opened on first use. Raises KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER while it is recovered."""
+        """The log, opened on first use. Raises KAFKA_STORAGE_ERROR, and NOT_LEADER_OR_FOLLOWER while it is being
+        recovered."""
         return self.handle.log or self.handle.open()
 
     @property
@@ -105,16 +106,16 @@ class Partition:
 
     @property
     def offline(self) -> bool:
-        """Its log directory failed: every access answers KAFKA_STORAGE_ERROR."""
+        """True if its log directory failed. Each access answers KAFKA_STORAGE_ERROR then."""
         return self.handle.offline
 
     @property
     def recovering(self) -> bool:
-        """An unclean stop has left the log, and it is not checked yet."""
+        """True if an unclean stop left the log and it is not checked yet."""
         return self.handle.recovering
 
     def when_recovered(self, callback: Callable[[], None]) -> None:
-        """Call back once the log can be opened, or is known to be lost; at once if it can."""
+        """Call back once the log can be opened or is known to be lost, at once if it can be opened now."""
         self.handle.when_recovered(callback)
 
     @property
@@ -127,19 +128,21 @@ class Partition:
             return  # its directory failed
         self.configure(log.config)
         if self.promises_flush:
-            # What a killed process has left is in the page cache only. Readers see it at once: a client that reads to
-            # the end must not be told of an earlier one. But a batch of it that is sent again is not acknowledged yet.
+            # Records of a killed process are only in the page cache. Readers see them at once, because a client that
+            # reads to the end must not get an earlier end. But a batch of them that is sent again is not acknowledged
+            # yet.
             self.owe_flush(log, log.recovery_point, readable_to=log.log_end_offset)
         self.advance()
 
     def log_moved(self, log: PartitionLog) -> None:
-        # What was owed a flush is flushed there.
+        # Records that owed a flush are flushed in the new place.
         if self._commit.owes_flush:
             self._flushed()()
 
     def log_truncated(self) -> None:
         if self._commit.owes_flush:
-            # The truncation has kept that flush from its round. What is left owes one anew, if it is still that much.
+            # The truncation took that flush out of its round. The remaining records owe a new one, if there are enough
+            # of them.
             self._flushed()()
         config, self._next_config = self._next_config, None
         if config is not None:
@@ -152,7 +155,7 @@ class Partition:
         self._fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def storage_failed(self, error: StorageError) -> KafkaError:
-        """The disk failed under a request: what becomes of the directory, and the answer to raise."""
+        """Handle a disk that failed under a request. Returns the error to raise."""
         self._shared.directory_failed(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}")
 
@@ -163,7 +166,7 @@ class Partition:
         return self.leader is not None
 
     def update(self, image: PartitionImage) -> None:
-        """Take over what the metadata says; if the log is being truncated, when that has ended."""
+        """Take over the metadata. If the log is being truncated, it happens after that."""
         if self.handle.truncating:
             self._next = image
         else:
@@ -188,7 +191,7 @@ class Partition:
             self.follower.end()
             self.follower = None
         if leader is None or is_new_epoch:
-            # A new epoch of the same leader takes nothing from a request that waits: its records stay in this log.
+            # A new epoch of the same leader does not affect a request that waits, because its records stay in this log.
             before = leader if leader is not None and leader.leader_epoch + 1 == image.leader_epoch else None
             self.leader = PartitionLeader(self._shared.judgement, image, before)
             self.tell_readers()
@@ -217,13 +220,14 @@ class Partition:
             self._shared.following(self)
 
     def tell_readers(self) -> None:
-        """Have parked fetches read again: a leader epoch has begun, and those that named the one before are told
-        (KIP-320); or the leader has said to this follower what consumers may read (KIP-392), or has had it cut."""
+        """Let parked fetches read again. Either a leader epoch has begun, and fetches that named the one before get an
+        error (KIP-320). Or the leader has changed what consumers may read from this follower (KIP-392), or made it cut
+        its log."""
         if self.fetch_waiters:
             self._shared.changed(self, ENOUGH, ENOUGH, ENOUGH)
 
     def _begin_epoch(self, log: PartitionLog) -> None:
-        """A leader's epoch begins where its log ends, also when nothing is ever written in it (KIP-101)."""
+        """Begin a leader's epoch at the end of its log, even if nothing is ever written in it (KIP-101)."""
         if self.leader is None:
             return
         self.leader.begin(log.log_end_offset, self._shared.steady_ms())
@@ -234,7 +238,7 @@ class Partition:
                 self._shared.directory_failed(error)
 
     def require_epoch(self, current_leader_epoch: int = -1) -> None:
-        """Check a request that every replica answers (KIP-320): it must not know another leader epoch."""
+        """Check a request that each replica answers (KIP-320): it must not name another leader epoch."""
         if self.handle.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
         if current_leader_epoch != -1:
@@ -250,7 +254,7 @@ class Partition:
                 )
 
     def require_leader(self, current_leader_epoch: int = -1) -> PartitionLeader:
-        """Check a request that only the leader answers."""
+        """Check a request that only the leader answers. Raises KafkaError."""
         self.require_epoch(current_leader_epoch)
         if self.leader is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: this node is not its leader")
@@ -258,12 +262,13 @@ class Partition:
 
     @property
     def is_alone(self) -> bool:
-        """The leader has no followers: what it appends is committed when it is written, unless it owes a flush."""
+        """True if the leader has no followers. Records are then committed when they are written, unless they owe a
+        flush."""
         return self.leader is not None and self.leader.is_alone
 
     @property
     def had_enough_replicas(self) -> bool:
-        """What is committed is on as many replicas as acks=all asks for."""
+        """True if the committed records are on as many replicas as acks=all needs."""
         leader, log = self.leader, self.handle.log
         return leader is not None and log is not None and leader.had_enough_replicas(log.config.min_insync_replicas)
 
@@ -280,8 +285,8 @@ class Partition:
         transaction_version: int = 0,
         at_once: bool = False,
     ) -> AppendInfo:
-        """Append as leader. Raises KafkaError; nothing was appended then. With `at_once` also TooMuchAtOnce, of a batch
-        that takes too long to check here.
+        """Append as leader. Raises KafkaError; nothing was appended then. With `at_once` it also raises TooMuchAtOnce
+        for a batch that takes too long to check here.
 
         `verification`: the guard of a batch that begins a transaction here (`start_verification`).
         """
@@ -319,7 +324,7 @@ class Partition:
             if self.traffic is not None:
                 self.traffic.appended(size, info.record_count)
             if self.fetch_waiters and not leader.is_alone:
-                # Followers read what is not committed yet.
+                # Followers read records that are not committed yet.
                 shared.changed(self, size, 0, 0)
             self.advance(size)
         return info
@@ -334,8 +339,8 @@ class Partition:
         transaction_version: int = 0,
         now_ms: int,
     ) -> AppendInfo:
-        """End a producer's transaction in this log. Raises KafkaError; nothing was appended then. It has ended for
-        readers when it is committed (`when_committed(info.last_offset + 1, ...)`)."""
+        """End a producer's transaction in this log. Raises KafkaError; nothing was appended then. The transaction has
+        ended for readers when the marker is committed (`when_committed(info.last_offset + 1, ...)`)."""
         marker = end_txn_marker(
             commit=commit,
             producer_id=producer_id,
@@ -354,9 +359,9 @@ class Partition:
     def start_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, supports_epoch_bump: bool
     ) -> object | None:
-        """The guard to append a transactional batch with, once the coordinator has verified its transaction; None: it
-        is open here, nothing is to be verified. Raises KafkaError. `supports_epoch_bump`: the producer gets a new epoch
-        for every transaction (transaction.version 2)."""
+        """Return the guard to append a transactional batch with, once the coordinator has verified its transaction.
+        None if the transaction is open here, so that nothing has to be verified. Raises KafkaError.
+        `supports_epoch_bump`: the producer gets a new epoch for each transaction (transaction.version 2)."""
         if self.leader is None:
             self.require_leader()
         return self.log.producers.begin_verification(
@@ -368,19 +373,19 @@ class Partition:
         )
 
     def takes_guard(self, producer_id: int, producer_epoch: int, guard: object) -> bool:
-        """Whether a batch with this guard would be appended, or be refused for another reason than its guard."""
+        """Return True if a batch with this guard would be appended, or refused for another reason than its guard."""
         log = self.handle.log
         return self.leader is None or log is None or log.producers.takes_guard(producer_id, producer_epoch, guard)
 
     def active_producers(self) -> list[ActiveProducer]:
-        """Every producer that this log knows of."""
+        """Return all producers that this log knows."""
         return self.log.producers.active()
 
     # -- commit -------------------------------------------------------------------------------------------------------
 
     def advance(self, arrived_bytes: int = ENOUGH) -> None:
-        """Move the high watermark to what the replica set has, and tell what waits for it. `arrived_bytes` were
-        appended, if that is what has happened."""
+        """Move the high watermark as far as the replica set allows, and notify the waiters. `arrived_bytes` is the size
+        of an append that caused it."""
         log, leader = self.handle.log, self.leader
         if log is None or leader is None:
             return
@@ -391,7 +396,7 @@ class Partition:
             if not leader.has_enough_replicas(log.config.min_insync_replicas):
                 return
             reached = leader.committed(reached, self._shared.steady_ms())
-            # What is committed now was appended before, or is a part of what was.
+            # The records that are committed now were appended before, or are part of those.
             arrived_bytes = ENOUGH
         if commit.readable_to < reached:
             reached = commit.readable_to
@@ -404,7 +409,7 @@ class Partition:
             if stable == reached and stable_before == current:
                 stable_bytes = arrived_bytes
             else:
-                # A transaction is open, or was: how much its end makes readable was not counted.
+                # A transaction is open, or was: the bytes that its end makes readable were not counted.
                 stable_bytes = ENOUGH if stable > stable_before else 0
             self._shared.changed(self, 0, arrived_bytes, stable_bytes)
         else:
@@ -412,13 +417,13 @@ class Partition:
         commit.reached(reached)
 
     def has_committed(self, offset: int) -> bool:
-        """The record at this offset is committed."""
+        """Return True if the record at this offset is committed."""
         log = self.handle.log
         return log is not None and log.high_watermark > offset
 
     def when_committed(self, offset: int, callback: WhenCommitted) -> Waiter | None:
-        """Call back once everything before `offset` is committed (at once if it is), or with why it will not be.
-        Returns what `forget` takes, None if it was called at once."""
+        """Call back once all records before `offset` are committed (at once if they are), or with the error if they
+        will not be. Returns the argument for `forget`, None if it was called at once."""
         log = self.handle.log
         if self.leader is None:
             callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -431,7 +436,7 @@ class Partition:
         return None
 
     def forget(self, waiter: Waiter) -> None:
-        """A callback of `when_committed` is not to be called any more."""
+        """Do not call a callback of `when_committed`."""
         self._commit.forget(waiter)
 
     def _fail_waiters(self, code: ErrorCode) -> None:
@@ -441,14 +446,15 @@ class Partition:
         self.tell_readers()
 
     def brokers_changed(self) -> None:
-        """A broker came, went or was fenced: followers on it count differently."""
+        """Take over that a broker came, went or was fenced, because followers on it count differently now."""
         leader = self.leader
         if leader is not None and not leader.is_alone:
             self.advance()
             self.low_watermark.look(self)
 
     def shrink_isr(self) -> None:
-        """Have followers leave the ISR that have not kept up, and wait no more for those outside it."""
+        """Propose that followers that have not kept up leave the ISR, and stop waiting for such followers outside
+        it."""
         leader, log = self.leader, self.handle.log
         if leader is not None and log is not None and not leader.is_alone:
             self._shared.isr_updates.shrink(self, leader, log.log_end_offset, self._shared.steady_ms())
@@ -458,11 +464,11 @@ class Partition:
 
     @property
     def owed_from(self) -> int:
-        """The first offset that must not be answered before it is flushed."""
+        """The first offset that must not be acknowledged before it is flushed."""
         return self._commit.owed_from
 
     def configure(self, config: LogConfig) -> None:
-        """The topic's configuration. What is owed already is still flushed."""
+        """Take the topic's configuration. Flushes that are owed already are still done."""
         log = self.handle.log
         if log is None:
             if self.handle.truncating:
@@ -475,7 +481,7 @@ class Partition:
                 self.advance()
 
     def owe_flush(self, log: PartitionLog, offset: int, *, readable_to: int = -1) -> None:
-        """What was appended from `offset` on may be too much to be unflushed."""
+        """Owe a flush of records appended from `offset` on, if too many records are unflushed now."""
         commit = self._commit
         if not commit.owes_flush and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             commit.owe_flush(offset, readable_to=readable_to)
@@ -485,7 +491,7 @@ class Partition:
         log = self.handle.log
         self._commit.flushed()
         if log is not None:
-            # What was appended meanwhile may be enough for the next flush.
+            # Records that were appended in the meantime may be enough for the next flush.
             self.owe_flush(log, log.recovery_point)
         return self._tell_flushed
 
@@ -498,7 +504,7 @@ class Partition:
         self._commit.tell_flushed()
 
     def when_flushed(self, offset: int, callback: WhenCommitted) -> None:
-        """Call back once nothing before `offset` owes a flush any more (at once if so), or with why it will not be."""
+        """Call back once nothing before `offset` owes a flush (at once if so), or with the error if that fails."""
         if self.handle.log is None:
             callback(ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
@@ -516,8 +522,8 @@ class Partition:
         regions: bool = False,
         wait: bool = True,
     ) -> ReadResult:
-        """Read for a consumer: up to the high watermark, or the last stable offset. Raises KafkaError; ColdRead unless
-        `wait`."""
+        """Read for a consumer, up to the high watermark or the last stable offset. Raises KafkaError, and ColdRead
+        unless `wait`."""
         log = self.handle.log or self.handle.open()
         upper = log.last_stable_offset if read_committed else log.high_watermark
         try:
@@ -530,7 +536,7 @@ class Partition:
     def read_for_follower(
         self, offset: int, max_bytes: int, *, min_one: bool, regions: bool = False, wait: bool = True
     ) -> ReadResult:
-        """Read for a follower: up to the log end. Changes nothing: see `note_fetched`. Raises as `read`."""
+        """Read for a follower, up to the log end. Changes nothing (see `note_fetched`). Raises as `read`."""
         log = self.log
         try:
             return log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, regions=regions, wait=wait)
@@ -546,8 +552,8 @@ class Partition:
         log_start_offset: int = UNKNOWN,
         broker_epoch: int = ANY_EPOCH,
     ) -> None:
-        """A follower has read from `offset` on, which proves that it has everything before. `leader_end`: where this
-        log ended then, if that was not just now."""
+        """Note that a follower has read from `offset` on, which proves that it has all records before. `leader_end` is
+        the end of this log at that time, if that was not just now."""
         leader, log = self.leader, self.handle.log
         if leader is None or log is None:
             return
@@ -562,8 +568,8 @@ class Partition:
     # -- delete -------------------------------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> tuple[int, int]:
-        """DeleteRecords: -1 stands for the high watermark. Returns the offset that is meant and the low watermark;
-        raises OFFSET_OUT_OF_RANGE."""
+        """DeleteRecords: -1 stands for the high watermark. Returns the resulting offset and the low watermark. Raises
+        OFFSET_OUT_OF_RANGE."""
         leader, log = self.require_leader(), self.log
         target = log.high_watermark if offset == -1 else offset
         if target < 0 or target > log.high_watermark:
@@ -580,7 +586,7 @@ class Partition:
     # -- end ----------------------------------------------------------------------------------------------------------
 
     def detach(self) -> None:
-        """The partition was deleted or moved away, and its log is released: fail what waits."""
+        """Fail all waiters, because the partition was deleted or moved away and its log is released."""
         was_leader = self.is_leader
         self.leader = self._next = None
         if self.follower is not None:

@@ -1,4 +1,4 @@
-"""What all partitions of a node share: the parts that they ask and tell.
+"""The services that all partitions of a node share: the parts that they call.
 
 Made once by table.py. Not responsible for anything itself.
 """
@@ -34,7 +34,7 @@ class PartitionServices(Generic[P]):
     now_ms: Callable[[], int]
     #: the time of the loop, which never jumps
     steady_ms: Callable[[], int]
-    #: make durable what a log holds now, then call
+    #: makes the present content of a log durable, then calls back
     want_flush: Callable[[PartitionLog, Then], None]
     #: so many bytes became readable: to the log end, to the high watermark, to the last stable offset
     changed: Callable[[P, int, int, int], None]
@@ -42,7 +42,7 @@ class PartitionServices(Generic[P]):
     leadership: Callable[[P, bool], None]
     directory_failed: Callable[[StorageError], None]
     space: DiskSpace
-    #: by what followers are judged, and how the ISR is changed
+    #: the rules for followers, and the changes of the ISR
     judgement: Judgement
     isr_updates: IsrUpdates
     messages_in: Counter

@@ -1,8 +1,8 @@
-"""What the leader knows of one follower: how far it has come, and since when it has not kept up; pure.
+"""The leader's knowledge of one follower: how far it has come, and when it last was caught up; pure.
 
-It is Kafka's ReplicaState. Responsible for what a fetch proves and for what a new leader epoch leaves of that. Not
-responsible for which followers are in sync (leader.py), nor for where the time comes from: it is that of the loop, not
-the wall clock's, which jumps.
+It is Kafka's ReplicaState. Responsible for what a fetch proves and for what of that remains in a new leader epoch. Not
+responsible for which followers are in sync (leader.py), nor for the source of the time: it is the loop's, because the
+wall clock jumps.
 
 Invariants:
 * A follower that has not fetched from this leader has proved nothing: its end offset is UNKNOWN.
@@ -14,29 +14,29 @@ from __future__ import annotations
 from typing import NamedTuple
 
 UNKNOWN = -1
-#: Further back than every time of a loop, also of one that has just begun.
+#: Earlier than any time of a loop, also of one that has just begun.
 NEVER_MS = -(1 << 62)
-#: Broker epoch of a fetch that names none: nothing is compared with it.
+#: The broker epoch of a fetch that names none. It is compared with nothing.
 ANY_EPOCH = -1
 
 
 class FollowerFetch(NamedTuple):
-    """What one fetch of a follower proves, once its offset was found in the leader's log. A NamedTuple because there is
-    one for each partition of each fetch."""
+    """The facts that one fetch of a follower proves, once its offset was found in the leader's log. It is a NamedTuple
+    because there is one for each partition of each fetch."""
 
     replica_id: int
-    #: the follower has everything before
+    #: the follower has all records before this offset
     offset: int
-    #: where the follower's own log starts
+    #: the start of the follower's own log
     log_start_offset: int
     broker_epoch: int
-    #: where the leader's log ended when it was read
+    #: the end of the leader's log when it was read
     leader_end: int
     steady_ms: int
 
 
 class FollowerProgress:
-    """One follower."""
+    """The progress of one follower."""
 
     __slots__ = (
         "_last_fetch_leader_end",
@@ -52,17 +52,17 @@ class FollowerProgress:
         self.broker_id = broker_id
         self.end_offset = UNKNOWN
         self.log_start_offset = UNKNOWN
-        #: the broker epoch in its last fetch; None before the first
+        #: the broker epoch in its last fetch, None before the first
         self.broker_epoch: int | None = None
-        #: the last time at which it had all that the leader had
+        #: the last time at which it had all records of the leader
         self.caught_up_ms = NEVER_MS
         self._last_fetch_ms = NEVER_MS
         self._last_fetch_leader_end = UNKNOWN
 
     def note(self, fetch: FollowerFetch) -> bool:
-        """Take what the fetch proves. Returns whether the follower's end has moved."""
-        # Where small batches come fast a follower is always a batch behind. It has kept up all the same if it now has
-        # what the leader had at the fetch before.
+        """Take what the fetch proves. Returns True if the follower's end has moved."""
+        # If small batches come fast, a follower always lags by a batch. It has still kept up if it now has what the
+        # leader had at the fetch before.
         if fetch.offset >= fetch.leader_end:
             self.caught_up_ms = max(self.caught_up_ms, fetch.steady_ms)
         elif fetch.offset >= self._last_fetch_leader_end:
@@ -76,11 +76,11 @@ class FollowerProgress:
         return moved
 
     def begin_epoch(self, leader_end: int, steady_ms: int, *, in_sync: bool) -> None:
-        """A leader epoch begins. A follower in the ISR gets its time anew, any other one none: the high watermark does
-        not wait for it, and it does not join the ISR before it fetches."""
+        """Begin a leader epoch. A follower in the ISR is caught up as of now. Any other follower is not: the high
+        watermark does not wait for it, and it does not join the ISR before it fetches."""
         self.caught_up_ms = self._last_fetch_ms = steady_ms if in_sync else NEVER_MS
         self._last_fetch_leader_end = UNKNOWN if self.end_offset == UNKNOWN else leader_end
 
     def is_caught_up(self, leader_end: int, steady_ms: int, max_lag_ms: int) -> bool:
-        """It has all that the leader has, or had it not long ago."""
+        """Return True if it has all records of the leader, or had them not long ago."""
         return self.end_offset == leader_end or steady_ms - self.caught_up_ms <= max_lag_ms

@@ -1,12 +1,12 @@
-"""How fast this node may replicate the replicas that are throttled: as their leader, and as their follower; pure.
+"""The rate at which this node may replicate throttled replicas: as their leader, and as their follower; pure.
 
 Each side is Kafka's ReplicationQuotaManager. Responsible for which replicas are throttled (the topic configurations
 `leader.` and `follower.replication.throttled.replicas`), for the rate over the last `replication.quota.window.num`
-windows, and for whether it is above what the broker configuration allows. Not responsible for what is left out then:
-api/fetch.py and fetching/fetcher.py leave out replicas that are not in sync, so that a throttle never shrinks an ISR.
+windows, and for whether it exceeds the broker's limit. Not responsible for leaving replicas out: api/fetch.py and
+fetching/fetcher.py leave out replicas that are not in sync, so that a throttle never shrinks an ISR.
 
-All that moves for a throttled replica counts, also for one in sync. What is over is not held back before it is sent: a
-rate that is above the limit falls only with time.
+All bytes of a throttled replica count, even if it is in sync. Excess bytes are not held back before they are sent, so a
+rate above the limit falls only with time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 
 
 class _Sample:
-    """What was counted in one window."""
+    """The count of one window."""
 
     __slots__ = ("count", "first", "last")
 
@@ -39,7 +39,7 @@ class _Sample:
 
 
 class WindowedRate:
-    """A rate over the last so many windows, as Apache Kafka's SimpleRate. `time`: seconds that never go back."""
+    """A rate over the last windows, like Apache Kafka's SimpleRate. `time` returns seconds that never go back."""
 
     __slots__ = ("_samples", "_span_seconds", "_time", "_window_seconds")
 
@@ -64,7 +64,7 @@ class WindowedRate:
         samples = self._samples
         if not samples:
             return 0.0
-        # The first window counts as a whole one: right at its beginning the rate would be endless.
+        # The first window counts as a whole one. Otherwise the rate would be infinite right at its beginning.
         return sum(sample.count for sample in samples) / max(now - samples[0].first, self._window_seconds)
 
     def _forget(self, now: float) -> None:
@@ -79,19 +79,19 @@ class ReplicationQuota:
     __slots__ = ("_limit", "_rate", "_throttled")
 
     def __init__(self, rate: WindowedRate, limit: Callable[[], int]) -> None:
-        """`limit`: bytes a second."""
+        """`limit` returns bytes per second."""
         self._rate = rate
         self._limit = limit
-        # By topic; None: all of its partitions.
+        # The throttled partitions by topic, None for all of them.
         self._throttled: dict[str, frozenset[int] | None] = {}
 
     @property
     def is_used(self) -> bool:
-        """Any replica is throttled."""
+        """True if any replica is throttled."""
         return bool(self._throttled)
 
     def throttle(self, topic: str, partitions: frozenset[int] | None) -> None:
-        """These partitions of a topic are throttled, None for all, and no others."""
+        """Throttle these partitions of a topic, None for all, and no others."""
         if partitions is None or partitions:
             self._throttled[topic] = partitions
         else:
@@ -104,7 +104,7 @@ class ReplicationQuota:
         return partitions is None or index in partitions
 
     def record(self, byte_count: int) -> None:
-        """So much was sent or fetched for throttled replicas."""
+        """Count bytes that were sent or fetched for throttled replicas."""
         self._rate.record(byte_count)
 
     def is_exceeded(self) -> bool:
@@ -115,7 +115,7 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """Both sides of a node."""
+    """The quotas of a node for both sides."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class ReplicationQuotas:
         metrics: Metrics,
         rate: Callable[[str], int] = lambda key: MAX_INT64,
     ) -> None:
-        """`rate`: the present value of LEADER_RATE or FOLLOWER_RATE."""
+        """`rate` returns the present value of LEADER_RATE or FOLLOWER_RATE."""
         self._node_id = node_id
 
         def quota(key: str, name: str) -> ReplicationQuota:
@@ -139,7 +139,7 @@ class ReplicationQuotas:
         self.follower = quota(FOLLOWER_RATE, "FollowerReplication")
 
     def configure(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """Follow the configuration of a topic, as the metadata has it."""
+        """Take the configuration of a topic, as in the metadata."""
         self.leader.throttle(topic, self._partitions(_LEADER_REPLICAS, overrides))
         self.follower.throttle(topic, self._partitions(_FOLLOWER_REPLICAS, overrides))
 

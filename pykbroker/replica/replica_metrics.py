@@ -1,6 +1,6 @@
-"""The numbers of Kafka's ReplicaManager and Partition about this node's replicas, computed when they are read.
+"""The gauges of Kafka's ReplicaManager and Partition about this node's replicas, computed when they are read.
 
-Not responsible for what is counted as it happens: bytes and ISR changes are counted where they come.
+Not responsible for bytes and ISR changes, which are counted as they happen.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def register(metrics: Metrics, replicas: Iterable[Partition], parked: Callable[[
 
 
 def _led(partition: Partition) -> tuple[PartitionLeader, PartitionLog] | None:
-    """The role and the log of a partition that this node leads and can use."""
+    """Return the role and the log of a partition that this node leads and can use."""
     leader, log = partition.leader, partition.log_if_open
     return None if leader is None or log is None else (leader, log)
 

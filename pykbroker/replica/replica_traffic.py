@@ -1,4 +1,4 @@
-"""What came to one replica and left it since it was last asked: counters, added to in place.
+"""Counters of the traffic of one replica since they were last taken, incremented in place.
 
 A node has them only where `pykbroker.load.reporter.enable` is on: elsewhere `Partition.traffic` is None and this module
 is not loaded. Not responsible for what becomes of the numbers (load_reports/load_records.py).
@@ -12,7 +12,7 @@ from typing import NamedTuple
 class TrafficCounts(NamedTuple):
     """Bytes are those of record batches as they are stored: compressed, without the protocol around them."""
 
-    #: appended as the leader: by producers, coordinators and for transaction markers
+    #: appended as the leader: from producers, coordinators and for transaction markers
     bytes_in: int
     messages_in: int
     #: batches appended as the leader
@@ -20,7 +20,7 @@ class TrafficCounts(NamedTuple):
     #: read by consumers, in answers that had records of this partition
     bytes_out: int
     fetch_requests: int
-    #: appended as a follower, and the answers that they came in
+    #: appended as a follower, and the answers with these records
     replication_bytes_in: int
     replication_fetches_in: int
     #: read by followers, in answers that had records of this partition
@@ -29,7 +29,7 @@ class TrafficCounts(NamedTuple):
 
 
 class PartitionTraffic:
-    """One replica of this node."""
+    """The counters of one replica of this node."""
 
     __slots__ = (
         "_bytes_in",
@@ -53,18 +53,18 @@ class PartitionTraffic:
         self._replicated_out = self._replications_out = 0
 
     def appended(self, size: int, records: int) -> None:
-        """The leader has appended a batch."""
+        """Count a batch that the leader has appended."""
         self._bytes_in += size
         self._messages_in += records
         self._produces += 1
 
     def replicated(self, size: int) -> None:
-        """A follower has appended what its leader sent."""
+        """Count records that a follower has appended from its leader."""
         self._replicated_in += size
         self._replications_in += 1
 
     def read(self, size: int, *, by_follower: bool) -> None:
-        """An answer has records of this replica."""
+        """Count an answer that has records of this replica."""
         if by_follower:
             self._replicated_out += size
             self._replications_out += 1

@@ -1,4 +1,4 @@
-"""The replicas of this node: made, changed and deleted as the metadata says.
+"""The replicas of this node: created, changed and deleted as the metadata demands.
 
 Responsible for: which partitions this node holds, telling coordinators about leadership, the configuration of topics.
 Not responsible for: their logs and directories (`logs`, a room of its own), fetches that wait (parked.py), the
@@ -43,14 +43,14 @@ OnFollower = Callable[[Partition, PartitionFollower], None]
 
 
 def no_controller(topic_id: bytes, change: RequestPartitionData, answered: Answered) -> None:
-    """No ISR is changed."""
+    """Change no ISR, because there is no controller."""
     answered(
         ResponsePartitionData(partition_index=change.partition_index, error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)
     )
 
 
 class ReplicaTable:
-    """Publisher of the metadata loader; asked by handlers."""
+    """Publisher of the metadata loader. Request handlers look replicas up in it."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class ReplicaTable:
         alter_partition: AlterPartition = no_controller,
         quotas: ReplicationQuotas | None = None,
     ) -> None:
-        """`assignments` is told of each log that was opened, and where; `move_throttle` says how many bytes a second
-        moves between directories may copy; `alter_partition` asks the controller for another ISR."""
+        """`assignments` is notified of each log that was opened, and its directory. `move_throttle` returns how many
+        bytes a second moves between directories may copy. `alter_partition` asks the controller for another ISR."""
         self.runtime = runtime
         self.config = config
         self.node_id = node_id
@@ -89,9 +89,9 @@ class ReplicaTable:
         #: fetches that wait
         self.purgatory = FetchPurgatory(runtime.loop, config.int("pykbroker.max.parked.requests"))
         self.fetch_max_bytes = config.int("fetch.max.bytes")
-        #: how fast throttled replicas are replicated
+        #: the quotas of throttled replicas
         self.quotas = quotas or ReplicationQuotas(config, node_id, runtime.loop.time, metrics)
-        #: consumers are told which replica is in their rack (KIP-392)
+        #: True if consumers get the id of a replica in their rack (KIP-392)
         self.selects_by_rack = config.optional_str("replica.selector.class") is not None
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._image = MetadataImage()
@@ -140,12 +140,13 @@ class ReplicaTable:
     # -- look-up ------------------------------------------------------------------------------------------------------
 
     def find(self, topic: str, index: int) -> Partition | None:
-        """The replica of this node, if it has one."""
+        """Return the replica of this node, if it has one."""
         partitions = self._partitions.get(topic)
         return None if partitions is None else partitions.get(index)
 
     def get(self, topic: str, index: int) -> Partition:
-        """Raises UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER for a partition that only others hold."""
+        """Return the replica of this node. Raises UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER for a partition
+        that only others hold."""
         partition = self.find(topic, index)
         if partition is not None:
             return partition
@@ -154,11 +155,11 @@ class ReplicaTable:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist")
 
     def exists(self, topic: str, index: int) -> bool:
-        """Whether the metadata has the partition, on this node or elsewhere."""
+        """Return True if the metadata has the partition, on this node or elsewhere."""
         return self._image.topics.partition(topic, index) is not None
 
     def on_leadership(self, callback: Leadership) -> None:
-        """`callback(partition, is_leader, leader_epoch)` when this node gains, renews or loses a leadership."""
+        """Call `callback(partition, is_leader, leader_epoch)` when this node gains, renews or loses a leadership."""
         self._leadership.append(callback)
         for partition in self:
             if partition.is_leader:
@@ -175,7 +176,7 @@ class ReplicaTable:
     # -- metadata -----------------------------------------------------------------------------------------------------
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Follow the metadata."""
+        """Take over changed metadata."""
         self._image = new
         for topic in delta.topics_deleted.values():
             for partition in list(self._partitions.get(topic.name, {}).values()):
@@ -205,14 +206,14 @@ class ReplicaTable:
             partition.update(image)
 
     def _led(self, partition: Partition, is_leader: bool) -> None:
-        """This node gained, renewed or lost a leadership."""
+        """Report that this node gained, renewed or lost a leadership."""
         if partition.leader is not None:
             self.purgatory.expect(replica for replica in partition.leader.replicas if replica != self.node_id)
         for callback in self._leadership:
             callback(partition, is_leader, partition.leader_epoch)
 
     def _follows(self, partition: Partition) -> None:
-        """This node follows a partition in a new leader epoch."""
+        """Report that this node follows a partition in a new leader epoch."""
         if self._following is not None and partition.follower is not None:
             self._following(partition, partition.follower)
 
@@ -225,7 +226,7 @@ class ReplicaTable:
                     partition.configure(self.topic_config(name))
 
     def reconfigure(self, config: Config) -> None:
-        """The broker's configuration, which is behind every topic's, changed: it acts at once on open logs."""
+        """Apply a changed configuration of the broker, which is the base of each topic's, to open logs at once."""
         self.config = config
         self._topic_configs.clear()
         for partition in self:
@@ -233,7 +234,7 @@ class ReplicaTable:
         self.logs.reconfigure(config)
 
     def topic_config(self, topic: str) -> LogConfig:
-        """The configuration in effect: the topic's own over the broker's (`config` has the dynamic layers)."""
+        """Return the configuration in effect: the topic's own over the broker's (`config` has the dynamic layers)."""
         config = self._topic_configs.get(topic)
         if config is None:
             overrides: Mapping[str, str] = self._image.configs.of(ConfigResource.TOPIC, topic)
@@ -241,12 +242,12 @@ class ReplicaTable:
         return config
 
     def assigned(self, topic: str, index: int) -> bytes:
-        """In which directory the metadata has this node's replica."""
+        """Return the directory in which the metadata has this node's replica."""
         image = self._image.topics.partition(topic, index)
         return (image and image.directory(self.node_id)) or DIRECTORY_UNASSIGNED
 
     def _remove(self, partition: Partition) -> None:
-        """The partition is gone: its folder becomes `-delete` and is removed after file.delete.delay.ms."""
+        """Remove a partition that is gone. Its folder becomes `-delete` and is deleted after file.delete.delay.ms."""
         del self._partitions[partition.topic][partition.index]
         if not self._partitions[partition.topic]:
             del self._partitions[partition.topic]
@@ -257,20 +258,20 @@ class ReplicaTable:
         partition.detach()
 
     def start(self) -> None:
-        """The metadata is complete: see `Logs.start`."""
+        """Start the logs when the metadata is complete (see `Logs.start`)."""
         self.logs.start()
 
     def stop(self) -> None:
-        """The node stops: see `Logs.stop`."""
+        """Stop the logs when the node stops (see `Logs.stop`)."""
         self.logs.stop()
 
     async def ended(self) -> None:
-        """After `stop`: returns when no thread works on a log any more."""
+        """Return, after `stop`, when no thread works on a log."""
         await self.logs.ended()
 
     def delete_records(self, topic: str, index: int, offset: int) -> tuple[Partition, int, int]:
-        """DeleteRecords of one partition. Returns it, the offset that is meant, and the low watermark: the deletion
-        is over when that has come so far. Raises KafkaError."""
+        """DeleteRecords of one partition. Returns it, the resulting offset, and the low watermark. The deletion is
+        complete when the low watermark has reached that offset. Raises KafkaError."""
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal: its records are not deleted")
         partition = self.get(topic, index)
@@ -282,9 +283,9 @@ class ReplicaTable:
 
 
 def _new_traffic(config: Config) -> Callable[[], PartitionTraffic] | None:
-    """What counts the bytes of one replica, where the node reports its load."""
+    """Return a factory of the counters of one replica, None if the node does not report its load."""
     if not config.bool("pykbroker.load.reporter.enable"):
         return None
-    from pykbroker.replica.replica_traffic import PartitionTraffic  # of a node that needs it
+    from pykbroker.replica.replica_traffic import PartitionTraffic  # only loaded by a node that needs it
 
     return PartitionTraffic

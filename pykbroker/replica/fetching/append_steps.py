@@ -1,11 +1,11 @@
-"""What one answer brings for one partition, on its way into the log.
+"""The records of one answer for one partition, on their way into the log.
 
-Responsible for: appending it piece by piece, noting gaps before the first one, beginning an empty log before its
-leader's start where a batch reaches over it, then taking over high watermark and log start, and waiting for a flush
-that flush.messages promises. Not responsible for turns of the loop (runner.py), nor for what the outcome means
-(fetcher.py).
+Responsible for appending them piece by piece, noting gaps before the first one, and beginning an empty log before its
+leader's start if a batch reaches over that start. Then it takes over high watermark and log start, and waits for a
+flush that flush.messages promises. Not responsible for turns of the loop (runner.py), nor for the meaning of the
+outcome (fetcher.py).
 
-Invariant: it ends once, with `ended`.
+Invariant: it calls `ended` once.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 
 
 class FollowerLog(FetchedLog, Protocol):
-    """What is done to the replica's log: see replica/follower.py. Each call raises KafkaError when it cannot be done,
-    or calls back with the reason."""
+    """The changes to the replica's log (see replica/follower.py). Each call raises KafkaError if it fails, or calls
+    back with the error."""
 
     def append(self, records: memoryview, *, now_ms: int) -> object: ...
 
@@ -50,7 +50,7 @@ class AppendSteps:
         ended: Callable[[KafkaError | None], None],
         resume: Callable[[AppendSteps], None],
     ) -> None:
-        """`ended` is told what went wrong, if anything did. `resume`: there are steps to do again."""
+        """`ended` is called with the error, or with None. `resume` is called when there are steps to do again."""
         fetch = self.fetch = effect.fetch
         self._effect = effect
         self._follower = follower
@@ -61,7 +61,7 @@ class AppendSteps:
         self._next: BatchPiece | None = None
 
     def step(self) -> int:
-        """Append a piece. Returns what it cost (pieces.py), 0 if there is nothing to do now."""
+        """Append a piece. Returns its cost (pieces.py), 0 if there is nothing to do now."""
         try:
             piece = self._next or next(self._pieces, None)
             self._next = piece
@@ -85,16 +85,18 @@ class AppendSteps:
         self._ended(None if code == ErrorCode.NONE else KafkaError(code, "what was appended could not be flushed"))
 
     def _must_wait(self, piece: BatchPiece) -> bool:
-        """Whether something is to be done before the piece is appended, and is not done yet. Raises KafkaError."""
+        """Return True if the piece has to wait for something else first. Raises KafkaError."""
         follower = self._follower
         end = follower.log_end_offset
         if piece.base_offset < end == follower.log_start_offset <= piece.last_offset:
-            # The log is empty, and the leader's starts within this batch: Apache Kafka's log begins with it, too.
+            # The log is empty, and the leader's starts within this batch. Apache Kafka's log begins with the whole
+            # batch, too.
             return self._waits_for(lambda then: follower.start_over(piece.base_offset, then))
         return piece.has_gap and self._waits_for(follower.note_gaps)
 
     def _waits_for(self, begin: Callable[[Told], None]) -> bool:
-        """Begin what calls back. Returns whether it has not called back yet. Raises KafkaError if it went wrong."""
+        """Call `begin`, which calls back. Returns True if it has not called back yet. Raises KafkaError if it
+        failed."""
         told: list[ErrorCode] = []
         has_begun = False
 

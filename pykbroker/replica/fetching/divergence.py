@@ -1,6 +1,6 @@
-"""Where a follower cuts its log when the leader's log went another way (KIP-101, KIP-279); pure.
+"""The offset at which a follower cuts its log after the leader's log went another way (KIP-101, KIP-279); pure.
 
-Responsible for the offset alone. Not responsible for cutting (replica/follower.py), nor for what follows it.
+Responsible for the offset alone. Not responsible for cutting (replica/follower.py), nor for the next steps.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ _UNKNOWN = -1
 
 
 class Epochs(Protocol):
-    """What is asked of the follower's log."""
+    """The queries to the follower's log."""
 
     @property
     def log_end_offset(self) -> int: ...
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
-        """(largest known epoch not above it, the offset at which the next one begins); (-1, -1) if unknown."""
+        """Return (largest known epoch that is not greater, the offset at which the next one begins); (-1, -1) if
+        unknown."""
 
 
 def truncation_offset(log: Epochs, leader_epoch: int, leader_end_offset: int) -> int:
-    """The offset from which on the follower's records go. The leader said: "of the epochs up to yours I know
-    `leader_epoch`, and it ends at `leader_end_offset` here"."""
+    """Return the offset from which the follower's records are cut off. The leader's answer names `leader_epoch`, its
+    newest epoch up to the follower's, which ends at `leader_end_offset` there."""
     own_end = log.log_end_offset
     epoch, end = log.epoch_end_offset(leader_epoch)
     if epoch == _UNKNOWN:
-        # This log knows only newer epochs, which the leader does not have.
+        # This log has only newer epochs, which the leader does not have.
         return min(leader_end_offset, own_end)
     if epoch != leader_epoch:
         # This log lacks that epoch, too. The next fetch names the older one, and the leader answers again.

@@ -1,26 +1,30 @@
-"""One fetcher: what it asks its leader next, and what an answer means for each partition; pure.
+"""One fetcher: its next request to the leader, and the meaning of an answer for each partition; pure.
 
-Responsible for: fetches and the questions after a leader's first and last offset, truncation by diverging epochs
-(KIP-595's way, which Apache Kafka's followers use since 2.7), what each error means, delays, and leaving out throttled
-partitions that are not in sync while their quota is exceeded (quota.py). Not responsible for
-sending, for what the effects do to a log (runner.py does them, and says how they ended), nor for which partitions there
-are (manager.py).
+Responsible for fetches, for the requests for a leader's first and last offset, and for truncation by diverging epochs
+(KIP-595's way, which Apache Kafka's followers use since 2.7). It also handles errors and delays, and leaves out
+throttled partitions that are not in sync while their quota is exceeded (quota.py). Not responsible for sending, for the
+effects on a log (runner.py carries them out and reports how they ended), nor for which partitions there are
+(manager.py).
 
-The questions one after the other: `next_request` until `answered` or `unanswered`. An effect puts its partition to
-work; `done`, `refused` or `fail` says how that ended.
+Requests come one after the other: `next_request`, then `answered` or `unanswered`. An effect occupies its partition
+until `done`, `refused` or `fail` reports its end.
 
-An error of one partition, as in Apache Kafka:
-* OFFSET_OUT_OF_RANGE: the leader is asked for its end. Behind that this log has records that the leader lacks: they go.
-  Else the leader is asked for its start. If that lies behind this log's end, this log starts over there.
-* FENCED_LEADER_EPOCH: there is a newer leader epoch, and the metadata will say so. Until then the partition has failed.
-* UNKNOWN_LEADER_EPOCH and NOT_LEADER_OR_FOLLOWER: the leader has not heard of its leadership yet, most likely. The
-  pauses begin short and double, up to replica.fetch.backoff.ms, which Apache Kafka waits at once.
-* any other error is waited out (replica.fetch.backoff.ms).
-Where Apache Kafka asks again without a pause, and this does not: an answer after which the same would be asked again.
+An error of one partition is handled as in Apache Kafka:
+
+* After OFFSET_OUT_OF_RANGE the fetcher asks for the leader's end. Records of this log after that end are cut off. If
+  there are none, it asks for the leader's start. If that is after this log's end, this log starts over there.
+* FENCED_LEADER_EPOCH means that there is a newer leader epoch, which the metadata will have. Until then the partition
+  has failed.
+* UNKNOWN_LEADER_EPOCH and NOT_LEADER_OR_FOLLOWER most likely mean that the leader has not received its leadership yet.
+  The pauses begin short and double, up to replica.fetch.backoff.ms, which Apache Kafka waits at once.
+* After any other error the fetcher pauses for replica.fetch.backoff.ms.
+
+Unlike Apache Kafka, it also pauses after an answer if the same request would follow.
 
 Invariants:
-* One request is under way at most, and only its answer is taken.
-* An answer changes nothing about a partition of which something has changed since the request.
+
+* At most one request is under way, and only its answer is taken.
+* An answer changes nothing about a partition that has changed since the request.
 """
 
 from __future__ import annotations
@@ -59,8 +63,8 @@ _EARLIEST = -2
 _NOT_YET = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _FIRST_PAUSE_SECONDS = 0.02
 _SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-#: A leader that is made or deleted says so for a moment. Beyond as many answers in a row it is a warning, as Apache
-#: Kafka has it from the first on.
+#: A leader that is created or deleted answers these for a moment. More answers than this in a row are a warning; for
+#: Apache Kafka the first one is.
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 _EXPECTED_UNKNOWN = 4
 
@@ -70,7 +74,7 @@ FetcherResponse = FetchResponse | ListOffsetsResponse
 
 @dataclass(slots=True, frozen=True)
 class FetchSettings:
-    """replica.fetch.*"""
+    """The values of replica.fetch.*"""
 
     max_wait_ms: int
     min_bytes: int
@@ -81,7 +85,7 @@ class FetchSettings:
 
 @dataclass(slots=True, frozen=True)
 class AppendRecords:
-    """Append what the leader sent, and take over its high watermark and log start."""
+    """Append the leader's records, and take over its high watermark and log start."""
 
     fetch: PartitionFetch
     records: memoryview
@@ -91,7 +95,7 @@ class AppendRecords:
 
 @dataclass(slots=True, frozen=True)
 class TruncateTo:
-    """Cut off everything from the offset on."""
+    """Cut off all records from the offset on."""
 
     fetch: PartitionFetch
     offset: int
@@ -99,7 +103,7 @@ class TruncateTo:
 
 @dataclass(slots=True, frozen=True)
 class StartOver:
-    """Forget everything: the log is empty, at the offset."""
+    """Delete all records. The log is empty then, at the offset."""
 
     fetch: PartitionFetch
     offset: int
@@ -107,11 +111,11 @@ class StartOver:
 
 @dataclass(slots=True, frozen=True)
 class Fail:
-    """The partition is fetched no more in this leader epoch; it has left the fetcher already."""
+    """The partition is not fetched again in this leader epoch. It has left the fetcher already."""
 
     fetch: PartitionFetch
     reason: str
-    #: it is a part of each change of a leader
+    #: True if it is part of each change of a leader
     is_expected: bool = False
 
 
@@ -119,7 +123,7 @@ Effect = AppendRecords | TruncateTo | StartOver | Fail
 
 
 class Fetcher:
-    """From one leader. `now`: the loop's seconds."""
+    """The fetcher of one leader. `now` is in seconds of the loop's clock."""
 
     __slots__ = (
         "_asked",
@@ -143,19 +147,20 @@ class Fetcher:
         self._quota = quota
         self._session = FollowerSession()
         self._fetches: dict[PartitionKey, PartitionFetch] = {}
-        # Until when, and when the first of these is over; that may be too early, and never too late.
+        # The end of each delay. `_next_end` is the first of them; it may be too early, but never too late.
         self._delayed: dict[PartitionFetch, float] = {}
-        # Those that are throttled, while the quota is exceeded; looked at again with each request, and at this time.
+        # Throttled partitions while the quota is exceeded. They are looked at again with each request, and at this
+        # time.
         self._held: dict[PartitionFetch, None] = {}
         self._held_until = 0.0
         self._next_end = math.inf
-        # Those in the phases ASKING_END and ASKING_START.
+        # Partitions in the phases ASKING_END and ASKING_START.
         self._asking: dict[PartitionFetch, None] = {}
-        # What the request that is under way asks for, by topic name and index; None: it is a Fetch.
+        # The partitions of a ListOffsets under way, by topic name and index. None if it is a Fetch.
         self._asked: dict[tuple[str, int], PartitionFetch] | None = None
-        #: a request is under way
+        #: True while a request is under way
         self.is_waiting = False
-        # The last Fetch was refused as a whole.
+        # True if the last Fetch was refused as a whole.
         self._was_refused = False
 
     def __len__(self) -> int:
@@ -170,25 +175,26 @@ class Fetcher:
     # -- partitions ---------------------------------------------------------------------------------------------------
 
     def find(self, key: PartitionKey) -> PartitionFetch | None:
-        """The partition, if it is fetched."""
+        """Return the partition, if it is fetched."""
         return self._fetches.get(key)
 
     def add(self, fetch: PartitionFetch) -> Effect | None:
-        """Fetch a partition from the next request on. The effect comes first, if there is one. Every delay is over: the
-        metadata has something new. Raises KafkaError when the log cannot be used."""
+        """Fetch a partition from the next request on. If an effect is returned, it comes first. All delays end, because
+        the metadata has changed. Raises KafkaError if the log cannot be used."""
         assert fetch.key not in self._fetches, fetch
         high_watermark = fetch.replica.high_watermark
         self._fetches[fetch.key] = fetch
         self.end_delays()
         if fetch.last_fetched_epoch < 0 and high_watermark < fetch.fetch_offset:
-            # Without epochs the leader cannot say where the logs part: what is not known to be committed goes.
+            # Without epochs the leader cannot find where the logs diverge, so records that may be uncommitted are cut
+            # off.
             fetch.enter(Phase.WORKING)
             return TruncateTo(fetch, high_watermark)
         self._place(fetch)
         return None
 
     def remove(self, fetch: PartitionFetch) -> None:
-        """Fetch the partition no more; what is under way for it changes nothing any more."""
+        """Stop fetching the partition. Work under way for it has no effect."""
         if fetch not in self:
             return
         del self._fetches[fetch.key]
@@ -199,7 +205,7 @@ class Fetcher:
         fetch.enter(Phase.ENDED)
 
     def end_delays(self) -> None:
-        """There is news: what is delayed is asked for again at once."""
+        """End all delays, because something has changed."""
         self._was_refused = False
         for fetch in list(self._delayed):
             self._end_delay(fetch)
@@ -207,7 +213,7 @@ class Fetcher:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def next_request(self, now: float, broker_epoch: int) -> FetcherRequest | None:
-        """What to ask now; None: nothing before `wakes_at`."""
+        """Return the next request, None if there is nothing to ask before `wakes_at`."""
         assert not self.is_waiting
         if self._next_end <= now:
             for fetch in [fetch for fetch, until in self._delayed.items() if until <= now]:
@@ -225,7 +231,7 @@ class Fetcher:
 
     @property
     def wakes_at(self) -> float | None:
-        """When the next delay is over, or throttled partitions are looked at again."""
+        """The time at which the next delay ends, or at which throttled partitions are looked at again."""
         until = self._next_end if self._delayed else None
         if self._held and (until is None or self._held_until < until):
             return self._held_until
@@ -233,7 +239,7 @@ class Fetcher:
 
     def _hold(self, now: float) -> None:
         """Leave out the throttled partitions that are not in sync if the quota is exceeded, and no others. As in Apache
-        Kafka each partition is looked at; here only while any is throttled."""
+        Kafka each partition is looked at, but here only while any is throttled."""
         quota = self._quota
         is_exceeded = quota.is_exceeded()
         for fetch in self._fetches.values() if is_exceeded else list(self._held):
@@ -301,14 +307,14 @@ class Fetcher:
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def unanswered(self, now: float) -> None:
-        """The request has no answer: the leader is left alone for a while."""
+        """Note that the request has no answer. The leader is not asked for a while."""
         asked = self._end_request()
         if asked is None:
             self._session.lost()
         self._delay_all(now)
 
     def answered(self, response: FetcherResponse, now: float) -> list[Effect]:
-        """What the answer wants done, in its order."""
+        """Return the effects of the answer, in its order."""
         asked = self._end_request()
         if isinstance(response, ListOffsetsResponse):
             assert asked is not None
@@ -341,7 +347,7 @@ class Fetcher:
         effects: list[Effect] = []
         for key, data in answers.items():
             fetch = self._fetches.get(key)
-            # Also when it was removed, or came anew in another leader epoch, while the request was under way.
+            # The partition may have been removed, or added in another leader epoch, while the request was under way.
             if fetch is None or not fetch.is_ready or not self._session.is_current(key):
                 continue
             try:
@@ -353,14 +359,14 @@ class Fetcher:
         return effects
 
     def _refused(self, what: str, now: float, *, again: bool) -> None:
-        """The answer says nothing of any partition. `again`: a full fetch may help, once."""
+        """Note that an answer has nothing about partitions. `again`: a full fetch may help, once."""
         logger.info("Node %d: the leader %s", self._node_id, what)
         if self._was_refused or not again:
             self._delay_all(now)
         self._was_refused = True
 
     def _take(self, fetch: PartitionFetch, data: PartitionData, now: float) -> Effect | None:
-        """Raises KafkaError when the log cannot be used."""
+        """Take the answer for one partition. Raises KafkaError if the log cannot be used."""
         code = data.error_code
         if code == ErrorCode.NONE:
             fetch.not_yet = fetch.unknown = 0
@@ -383,7 +389,7 @@ class Fetcher:
                 return TruncateTo(fetch, offset)
             fetch.leader_high_watermark = data.high_watermark
             self._work(fetch)
-            # A view of the frame, which is nothing but this answer: it is not copied.
+            # A view of the frame, which contains only this answer, so it is not copied.
             records = data.records if isinstance(data.records, (bytes, bytearray, memoryview)) else b""
             return AppendRecords(fetch, memoryview(records), data.high_watermark, data.log_start_offset)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -424,7 +430,7 @@ class Fetcher:
         return effects
 
     def _take_offset(self, fetch: PartitionFetch, answer: ListOffsetsPartitionResponse, now: float) -> Effect | None:
-        """Raises KafkaError when the log cannot be used."""
+        """Take the leader's offset for one partition. Raises KafkaError if the log cannot be used."""
         code, offset = answer.error_code, answer.offset
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             return self._fenced(fetch)
@@ -437,7 +443,7 @@ class Fetcher:
             if offset >= own_end:
                 fetch.enter(Phase.ASKING_START)
                 return None
-            # An unclean election has made a replica leader that lacks them.
+            # An unclean election has made a replica without these records the leader.
             logger.warning(
                 "Partition %s: its log ends at offset %d, the leader's at %d: what the leader lacks is cut off",
                 fetch,
@@ -467,8 +473,8 @@ class Fetcher:
     # -- what became of an effect -------------------------------------------------------------------------------------
 
     def done(self, fetch: PartitionFetch, now: float, *, expects_progress: bool) -> Fail | None:
-        """The effect is done; the next request goes on from there. `expects_progress`: if the same would be asked
-        again, that waits."""
+        """Note that the effect is done, so the next request continues from there. `expects_progress`: if the same
+        request would follow, it is delayed."""
         if fetch not in self:
             return None
         has_moved = self._look_again(fetch)
@@ -484,7 +490,7 @@ class Fetcher:
         return None
 
     def refused(self, fetch: PartitionFetch, now: float) -> Fail | None:
-        """The effect could not be done, or not as a whole: the log may hold the first pieces of an answer. It may be
+        """Note that the effect was not done, or only in part: the log may hold the first pieces of an answer. It may be
         done later."""
         if fetch not in self:
             return None
@@ -495,7 +501,7 @@ class Fetcher:
         return None
 
     def _look_again(self, fetch: PartitionFetch) -> bool | Fail:
-        """An effect has ended. Returns whether the log has moved."""
+        """Read the log's end after an effect. Returns True if it has moved."""
         fetch.enter(Phase.FETCHING)
         try:
             return fetch.look()
@@ -503,7 +509,7 @@ class Fetcher:
             return self.fail(fetch, str(error))
 
     def fail(self, fetch: PartitionFetch, reason: str) -> Fail:
-        """The partition cannot be fetched in this leader epoch."""
+        """Remove a partition that cannot be fetched in this leader epoch."""
         self.remove(fetch)
         return Fail(fetch, reason)
 
@@ -546,9 +552,9 @@ class Fetcher:
 
 
 def _level_of(code: int, fetch: PartitionFetch) -> int:
-    """How loud an error of a partition is told; counts it."""
+    """Return the log level for an error of a partition, and count the error."""
     if code in _NOT_YET:
-        # Each change of a leader brings these.
+        # Each change of a leader causes these.
         return logging.DEBUG
     if code not in _UNKNOWN:
         return logging.ERROR

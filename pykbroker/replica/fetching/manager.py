@@ -1,11 +1,11 @@
-"""The fetchers of this node: for each leader num.replica.fetchers of them, and each partition in one.
+"""The fetchers of this node: num.replica.fetchers for each leader, and each partition in one of them.
 
-Responsible for: beginning to fetch a partition when this node follows in a new leader epoch and its log is open, ending
-that with the role, fetchers that come and go, and their metrics. Not responsible for the roles (partition.py says when
-they change), nor for what a fetcher does (runner.py).
+Responsible for beginning to fetch a partition when this node follows in a new leader epoch and its log is open, and for
+ending that with the role. It creates and closes fetchers, and has their metrics. Not responsible for the roles
+(partition.py reports their changes), nor for the work of a fetcher (runner.py).
 
 Invariants:
-* A partition is in one fetcher at most: that of its leader and of its hash.
+* A partition is in at most one fetcher: the one of its leader and its hash.
 * A fetcher without partitions is closed.
 """
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A partition whose log is at work when the number of fetchers changes moves a little later.
+#: A partition whose log is busy when the number of fetchers changes moves a little later.
 _AGAIN_SECONDS = 0.1
 _MANAGER = "kafka.server:type=ReplicaFetcherManager,name={},clientId=Replica"
 
@@ -51,8 +51,8 @@ class FetcherManager:
         metrics: Metrics,
         watch: PeerWatch | None = None,
     ) -> None:
-        """`address`: where a broker is reached by brokers; `broker_epoch`: of this node's registration; `watch`: hears
-        of connections to leaders."""
+        """`address` returns where brokers reach a broker, `broker_epoch` the epoch of this node's registration. `watch`
+        is notified of connections to leaders."""
         self._runtime = runtime
         self._replicas = replicas
         self._count = config.int("num.replica.fetchers")
@@ -70,9 +70,9 @@ class FetcherManager:
             watch,
         )
         self._runners: dict[tuple[int, int], FetcherRunner] = {}
-        # Which fetcher fetches the partition, for each role that is not over.
+        # The fetcher of each role that is not over.
         self._runner_of: dict[PartitionFollower, FetcherRunner] = {}
-        # Roles whose logs are to be opened first.
+        # Roles whose logs have to be opened first.
         self._to_begin: dict[PartitionFollower, None] = {}
         self._failed_roles: set[PartitionFollower] = set()
         self._is_scheduled = False
@@ -84,7 +84,7 @@ class FetcherManager:
         metrics.family(self._gauges)
 
     def start(self) -> None:
-        """The metadata is complete, and logs may be opened."""
+        """Begin to fetch. Call it when the metadata is complete and logs may be opened."""
         self._replicas.on_following(self._follow)
 
     def close(self) -> None:
@@ -97,14 +97,14 @@ class FetcherManager:
     # -- roles --------------------------------------------------------------------------------------------------------
 
     def _follow(self, partition: Partition, follower: PartitionFollower) -> None:
-        """This node follows in a new leader epoch."""
+        """Begin to follow in a new leader epoch."""
         if follower.leader < 0 or self._is_closed:
             return
         follower.watch(self)
         partition.when_recovered(partial(self._begin_soon, follower))
 
     def role_ended(self, follower: PartitionFollower) -> None:
-        """The role that was to be fetched for is over."""
+        """Stop fetching for a role that is over."""
         self._to_begin.pop(follower, None)
         self._failed_roles.discard(follower)
         self._stop(follower)
@@ -118,7 +118,7 @@ class FetcherManager:
             self._look_at(runner)
 
     def _failed(self, fail: Fail) -> None:
-        """The runner has let the partition go."""
+        """Handle a partition that the runner has dropped."""
         fetch = fail.fetch
         partition = self._replicas.find(fetch.topic, fetch.index)
         follower = None if partition is None else partition.follower
@@ -133,7 +133,7 @@ class FetcherManager:
         )
 
     def directory_failed(self) -> None:
-        """Replicas whose log directory failed are fetched no more."""
+        """Stop fetching replicas whose log directory failed."""
         for follower in [follower for follower in self._runner_of if follower.handle.offline]:
             self._stop(follower)
         self._failed_roles = {follower for follower in self._failed_roles if not follower.handle.offline}
@@ -162,7 +162,7 @@ class FetcherManager:
     def _begin_all(self, followers: Iterable[PartitionFollower]) -> None:
         self._is_scheduled = False
         for follower in followers:
-            # Neither over nor begun meanwhile.
+            # The role is neither over nor begun in the meantime.
             if follower in self._to_begin:
                 del self._to_begin[follower]
                 self._add(follower)
@@ -170,7 +170,7 @@ class FetcherManager:
         if self._to_begin:
             self._schedule()
         else:
-            # An empty dict keeps the room that thousands took.
+            # An empty dict keeps the memory of its thousands of entries.
             self._to_begin.clear()
 
     def _add(self, follower: PartitionFollower) -> None:
@@ -185,7 +185,7 @@ class FetcherManager:
     # -- fetchers -----------------------------------------------------------------------------------------------------
 
     def _place(self, fetch: PartitionFetch, follower: PartitionFollower) -> None:
-        """Raises KafkaError when the log cannot be used."""
+        """Put a partition into its fetcher. Raises KafkaError if the log cannot be used."""
         key = follower.leader, fetcher_of(fetch.topic, fetch.index, self._count)
         runner = self._runners.get(key)
         if runner is None:
@@ -194,7 +194,7 @@ class FetcherManager:
         self._runner_of[follower] = runner
 
     def reconfigure(self, config: Config) -> None:
-        """num.replica.fetchers is dynamic: partitions move to where they belong now."""
+        """Apply num.replica.fetchers, which is dynamic: partitions move to their new fetchers."""
         count = config.int("num.replica.fetchers")
         if count != self._count:
             self._count = count
@@ -218,7 +218,8 @@ class FetcherManager:
             self._runtime.loop.call_later(_AGAIN_SECONDS, self._move)
 
     def _look_at(self, runner: FetcherRunner) -> None:
-        """It may have lost its last partition. In the next turn: a new leader epoch often brings it back."""
+        """Close the fetcher if it lost its last partition. It happens in the next turn, because a new leader epoch
+        often brings it back."""
         if not len(runner):
             self._runtime.loop.call_soon(self._close_idle)
 
@@ -249,7 +250,7 @@ class FetcherManager:
 
 
 def fetch_settings(config: Config) -> FetchSettings:
-    """replica.fetch.*"""
+    """Return the values of replica.fetch.*"""
     return FetchSettings(
         max_wait_ms=config.int("replica.fetch.wait.max.ms"),
         min_bytes=config.int("replica.fetch.min.bytes"),
@@ -260,14 +261,14 @@ def fetch_settings(config: Config) -> FetchSettings:
 
 
 def fetcher_of(topic: str, index: int, count: int) -> int:
-    """Which of so many fetchers a partition belongs to, as in Apache Kafka."""
+    """Return the number of a partition's fetcher, of `count`, as in Apache Kafka."""
     code = 0
     for character in topic:
         code = (31 * code + ord(character)) & 0xFFFFFFFF
     code = (31 * code + index) & 0xFFFFFFFF
     if code >= 1 << 31:
         code = (1 << 32) - code
-        # There is no positive number for the least one: Apache Kafka takes 0.
+        # The least number has no positive counterpart, so Apache Kafka takes 0.
         if code == 1 << 31:
             code = 0
     return code % count

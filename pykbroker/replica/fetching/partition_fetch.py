@@ -1,9 +1,9 @@
-"""One partition as its fetcher sees it: how far it is fetched, in which leader epoch, and what it waits for.
+"""One partition as its fetcher sees it: how far it is fetched, in which leader epoch, and its phase.
 
-Responsible for the phases and which may follow which. Not responsible for what an answer means (fetcher.py).
+Responsible for the phases and their order. Not responsible for the meaning of an answer (fetcher.py).
 
-Invariant: a phase changes only as `_FOLLOWS` says; what has ENDED never changes again, so that whatever comes late
-finds nothing to change.
+Invariant: a phase changes only as `_FOLLOWS` allows. A partition that has ENDED never changes again, so that late
+results have no effect.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Protocol
 from pykbroker.replica.fetching.divergence import Epochs
 from pykbroker.replica.fetching.session import PartitionKey, Position
 
-#: No epoch in the log, or none that is known.
+#: The log has no epoch, or no known one.
 NO_EPOCH = -1
 
 
 class Phase(Enum):
-    #: records are asked for, unless it is delayed
+    #: the fetcher asks for records, unless the partition is delayed
     FETCHING = auto()
-    #: the replica appends, flushes or cuts what the leader said
+    #: the replica appends, flushes or cuts, as the answer demands
     WORKING = auto()
-    #: the leader's log does not have the fetch offset: its end is asked for
+    #: the leader's log does not have the fetch offset: the fetcher asks for its end
     ASKING_END = auto()
-    #: and then its start
+    #: and then for its start
     ASKING_START = auto()
-    #: fetched no more by this fetcher: another role, another leader epoch, another fetcher, or it failed
+    #: this fetcher fetches it no longer: another role, leader epoch or fetcher, or it failed
     ENDED = auto()
 
 
@@ -41,7 +41,7 @@ _FOLLOWS: dict[Phase, frozenset[Phase]] = {
 
 
 class FetchedLog(Epochs, Protocol):
-    """What a fetcher asks of a replica's log. Everything here raises KafkaError when the log cannot be used."""
+    """The queries of a fetcher to a replica's log. All of them raise KafkaError if the log cannot be used."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -51,7 +51,7 @@ class FetchedLog(Epochs, Protocol):
 
     @property
     def latest_epoch(self) -> int:
-        """The newest leader epoch that the log knows; -1 if it knows none."""
+        """The newest leader epoch in the log, -1 if it has none."""
 
 
 class PartitionFetch:
@@ -77,7 +77,7 @@ class PartitionFetch:
     )
 
     def __init__(self, topic: str, topic_id: bytes, index: int, leader_epoch: int, replica: FetchedLog) -> None:
-        """Raises KafkaError when the log cannot be used."""
+        """Raises KafkaError if the log cannot be used."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
@@ -85,17 +85,17 @@ class PartitionFetch:
         self.leader_epoch = leader_epoch
         self.replica = replica
         self.phase = Phase.FETCHING
-        #: answers in a row by which the leader has not heard of its leadership
+        #: consecutive answers of a leader that has not learnt of its leadership
         self.not_yet = 0
-        #: answers in a row by which the leader does not know the topic
+        #: consecutive answers of a leader that does not know the topic
         self.unknown = 0
-        #: an error is waited out
+        #: True while it waits after an error
         self.is_delayed = False
-        #: it is throttled, and the quota is exceeded
+        #: True while it is throttled and the quota is exceeded
         self.is_held = False
-        #: what the leader said last; -1 before it has said anything in this epoch
+        #: the leader's last high watermark, -1 before its first answer in this epoch
         self.leader_high_watermark = -1
-        #: by how many committed records the replica is behind; -1: not known yet
+        #: the number of committed records that the replica lacks, -1 if unknown
         self.lag = -1
         self.fetch_offset = self.last_fetched_epoch = self.log_start_offset = 0
         self.look()
@@ -104,8 +104,8 @@ class PartitionFetch:
         return f"{self.topic}-{self.index}"
 
     def look(self) -> bool:
-        """Take over where the replica's log ends now. Returns whether the leader is asked another question than before.
-        Raises KafkaError."""
+        """Read the end of the replica's log. Returns True if the next request differs from the last one. Raises
+        KafkaError."""
         replica = self.replica
         before = self.fetch_offset, self.last_fetched_epoch
         self.fetch_offset = replica.log_end_offset
@@ -117,12 +117,12 @@ class PartitionFetch:
 
     @property
     def is_ready(self) -> bool:
-        """It belongs into the next Fetch."""
+        """True if it belongs into the next Fetch."""
         return self.phase is Phase.FETCHING and not self.is_delayed and not self.is_held
 
     @property
     def is_in_sync(self) -> bool:
-        """The replica has all that is committed, as far as the leader has said."""
+        """True if the replica has all committed records, as far as the leader has reported them."""
         return self.lag == 0
 
     @property

@@ -1,9 +1,9 @@
-"""What a leader sent for one partition, cut into pieces that the loop appends one in a turn; pure.
+"""Records that a leader sent for one partition, cut into pieces that the loop appends one per turn; pure.
 
-Responsible for: where pieces begin and end, whether offsets are missing before a piece, and leaving out what was
-written in a newer leader epoch than the one that was asked. Not responsible for checksums: the append looks at them.
+Responsible for where pieces begin and end, for whether offsets are missing before a piece, and for leaving out records
+of a newer leader epoch than that of the request. Not responsible for checksums, which the append checks.
 
-Invariant: record bytes are not copied, and of each batch only the header is looked at.
+Invariant: record bytes are not copied, and only the header of each batch is read.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NamedTuple
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MIN_BATCH_LENGTH
 
-#: One batch of a few records costs about as much as so many bytes of a large one.
+#: One batch of a few records costs about as much as this many bytes of a large one.
 BYTES_PER_BATCH = 2048
-#: Of a piece, in batches: about two milliseconds.
+#: The most cost of a piece, in batches: about two milliseconds.
 MOST_COST = 256
 # Base offset, length, leader epoch, magic, CRC, attributes, last offset delta.
 _FRONT = Struct(">qiibIhi")
@@ -29,16 +29,16 @@ class BatchPiece(NamedTuple):
     records: memoryview
     base_offset: int
     last_offset: int
-    #: in batches: see BYTES_PER_BATCH
+    #: in batches (see BYTES_PER_BATCH)
     cost: int
-    #: offsets are missing before it, or within
+    #: offsets are missing before it or within it
     has_gap: bool
 
 
 def pieces(records: memoryview, expected_offset: int, leader_epoch: int) -> Iterator[BatchPiece]:
-    """The pieces of what was fetched from `expected_offset` on. A batch that is cut off at the end is left out, and so
-    is everything from the first batch on that is newer than `leader_epoch`: the leader of that epoch sends it again,
-    and says then whether this log agrees with its own. Raises CORRUPT_MESSAGE where no batch begins."""
+    """Yield the pieces of records that were fetched from `expected_offset` on. A batch that is cut off at the end is
+    left out. So is everything from the first batch on that is newer than `leader_epoch`: the leader of that epoch sends
+    it again, and then reports whether this log agrees with its own. Raises CORRUPT_MESSAGE where no batch begins."""
     end = len(records)
     begin = position = 0
     base, last = -1, -1

@@ -1,6 +1,6 @@
-"""How often something happens: in all, and a second over about the last minute, as Apache Kafka's meters say it; pure.
+"""A meter: the total count, and the rate per second over about the last minute, like Apache Kafka's meters; pure.
 
-The rate is an average in which what happened long ago counts less and less, by steps of five seconds.
+The rate is an average in which older events count less and less, by steps of five seconds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _WEIGHT = 1 - math.exp(-_STEP_SECONDS / 60)
 
 
 class Rate:
-    """`mark` each time; `time` returns seconds and never goes back."""
+    """Call `mark` for each event. `time` returns seconds and never goes back."""
 
     __slots__ = ("_is_new", "_rate", "_since_step", "_step_at", "_time", "count")
 
@@ -23,7 +23,7 @@ class Rate:
         self._since_step = 0
         self._rate = 0.0
         self._is_new = True
-        #: since the start
+        #: the total since the start
         self.count = 0
 
     def mark(self, count: int = 1) -> None:
@@ -32,7 +32,7 @@ class Rate:
         self._since_step += count
 
     def one_minute(self) -> float:
-        """A second."""
+        """Return the rate per second."""
         self._catch_up()
         return self._rate
 

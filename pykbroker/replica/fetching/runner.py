@@ -1,13 +1,13 @@
-"""A fetcher at work: its connection, its timer, and what its answers want done to the logs.
+"""Runs a fetcher: its connection, its timer, and the effects of its answers on the logs.
 
-Responsible for: one request after the other to one leader, the effects in the order of the answer, a piece of an append
-in a turn of the loop, and telling the fetcher how each effect ended. Not responsible for what to ask and what an answer
-means (fetcher.py), nor for which partitions there are (manager.py).
+Responsible for one request after the other to one leader, for the effects in the order of the answer, and for one piece
+of an append per turn of the loop. It reports to the fetcher how each effect ended. Not responsible for requests and the
+meaning of answers (fetcher.py), nor for which partitions there are (manager.py).
 
 Invariants:
-* A request is sent when nothing that the last answer wanted is left to do: as in Apache Kafka, whose fetcher is one
-  thread. So a fetch says what the log holds, and a flush that the topic promises comes before it.
-* What comes late for a partition that this fetcher no longer has changes nothing.
+* A request is sent when all effects of the last answer are done, as in Apache Kafka, whose fetcher is one thread. So a
+  fetch reports what the log holds, and comes after a flush that the topic promises.
+* Late results for a partition that this fetcher no longer has change nothing.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ logger = logging.getLogger(__name__)
 
 #: Topics have ids in Fetch from 13 on, and a leader epoch in ListOffsets from 4 on.
 _LEAST_VERSION = {ApiKey.FETCH: 13, ApiKey.LIST_OFFSETS: 4}
-#: Apache Kafka tries a partition again after these; any other error of a log ends its fetches in this leader epoch.
+#: Apache Kafka tries a partition again after these errors. Any other error of a log ends its fetches in this leader
+#: epoch.
 _MAY_PASS = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 @dataclass(slots=True, frozen=True)
 class FetcherWorld:
-    """What the fetchers of a node share."""
+    """The values that the fetchers of a node share."""
 
     runtime: Runtime
     node_id: int
@@ -62,10 +63,10 @@ class FetcherWorld:
     #: replica.socket.receive.buffer.bytes
     receive_buffer_bytes: int
     setup: ConnectionSetup
-    #: where a broker is reached; None: nowhere
+    #: returns where a broker is reached, None if nowhere
     address: Callable[[int], tuple[str, int] | None]
     broker_epoch: Callable[[], int]
-    #: the partition is fetched no more in this leader epoch, and why
+    #: called with a partition that is not fetched again in this leader epoch, and the reason
     failed: Callable[[Fail], None]
     quota: ReplicationQuota
     watch: PeerWatch | None = None
@@ -92,9 +93,9 @@ class FetcherRunner:
         self._is_in_turn = False
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
-        #: it met a bug of its own, and asks no more
+        #: True after a bug in the fetcher itself, which then sends no more requests
         self.is_dead = False
-        # The leader did not answer the last time: one line until it does.
+        # True if the leader did not answer the last request. One line is logged until it answers.
         self._is_silent = False
 
     def __repr__(self) -> str:
@@ -108,15 +109,15 @@ class FetcherRunner:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where the leader is reached, for the metrics of this fetcher."""
+        """The leader's address, for the metrics of this fetcher."""
         connection = self._connection
         return ("", -1) if connection is None else (connection.host, connection.port)
 
     # -- partitions ---------------------------------------------------------------------------------------------------
 
     def add(self, fetch: PartitionFetch, follower: FollowerLog) -> None:
-        """Fetch the partition from now on. The metadata has said something new: what waits tries again at once. Raises
-        KafkaError when the log cannot be used."""
+        """Fetch the partition from now on. Delayed requests are sent at once, because the metadata has changed. Raises
+        KafkaError if the log cannot be used."""
         effect = self._fetcher.add(fetch)
         self._followers[fetch] = follower
         if self._connection is not None:
@@ -126,12 +127,12 @@ class FetcherRunner:
         self._go_on()
 
     def find(self, follower: PartitionFollower) -> PartitionFetch | None:
-        """The partition of this role, if it is fetched."""
+        """Return the partition of this role, if it is fetched."""
         fetch = self._fetcher.find((follower.handle.topic_id, follower.handle.index))
         return fetch if fetch is not None and fetch.replica is follower else None
 
     def remove(self, fetch: PartitionFetch) -> None:
-        """Fetch the partition no more."""
+        """Stop fetching the partition."""
         self._fetcher.remove(fetch)
         self._followers.pop(fetch, None)
         self._at_work.discard(fetch)
@@ -149,7 +150,7 @@ class FetcherRunner:
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Look in the next turn what is to be done: several calls of this turn are one look."""
+        """Take a turn in the next turn of the loop. Several calls cause one turn."""
         if self._turn is None and not self._is_in_turn and not self._is_closed:
             self._turn = self._world.runtime.loop.call_soon(self._take_turn)
 
@@ -196,13 +197,13 @@ class FetcherRunner:
         self._sent.add_done_callback(self._answered)
 
     def _sleep(self) -> None:
-        """Until the next delay is over, or throttled partitions may go on, if there are such."""
+        """Sleep until the next delay ends or throttled partitions may go on, if there are such."""
         wakes_at = self._fetcher.wakes_at
         if wakes_at is not None:
             self._timer = self._world.runtime.loop.call_at(wakes_at, self._go_on)
 
     def _connect(self) -> BrokerConnection | None:
-        """The connection to where the leader is now."""
+        """Return the connection to the leader's present address."""
         world = self._world
         address = world.address(self.leader)
         connection = self._connection
@@ -226,7 +227,7 @@ class FetcherRunner:
         if sent.cancelled():
             error: BaseException | None = asyncio.CancelledError()
         else:
-            # Asked also when it is of no use any more: the loop reports an exception that nothing has seen.
+            # The exception is read even if it is not used, because the loop reports exceptions that are never read.
             error = sent.exception()
         if self._is_closed:
             return
@@ -258,7 +259,7 @@ class FetcherRunner:
             fetch = effect.fetch
             if fetch not in self._fetcher:
                 raise
-            # A bug, perhaps of this one log only.
+            # This is a bug, perhaps of this one log only.
             logger.error("Partition %s: what its leader sent could not be taken", fetch, exc_info=error)
             self._fail(self._fetcher.fail(fetch, f"unexpected {type(error).__name__}: {error}"))
             return 1
@@ -272,7 +273,7 @@ class FetcherRunner:
             return 1
         follower = self._followers.get(fetch)
         if follower is None:
-            # Removed since the answer came.
+            # The partition was removed after the answer came.
             return 0
         self._at_work.add(fetch)
         if isinstance(effect, AppendRecords):
@@ -290,7 +291,7 @@ class FetcherRunner:
         return 1
 
     def _cut(self, effect: TruncateTo | StartOver, follower: FollowerLog, then: Callable[[ErrorCode], None]) -> None:
-        """Raises KafkaError."""
+        """Begin a truncation. Raises KafkaError."""
         if isinstance(effect, StartOver):
             follower.start_over(effect.offset, then)
             return
@@ -319,7 +320,7 @@ class FetcherRunner:
             self._go_on()
 
     def _ended(self, fetch: PartitionFetch, error: KafkaError | None, *, expects_progress: bool) -> None:
-        """An effect has ended, well or not."""
+        """Handle the end of an effect, with success or not."""
         self._at_work.discard(fetch)
         self._go_on()
         if fetch not in self._fetcher:
@@ -346,7 +347,7 @@ class FetcherRunner:
 
 
 def _works(fetch: PartitionFetch) -> bool:
-    """Whether its log can still be used: the disk was only full, then."""
+    """Return True if its log can still be used. Then the disk was only full."""
     try:
         return fetch.replica.log_end_offset >= 0
     except KafkaError:

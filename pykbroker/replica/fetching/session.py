@@ -1,11 +1,12 @@
-"""The follower's side of a fetch session (KIP-227, KIP-516): only what changed is said to the leader again; pure.
+"""The follower's side of a fetch session (KIP-227, KIP-516): later fetches contain only what changed; pure.
 
-Responsible for: session id and epoch, what the leader's session holds, and whether an answer fits it. Not responsible
-for what is asked of which partition (fetcher.py), nor for sending.
+Responsible for session id and epoch, for the content of the leader's session, and for whether an answer fits it. Not
+responsible for the fetch positions (fetcher.py), nor for sending.
 
 Invariants:
 * At most one request is under way.
-* A session that may not hold what this side believes is closed and made anew by the next request, which is full.
+* If the leader's session may differ from this side's view, the next request is full: it closes the session and makes a
+  new one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MAX_INT32 = 2**31 - 1
 
 
 class Position(NamedTuple):
-    """What is asked of one partition."""
+    """The position of a fetch in one partition."""
 
     fetch_offset: int
     leader_epoch: int
@@ -35,7 +36,7 @@ class Position(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class SessionRequest:
-    """What one Fetch says."""
+    """The content of one Fetch."""
 
     session_id: int
     session_epoch: int
@@ -44,43 +45,44 @@ class SessionRequest:
 
 
 class FollowerSession:
-    """With one leader."""
+    """The session with one leader."""
 
     __slots__ = ("_changed", "_epoch", "_id", "_sent", "_wanted")
 
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        # What is to be fetched. What was fetched last stands last: a full fetch begins with what waits longest.
+        # The positions to fetch. The partition that was fetched last is the last, so a full fetch begins with the ones
+        # that wait longest.
         self._wanted: dict[PartitionKey, Position] = {}
-        # What the leader was told.
+        # The positions that the leader has.
         self._sent: dict[PartitionKey, Position] = {}
-        # Where the two differ, in the order in which they came to differ.
+        # The partitions in which the two differ, in the order in which that happened.
         self._changed: dict[PartitionKey, None] = {}
 
     def __len__(self) -> int:
         return len(self._wanted)
 
     def want(self, key: PartitionKey, position: Position) -> None:
-        """Fetch the partition from here on."""
+        """Fetch the partition from this position on."""
         self._wanted.pop(key, None)
         sent = self._sent.get(key)
-        # Most partitions stay where they are: the same object, not an equal one.
+        # Most partitions do not move, so they keep the same object instead of an equal one.
         self._wanted[key] = sent if sent == position else position
         self._compare(key)
 
     def drop(self, key: PartitionKey) -> None:
-        """Fetch the partition no more."""
+        """Stop fetching the partition."""
         self._wanted.pop(key, None)
         self._compare(key)
 
     def is_current(self, key: PartitionKey) -> bool:
-        """Nothing about the partition has changed since the leader was told: its answer counts."""
+        """Return True if the leader has the present position of the partition, so that its answer counts."""
         position = self._wanted.get(key)
         return position is not None and self._sent.get(key) == position
 
     def build(self) -> SessionRequest | None:
-        """The next request; None if there is nothing to fetch."""
+        """Return the next request, None if there is nothing to fetch."""
         wanted = self._wanted
         if not wanted:
             return None
@@ -102,7 +104,7 @@ class FollowerSession:
         return SessionRequest(self._id, self._epoch, added, forgotten)
 
     def answered(self, session_id: int, keys: Collection[PartitionKey]) -> str | None:
-        """The leader has answered with these partitions. Returns why the answer cannot be used, if so."""
+        """Take the leader's answer with these partitions. Returns the reason if the answer cannot be used."""
         is_full = self._epoch == INITIAL_EPOCH
         extra = sum(key not in self._sent for key in keys)
         omitted = len(self._sent) - (len(keys) - extra) if is_full else 0
@@ -121,13 +123,13 @@ class FollowerSession:
         return None
 
     def refused(self, code: int) -> None:
-        """The leader has answered with an error for the whole request."""
+        """Note that the leader answered with an error for the whole request."""
         if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
 
     def lost(self) -> None:
-        """No answer came: whether the leader's session has taken the request is not known."""
+        """Note that no answer came: it is unknown whether the leader's session has taken the request."""
         self._epoch = INITIAL_EPOCH
 
     def _compare(self, key: PartitionKey) -> None:
