@@ -1,9 +1,10 @@
-"""Watches the configuration in the metadata: what promises protection that is not given, and what has no effect.
+"""Watches the configuration in the metadata for settings that promise protection without giving it, and for settings
+without effect.
 
-A publisher of the loader. AlterConfigs refuses such promises (api/incremental_alter_configs.py), so one that is there
-was written by Apache Kafka or by another release. The node then ends with one line: it would otherwise serve
-without the protection. A topic with remote.storage.enable is refused as Apache Kafka refuses it on a broker without
-tiered storage. Keys and client quotas without effect are named once for each run of the node.
+It is a publisher of the loader. AlterConfigs refuses such promises (api/incremental_alter_configs.py), so Apache Kafka
+or another release wrote any that exist. The node then ends with one line, because it would serve without the protection
+otherwise. A topic with remote.storage.enable is refused, as Apache Kafka refuses it on a broker without tiered storage.
+Keys and client quotas without effect are named once in each run of the node.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def _default(key: str) -> str | None:
 
 
 class ConfigWatch:
-    """`refuse(line)` is called for a promise that cannot be kept."""
+    """`refuse(line)` is called for promises that cannot be kept."""
 
     def __init__(self, config: Config, refuse: Callable[[str], None]) -> None:
         self._config = config
@@ -68,7 +69,7 @@ class ConfigWatch:
             if resource_type not in _SILENT or (resource_type == ConfigResource.BROKER and name not in ("", self._own)):
                 continue
             noun, keys_of = _SILENT[resource_type]
-            # A value that is the default anyway is not missed: the topic of transactions has such a one.
+            # A value that equals the default has no other effect: the topic of transactions has such a value.
             keys = keys_of(key for key, value in values.items() if value not in (None, _default(key)))
             found += [f"{key} ({noun})" for key in keys]
         if any(limit is not None for quotas in delta.client_quotas_changed.values() for limit in quotas.values()):

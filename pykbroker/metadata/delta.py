@@ -1,10 +1,10 @@
-"""From one image and the records after it to the next image, and what is different.
+"""Builds the next image from an image and the records after it, and records the differences.
 
 `replay` is the only mutator of replicated metadata, in the controller and in brokers alike. Not responsible for
-transactions of the metadata log (loader.py) nor for where records come from.
+transactions of the metadata log (loader.py) nor for the source of records.
 
-A record that contradicts the image (an unknown topic, a stale broker epoch) raises MetadataReplayError: the log and the
-code disagree, and going on would only spread it.
+A record that contradicts the image (an unknown topic, a stale broker epoch) raises MetadataReplayError. The log and the
+code disagree then, and going on would only spread the error.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ NO_RECOVERY_STATE_CHANGE = -1
 
 
 class MetadataReplayError(Exception):
-    """The metadata log holds a record that cannot follow those before it."""
+    """The metadata log has a record that cannot follow those before it."""
 
 
 @dataclass(slots=True)
 class TopicDelta:
-    """One topic that is new or has changed partitions. `before` is None for a topic that is new."""
+    """One topic that is new or has changed partitions. `before` is None for a new topic."""
 
     name: str
     id: bytes
     before: TopicImage | None
-    #: new state of each partition that was added or changed
+    #: the new state of each partition that was added or changed
     partitions: dict[int, PartitionImage] = field(default_factory=dict)
-    #: `partitions` is all there is: nothing of `before` stays
+    #: True if `partitions` is complete, and nothing of `before` stays
     whole: bool = False
 
     @property
@@ -93,12 +93,12 @@ class TopicDelta:
 
 @lru_cache(maxsize=4096)
 def shared_image(image: PartitionImage) -> PartitionImage:
-    """One object for partitions that are equal, as most of 10,000 on a few brokers are. Each takes 0.5 KB."""
+    """Return one object for partitions that are equal, like most of 10,000 on a few brokers. Each takes 0.5 KB."""
     return image
 
 
 def merge_partition(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """The partition after a change: a change of leader (to the same one, too) is a new leader epoch."""
+    """Return the partition after a change. A change of leader (to the same one, too) begins a new leader epoch."""
     replicas = before.replicas if record.replicas is None else tuple(record.replicas)
     directories = before.directories if record.directories is None else tuple(record.directories)
     if len(directories) != len(replicas):
@@ -123,10 +123,11 @@ def merge_partition(before: PartitionImage, record: PartitionChangeRecord) -> Pa
 
 
 class MetadataDelta:
-    """What changed since `image`. Each `*_changed` mapping is keyed as the image's and holds None for what is gone."""
+    """The changes since `image`. Each `*_changed` mapping has the keys of the image's, and None for entries that are
+    gone."""
 
     def __init__(self, image: MetadataImage, *, whole: bool = False) -> None:
-        """`whole`: the records will be those of a snapshot and name everything there is, known things too."""
+        """`whole`: the records will be those of a snapshot, and name all that exists, also what is known already."""
         self.image = image
         self._whole = whole
         self.topics_changed: dict[bytes, TopicDelta] = {}
@@ -134,7 +135,7 @@ class MetadataDelta:
         self.topics_deleted: dict[bytes, TopicImage] = {}
         self.brokers_changed: dict[int, BrokerImage | None] = {}
         self.controllers_changed: dict[int, ControllerImage | None] = {}
-        #: (resource type, name) -> key -> new value, None where it was removed
+        #: (resource type, name) -> key -> new value, None if it was removed
         self.configs_changed: dict[tuple[int, str], dict[str, str | None]] = {}
         self.features_changed: dict[str, int | None] = {}
         self.client_quotas_changed: dict[im.QuotaEntity, dict[str, float | None]] = {}
@@ -146,7 +147,7 @@ class MetadataDelta:
 
     @classmethod
     def of_everything(cls, image: MetadataImage) -> MetadataDelta:
-        """What turns the empty image into this one, for a publisher that comes late."""
+        """Return the delta from the empty image to this one, for a publisher that is added late."""
         delta = cls(im.EMPTY_IMAGE)
         for topic in image.topics.by_id.values():
             delta.topics_changed[topic.id] = TopicDelta(topic.name, topic.id, None, dict(topic.partitions))
@@ -165,7 +166,7 @@ class MetadataDelta:
 
     @classmethod
     def between(cls, old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-        """What turns the image `old` into `new`, for a publisher that has seen nothing of what was between."""
+        """Return the delta from the image `old` to `new`, for a publisher that has not seen the changes in between."""
         delta = cls.of_everything(new)
         delta.image = old
         for topic_id, topic in new.topics.by_id.items():
@@ -180,7 +181,7 @@ class MetadataDelta:
 
     @property
     def empty(self) -> bool:
-        """True when no record changed anything that an image holds."""
+        """True if no record changed anything that an image holds."""
         return not (
             self.topics_changed
             or self.topics_deleted
@@ -196,15 +197,15 @@ class MetadataDelta:
         )
 
     def replay(self, record: Any) -> None:
-        """Take one record. Unknown types are a bug: a newer metadata.version was let in."""
+        """Replay one record. An unknown type is a bug: a newer metadata.version was accepted."""
         handler = _REPLAY.get(type(record))
         if handler is None:
             raise MetadataReplayError(f"no way to replay {type(record).__name__}")
         handler(self, record)
 
     def replace_everything(self, kept: Container[bytes] = ()) -> None:
-        """Mark what the records did not set again as gone: `replay` of a whole snapshot onto a non-empty image. `kept`:
-        ids of topics that stay as they are."""
+        """Mark everything as gone that the records did not set again, after `replay` of a whole snapshot onto a
+        non-empty image. `kept`: ids of topics that stay as they are."""
         old = self.image
         for topic_id, topic in old.topics.by_id.items():
             if topic_id not in self.topics_changed and topic_id not in kept:
@@ -233,7 +234,7 @@ class MetadataDelta:
             self.producer_ids_next = -1
 
     def apply(self, offset: int, epoch: int, timestamp_ms: int = -1) -> MetadataImage:
-        """The image after all replayed records. What did not change is shared with the old one."""
+        """Return the image after all replayed records. It shares the unchanged parts with the old one."""
         old = self.image
         return MetadataImage(
             offset=offset,
@@ -251,7 +252,7 @@ class MetadataDelta:
             delegation_tokens=_merged(old.delegation_tokens, self.delegation_tokens_changed),
         )
 
-    # What the state looks like in the middle of replaying.
+    # The state in the middle of replaying.
 
     def topic_id(self, name: str) -> bytes | None:
         if name in self._names:
@@ -371,7 +372,7 @@ class MetadataDelta:
             self.topics_deleted[topic_id] = before
         name = change.name if change is not None else before.name if before is not None else ""
         self._names[name] = None
-        # Kafka's controller removes a topic's configuration in the same breath.
+        # Kafka's controller removes a topic's configuration together with the topic.
         resource = (im.ConfigResource.TOPIC, name)
         values = self.image.configs.by_resource.get(resource)
         if values:
@@ -491,7 +492,7 @@ class MetadataDelta:
         self.delegation_tokens_changed[record.token_id] = None
 
     def _nothing(self, record: Any) -> None:
-        """Records that an image has no place for."""
+        """Ignore records that change nothing in an image."""
 
 
 def _merged(old: Mapping[Any, Any], changes: Mapping[Any, Any]) -> Mapping[Any, Any]:
@@ -540,7 +541,7 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any], None]] = {
     NoOpRecord: MetadataDelta._nothing,
     ZkMigrationStateRecord: MetadataDelta._nothing,
     RemoveUserScramCredentialRecord: MetadataDelta._remove_scram,
-    # The loader gives these a meaning; inside a replayed whole they have none.
+    # The loader handles these. Inside a replayed transaction they mean nothing.
     BeginTransactionRecord: MetadataDelta._nothing,
     EndTransactionRecord: MetadataDelta._nothing,
     AbortTransactionRecord: MetadataDelta._nothing,

@@ -1,8 +1,8 @@
-"""Which features this release can serve, and at which levels.
+"""The features that this release can serve, and their levels.
 
-A cluster that begins here finalises what Apache Kafka finalises for the same release, also features that are not served
-here: a directory has the same content, whichever of the two formatted it, and the other one can go on with it.
-`kraft.version` is the quorum's: it is written by control records, not by metadata records, and is joined in for clients
+A cluster that begins here finalises the same features as Apache Kafka in that release, also features that are not
+served here. So a directory has the same content, whichever of the two formatted it, and the other one can continue with
+it. `kraft.version` belongs to the quorum: control records hold it and not metadata records, and it is added for clients
 only.
 """
 
@@ -15,7 +15,7 @@ from pykbroker.metadata.image import MetadataImage, VersionRange
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
-#: 1: flexible records of the transaction log; 2: the epoch rises with every transaction (KIP-890).
+#: 1: flexible records of the transaction log; 2: the epoch rises with each transaction (KIP-890).
 TRANSACTION_VERSION: Final = "transaction.version"
 #: 1: groups of the consumer protocol (KIP-848).
 GROUP_VERSION: Final = "group.version"
@@ -24,18 +24,18 @@ ELR_VERSION: Final = "eligible.leader.replicas.version"
 SHARE_VERSION: Final = "share.version"
 STREAMS_VERSION: Final = "streams.version"
 
-#: 3.3-IV3, the first that Apache Kafka 4 still reads, and 4.3-IV0.
+#: 3.3-IV3, the first level that Apache Kafka 4 still reads, and 4.3-IV0.
 METADATA_VERSION_MIN: Final = 7
 METADATA_VERSION_LATEST: Final = 30
 
-#: metadata.version levels by name, as Apache Kafka calls them; position 0 is level 7.
+#: metadata.version levels by their names in Apache Kafka. Position 0 is level 7.
 _NAMES: Final = (
     ("3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2")
     + ("3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0")
     + ("4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0")
 )
 
-#: What the tools of Apache Kafka 4.3.1 know beside these: names of levels that no cluster of that release begins with.
+#: Additional levels that the tools of Apache Kafka 4.3.1 know. No cluster of that release begins with one.
 _UNSTABLE: Final = ("4.4-IV0",)
 
 SUPPORTED: Final[dict[str, VersionRange]] = {
@@ -46,16 +46,16 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     ELR_VERSION: VersionRange(0, 1),
 }
 
-#: Not served, and no reason to refuse a cluster that has them: what they add are groups that clients cannot use here.
+#: Features that are not served, although a cluster may have them: they add only groups that clients cannot use here.
 KEPT: Final[dict[str, VersionRange]] = {name: VersionRange(0, 1) for name in (SHARE_VERSION, STREAMS_VERSION)}
 
-#: With these a broker and a controller register: every finalised level must be within them.
+#: The levels with which brokers and controllers register. Each finalised level must be within them.
 REGISTERED: Final[dict[str, VersionRange]] = SUPPORTED | KEPT
 
-#: metadata.version from which on a new cluster begins with a level of a feature; the position is the level.
-#: metadata.version of 3.5-IV2: credentials of SCRAM users
+#: metadata.version 3.5-IV2, the first with credentials of SCRAM users
 SCRAM_FROM: Final = 11
 
+#: The metadata.version from which on a new cluster begins with a level of a feature. The position is the level.
 _DEFAULT_FROM: Final = {
     KRAFT_VERSION: (7, 21),
     TRANSACTION_VERSION: (7, 24, 24),
@@ -66,15 +66,16 @@ _DEFAULT_FROM: Final = {
 }
 
 _LAST_KNOWN: Final = METADATA_VERSION_LATEST + len(_UNSTABLE)
-#: in the order in which `kafka-storage version-mapping` names them
+#: in the order of `kafka-storage version-mapping`
 _MAPPED: Final = (KRAFT_VERSION, TRANSACTION_VERSION, GROUP_VERSION, ELR_VERSION, SHARE_VERSION, STREAMS_VERSION)
 
-#: (feature, level) -> the lowest metadata.version with it; the others go with every one that there is.
+#: (feature, level) -> the lowest metadata.version that it needs. Other levels work with all of them.
 _NEEDS: Final = {(ELR_VERSION, 1): 23}
 
 
 def default_levels(metadata_version: int) -> dict[str, int]:
-    """What a new cluster of that release finalises, `kraft.version` apart: the quorum has it from its first voters."""
+    """Return the levels that a new cluster of that release finalises. `kraft.version` is left out, because the quorum
+    has it from its first voters."""
     levels = {METADATA_VERSION: metadata_version}
     for name in sorted(_DEFAULT_FROM.keys() - {KRAFT_VERSION}):
         levels[name] = max(level for level, since in enumerate(_DEFAULT_FROM[name]) if since <= metadata_version)
@@ -82,21 +83,22 @@ def default_levels(metadata_version: int) -> dict[str, int]:
 
 
 def bootstrap_levels(levels: Mapping[str, int]) -> dict[str, int]:
-    """What is written of them: `metadata.version` first, the others by name, and a level 0 is the absence of one."""
+    """Return the levels that are written: `metadata.version` first, the others by name. Level 0 is left out."""
     others = {name: level for name, level in sorted(levels.items()) if level and name != METADATA_VERSION}
     return {METADATA_VERSION: levels[METADATA_VERSION], **others}
 
 
-#: What the first leader of a new cluster writes.
+#: The levels that the first leader of a new cluster writes.
 BOOTSTRAP_LEVELS: Final[dict[str, int]] = bootstrap_levels(default_levels(METADATA_VERSION_LATEST))
 
 
 class FeatureError(ValueError):
-    """A feature or a level that does not exist here; the text is Apache Kafka's."""
+    """The feature or the level does not exist here. The text is Apache Kafka's."""
 
 
 def chosen_levels(release: str | None, features: Mapping[str, int], *, dynamic_quorum: bool) -> dict[str, int]:
-    """The bootstrap levels of `kafka-storage format --release-version ... --feature name=level ...`."""
+    """Return the bootstrap levels of `kafka-storage format --release-version ... --feature name=level ...`. Raises
+    FeatureError."""
     if METADATA_VERSION in features:
         if release is not None:
             raise FeatureError("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
@@ -130,7 +132,7 @@ def chosen_levels(release: str | None, features: Mapping[str, int], *, dynamic_q
 
 
 def unmet_dependency(name: str, level: int, levels: Mapping[str, int]) -> str | None:
-    """Why a feature cannot have this level beside the `levels` of the others, or None."""
+    """Return why a feature cannot have this level with the `levels` of the others, or None."""
     needed = _NEEDS.get((name, level), 0)
     if levels.get(METADATA_VERSION, 0) >= needed:
         return None
@@ -153,7 +155,7 @@ def _check_kraft_version(level: int, *, dynamic_quorum: bool) -> None:
 
 
 def metadata_version_level(name: str) -> int:
-    """30 for `4.3-IV0`, `4.3` and `4.3.1`: a release's number is the last level that it has."""
+    """Return 30 for `4.3-IV0`, `4.3` and `4.3.1`: a release's number means its last level. Raises FeatureError."""
     if name in _NAMES:
         return METADATA_VERSION_MIN + _NAMES.index(name)
     release = ".".join(name.split("-")[0].split(".")[:2])
@@ -164,14 +166,14 @@ def metadata_version_level(name: str) -> int:
 
 
 def metadata_version_name(level: int) -> str:
-    """`4.3-IV0` for 30."""
+    """Return `4.3-IV0` for 30."""
     index, known = level - METADATA_VERSION_MIN, (*_NAMES, *_UNSTABLE)
     return known[index] if 0 <= index < len(known) else str(level)
 
 
 def version_mapping(release: str | None) -> tuple[str, dict[str, int]]:
-    """What `kafka-storage version-mapping` says of a release, or of the newest: its name as it was given, and the level
-    of each feature with which a cluster of that release begins. Raises FeatureError."""
+    """Return the answer of `kafka-storage version-mapping` for a release, or for the newest one: its name as it was
+    given, and the level of each feature with which a cluster of that release begins. Raises FeatureError."""
     known = (*_NAMES, *_UNSTABLE)
     name = metadata_version_name(METADATA_VERSION_LATEST) if release is None else release
     if name in _UNSTABLE:
@@ -189,8 +191,8 @@ def version_mapping(release: str | None) -> tuple[str, dict[str, int]]:
 
 
 def dependency_of(name: str, level: int) -> int:
-    """The lowest metadata.version that a level of a feature goes with; 0: every one. Raises FeatureError where
-    `kafka-storage feature-dependencies` does."""
+    """Return the lowest metadata.version that a level of a feature needs, 0 if it works with all. Raises FeatureError
+    in the cases of `kafka-storage feature-dependencies`."""
     if name == METADATA_VERSION:
         if not METADATA_VERSION_MIN <= level <= _LAST_KNOWN:
             raise FeatureError(f"Unknown metadata.version {level}")
@@ -204,7 +206,7 @@ def dependency_of(name: str, level: int) -> int:
 
 
 def dependency_lines(name: str, level: int) -> list[str]:
-    """What kafka-storage and kafka-features say of `dependency_of`. Raises FeatureError."""
+    """Return the lines of kafka-storage and kafka-features about `dependency_of`. Raises FeatureError."""
     needed = dependency_of(name, level)
     if needed:
         return [f"{name}={level} requires:", f"    {METADATA_VERSION}={needed} ({metadata_version_name(needed)})"]
@@ -213,17 +215,17 @@ def dependency_lines(name: str, level: int) -> list[str]:
 
 
 def transaction_version(image: MetadataImage) -> int:
-    """0 when the feature is not finalised."""
+    """Return the finalised level, 0 if there is none."""
     return image.features.finalized.get(TRANSACTION_VERSION, 0)
 
 
 def group_version(image: MetadataImage) -> int:
-    """0 when the feature is not finalised."""
+    """Return the finalised level, 0 if there is none."""
     return image.features.finalized.get(GROUP_VERSION, 0)
 
 
 def finalized_features(image: MetadataImage, kraft_version: int) -> dict[str, int]:
-    """What clients are told is finalised: the image's features and the quorum's own."""
+    """Return the finalised levels for clients: the image's features and the quorum's own."""
     levels = image.features.all()
     if kraft_version > 0:
         levels[KRAFT_VERSION] = kraft_version
@@ -231,5 +233,5 @@ def finalized_features(image: MetadataImage, kraft_version: int) -> dict[str, in
 
 
 def not_served(image: MetadataImage) -> dict[str, int]:
-    """What is finalised and only kept."""
+    """Return the finalised features that are only kept."""
     return {name: level for name, level in sorted(image.features.finalized.items()) if name in KEPT and level}

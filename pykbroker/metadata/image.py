@@ -1,7 +1,7 @@
-"""What the cluster looks like at one offset of the metadata log: topics, partitions, brokers, configs, features.
+"""The cluster at one offset of the metadata log: topics, partitions, brokers, configs, features.
 
-Everything here is immutable and may be kept for as long as a reader likes; a new image shares all it can with the one
-before it (`delta.py` builds it). Not responsible for how records change it, nor for which publisher is told.
+All objects here are immutable, and a reader may keep them as long as it likes. A new image shares as much as possible
+with the one before it (`delta.py` builds it). Not responsible for how records change it, nor for notifying publishers.
 
 Invariants: `topics.by_name` and `topics.by_id` hold the same TopicImage objects; a mapping is never changed after the
 image that holds it was made; an empty config resource is absent, not an empty mapping.
@@ -18,7 +18,7 @@ from pykbroker.security.acl import Acl
 from pykbroker.security.stored_keys import StoredKeys
 from pykbroker_wire.primitives import ZERO_UUID
 
-#: Directory ids with a meaning of their own (KIP-858).
+#: Directory ids with a special meaning (KIP-858).
 DIRECTORY_MIGRATING = ZERO_UUID
 DIRECTORY_UNASSIGNED = bytes(15) + b"\x01"
 DIRECTORY_LOST = bytes(15) + b"\x02"
@@ -34,7 +34,7 @@ _EMPTY: Mapping[Any, Any] = MappingProxyType({})
 
 
 class ConfigResource:
-    """Resource types as the protocol numbers them; the type is an int wherever it is stored."""
+    """Resource types with the protocol's numbers. The type is stored as an int."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -45,7 +45,7 @@ class ConfigResource:
 
 
 class Endpoint(NamedTuple):
-    """Where one listener of a node is reached."""
+    """The address of one listener of a node."""
 
     name: str
     host: str
@@ -61,7 +61,7 @@ class VersionRange(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """One partition. A NamedTuple because 1,000 of them are made at once: half the cost of a frozen dataclass."""
+    """One partition. It is a NamedTuple because 1,000 are made at once, at half the cost of a frozen dataclass."""
 
     replicas: tuple[int, ...]
     directories: tuple[bytes, ...]
@@ -84,7 +84,7 @@ class PartitionImage(NamedTuple):
         return bool(self.removing_replicas or self.adding_replicas)
 
     def directory(self, replica: int) -> bytes | None:
-        """The log directory that holds `replica`, or None when `replica` is not one of the replicas."""
+        """Return the log directory that holds `replica`, None if it is not one of the replicas."""
         try:
             return self.directories[self.replicas.index(replica)]
         except (ValueError, IndexError):
@@ -113,7 +113,7 @@ class TopicsImage:
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """A registered broker; `epoch` is the offset of its registration record."""
+    """A registered broker. `epoch` is the offset of its registration record."""
 
     id: int
     epoch: int
@@ -128,7 +128,8 @@ class BrokerImage:
     is_migrating_zk_broker: bool = False
 
     def has_online_directory(self, directory: bytes) -> bool:
-        """As in Kafka, ids with a meaning of their own (except LOST) are online, and any id on a broker without ids."""
+        """Return True if the directory is online. As in Kafka, ids with a special meaning (except LOST) are online, and
+        so is any id on a broker without ids."""
         if directory == DIRECTORY_LOST:
             return False
         if not self.directories or directory in self.directories:
@@ -163,16 +164,17 @@ class ConfigsImage:
 
 @dataclass(frozen=True, slots=True)
 class FeaturesImage:
-    """Finalised levels without `metadata.version`, which is told apart because it decides the records' versions.
+    """Finalised levels without `metadata.version`, which is separate because it decides the records' versions.
 
-    `metadata_version` is 0 before the first FeatureLevelRecord. `kraft.version` is not in here: the quorum owns it.
+    `metadata_version` is 0 before the first FeatureLevelRecord. `kraft.version` is not included, because the quorum
+    owns it.
     """
 
     metadata_version: int = 0
     finalized: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
 
     def all(self) -> dict[str, int]:
-        """Finalised levels, `metadata.version` included once it is known."""
+        """Return the finalised levels, with `metadata.version` once it is known."""
         levels = dict(self.finalized)
         if self.metadata_version:
             levels["metadata.version"] = self.metadata_version
@@ -192,13 +194,13 @@ class DelegationTokenImage(NamedTuple):
     expiration_timestamp_ms: int
 
 
-#: A quota's entity: sorted (type, name) pairs; a name of None is the type's default.
+#: A quota's entity: sorted (type, name) pairs. The name None is the type's default.
 QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """The whole. `offset` and `epoch` are those of the last record in it; -1 for the empty image."""
+    """The whole image. `offset` and `epoch` are those of its last record, -1 for the empty image."""
 
     offset: int = -1
     epoch: int = -1
@@ -209,7 +211,7 @@ class MetadataImage:
     topics: TopicsImage = field(default_factory=TopicsImage)
     configs: ConfigsImage = field(default_factory=ConfigsImage)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=lambda: _EMPTY)
-    #: First id that was not handed out yet; -1 when no block was.
+    #: The first id that was not handed out yet, -1 if no block was.
     producer_ids_next: int = -1
     acls: Mapping[bytes, Acl] = field(default_factory=lambda: _EMPTY)
     #: mechanism (1 SCRAM-SHA-256, 2 SCRAM-SHA-512) and user name
@@ -217,7 +219,7 @@ class MetadataImage:
     delegation_tokens: Mapping[str, DelegationTokenImage] = field(default_factory=lambda: _EMPTY)
 
     def broker_is_active(self, broker_id: int) -> bool:
-        """Registered, unfenced and not on its way out."""
+        """Return True if the broker is registered, unfenced and not shutting down."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 

@@ -1,10 +1,11 @@
-"""Listens to the quorum and keeps the newest committed image; tells publishers what changed.
+"""Takes committed records from the quorum, keeps the newest committed image, and notifies publishers of changes.
 
-committed values -> delta -> image -> publishers, in the order in which they were added. One path for live and start-up.
-Registers with the quorum once. Responsible for what a batch and a snapshot of the quorum mean; telling is view.py's.
+committed values -> delta -> image -> publishers, in the order in which they were added. Start-up and live operation
+take the same path. It registers with the quorum once. Responsible for the meaning of a batch and a snapshot of the
+quorum. view.py notifies publishers.
 
-Invariant: `image` only ever holds whole transactions (KIP-868). Between BeginTransaction and EndTransaction nothing is
-published, and after AbortTransaction nothing of it ever is.
+Invariant: `image` only has whole transactions (KIP-868). Between BeginTransaction and EndTransaction nothing is
+published, and nothing of a transaction is published after AbortTransaction.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pykbroker.metadata.view import MetadataView, Publisher
 
 
 class SnapshotWriter(Protocol):
-    """The quorum's side of a snapshot."""
+    """The part of the quorum that writes snapshots."""
 
     def write_snapshot(self, offset: int, epoch: int, values: Iterable[bytes]) -> object: ...
 
@@ -30,16 +31,16 @@ class MetadataLoader(MetadataView):
 
     def __init__(self, publishers: Iterable[Publisher] = ()) -> None:
         super().__init__(publishers)
-        #: last offset that was handed in, inside an unfinished transaction too
+        #: the last offset that was passed in, also inside an unfinished transaction
         self.last_offset = -1
-        #: of all values that were handed in
+        #: the size of all values that were passed in
         self.bytes_handed = 0
         self._replay = MetadataReplay()
 
     # MetadataListener.
 
     def handle_commit(self, base_offset: int, epoch: int, timestamp_ms: int, values: list[bytes]) -> None:
-        """One committed batch; `values` are consecutive from `base_offset`."""
+        """Take one committed batch. `values` have consecutive offsets from `base_offset`."""
         records = map(decode_record, values)
         self.bytes_handed += sum(map(len, values))
         self.last_offset = max(self.last_offset, base_offset + len(values) - 1)
@@ -47,7 +48,7 @@ class MetadataLoader(MetadataView):
             self.take(change)
 
     def handle_snapshot(self, offset: int, epoch: int, values: Iterator[bytes]) -> None:
-        """A snapshot that holds everything up to and including `offset`; replaces what is known."""
+        """Take a snapshot of all records up to and including `offset`. It replaces the image."""
         delta = MetadataDelta(self.image, whole=True)
         for value in values:
             self.bytes_handed += len(value)
@@ -63,7 +64,8 @@ class MetadataLoader(MetadataView):
     # Snapshots.
 
     def write_snapshot(self, quorum: SnapshotWriter) -> object:
-        """Hand the newest image to the quorum as a snapshot; it may read it on a thread, since it does not change."""
+        """Pass the newest image to the quorum as a snapshot. The quorum may read it on a thread, because it does not
+        change."""
         image = self.image
         if image.offset < 0:
             return None

@@ -1,4 +1,4 @@
-"""Metadata records as framed values (KIP-631): which version of each is written under which metadata.version.
+"""Metadata records as framed values (KIP-631), and the version of each record under each metadata.version.
 
 Not responsible for the frame (pykbroker_wire.stored_framing), for batches, nor for offsets.
 """
@@ -12,7 +12,7 @@ from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import BrokerRegistrationChangeRecord
 from pykbroker_wire.stored_framing import decode_metadata_record, encode_metadata_record
 
-#: Record type -> (lowest metadata.version, record version), highest first; types that are absent have version 0 only.
+#: Record type -> (lowest metadata.version, record version), highest first. Types that are absent have only version 0.
 _VERSIONS: dict[int, tuple[tuple[int, int], ...]] = {
     # RegisterBrokerRecord: controlled shutdown, ZooKeeper migration, directories (KIP-858), cordoned ones (KIP-1066).
     0: ((30, 4), (17, 3), (8, 2), (7, 1)),
@@ -23,7 +23,7 @@ _VERSIONS: dict[int, tuple[tuple[int, int], ...]] = {
 
 
 def record_version(record_type: int, metadata_version: int) -> int:
-    """The version in which a record of this type is written under a finalised metadata.version."""
+    """Return the version of a record of this type under a finalised metadata.version."""
     for lowest, version in _VERSIONS.get(record_type, ()):
         if metadata_version >= lowest:
             return version
@@ -31,14 +31,14 @@ def record_version(record_type: int, metadata_version: int) -> int:
 
 
 def encode_record(record: TopLevel, metadata_version: int) -> bytes:
-    """One framed value."""
+    """Encode a record as one framed value."""
     if isinstance(record, BrokerRegistrationChangeRecord):
         return encode_metadata_record(record, _change_version(record))
     return encode_metadata_record(record, record_version(record.API_KEY, metadata_version or METADATA_VERSION_MIN))
 
 
 def _change_version(record: BrokerRegistrationChangeRecord) -> int:
-    """The lowest version that can say what the record says, as Apache Kafka writes it."""
+    """Return the lowest version that has all fields of the record, as Apache Kafka writes it."""
     if record.cordoned_log_dirs is not None:
         return 3
     if record.log_dirs:

@@ -1,8 +1,8 @@
-"""From the records of the metadata log to images: the one place that knows what a metadata transaction is (KIP-868).
+"""Turns the records of the metadata log into images. Only this module handles metadata transactions (KIP-868).
 
-What stands between BeginTransaction and EndTransaction counts as a whole or, after AbortTransaction, not at all; it may
-span several batches. Responsible for where a whole change ends. Not responsible for what a record means (delta.py), nor
-for telling anything of a change.
+The records between BeginTransaction and EndTransaction count as a whole or, after AbortTransaction, not at all. They
+may span several batches. Responsible for where a whole change ends. Not responsible for the meaning of a record
+(delta.py), nor for notifying of a change.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from pykbroker.metadata.image import MetadataImage
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 
-#: `(delta so far, record, its offset)`, when the record is in the delta
+#: called with (delta so far, record, its offset) when the record is in the delta
 Visit = Callable[[MetadataDelta, TopLevel, int], None]
 
 
 class Change(NamedTuple):
-    """Whole: no transaction is open behind it. `image` is the one before with `delta` applied."""
+    """A whole change: no transaction is open at its end. `image` is the former one with `delta` applied."""
 
     delta: MetadataDelta
     image: MetadataImage
 
 
 class MetadataReplay:
-    """Keeps the transaction that is open between two batches."""
+    """Replays batches. It keeps the transaction that is open between two batches."""
 
     def __init__(self) -> None:
-        #: the offset of the BeginTransaction that has no end yet, else -1
+        #: the offset of a BeginTransaction without an end, otherwise -1
         self.begun_at = -1
-        #: how many transactions counted for nothing
+        #: the number of aborted transactions
         self.aborted = 0
         self._open: MetadataDelta | None = None
 
     @property
     def unfinished(self) -> MetadataDelta | None:
-        """What an open transaction has changed so far."""
+        """The changes of an open transaction so far."""
         return self._open
 
     def restart(self) -> None:
-        """From another image: a transaction that was open is forgotten."""
+        """Drop an open transaction, because the next batch follows another image."""
         self.begun_at = -1
         self._open = None
 
@@ -55,8 +55,8 @@ class MetadataReplay:
         timestamp_ms: int = -1,
         visit: Visit | None = None,
     ) -> Iterator[Change]:
-        """The whole changes in a batch of consecutive records; `image` holds everything before it, without what an open
-        transaction has changed."""
+        """Yield the whole changes in a batch of consecutive records. `image` has everything before it, but not the
+        changes of an open transaction."""
         delta = self._open or MetadataDelta(image)
         offset = base_offset - 1
         for offset, record in enumerate(records, base_offset):

@@ -1,4 +1,4 @@
-"""The record of a user's SCRAM keys: the formatter, the controller and the snapshot write it alike."""
+"""The record of a user's SCRAM keys. The formatter, the controller and the snapshot use it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pykbroker_wire.stored.metadata import UserScramCredentialRecord
 
 
 def scram_record(name: str, mechanism: int, keys: StoredKeys) -> UserScramCredentialRecord:
-    """`mechanism`: its number in the protocol."""
+    """`mechanism` is its number in the protocol."""
     return UserScramCredentialRecord(
         name=name,
         mechanism=mechanism,

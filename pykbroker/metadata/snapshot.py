@@ -1,7 +1,7 @@
-"""An image as records: what a snapshot of the metadata log holds.
+"""Encodes an image as the records of a snapshot of the metadata log.
 
-The order is Apache Kafka's (features, cluster, topics, configs, quotas, producer ids, ACLs, credentials, tokens): each
-reader replays from the front. Replaying the records onto the empty image gives an equal image.
+The order is Apache Kafka's (features, cluster, topics, configs, quotas, producer ids, ACLs, credentials, tokens),
+because each reader replays from the front. Replaying the records onto the empty image gives an equal image.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pykbroker_wire.stored.metadata.client_quota_record import EntityData
 from pykbroker_wire.stored.metadata.register_broker_record import BrokerEndpoint, BrokerFeature
 from pykbroker_wire.stored.metadata.register_controller_record import ControllerEndpoint, ControllerFeature
 
-#: metadata.version from which records speak of log directories (KIP-858), cordoned ones, controllers, the ELR.
+#: The first metadata.version whose records have log directories (KIP-858), cordoned ones, controllers, the ELR.
 DIRECTORIES_FROM = 17
 CORDONED_FROM = 30
 CONTROLLERS_FROM = 15
@@ -97,7 +97,7 @@ def controller_record(controller: ControllerImage) -> RegisterControllerRecord:
 
 
 def image_records(image: MetadataImage) -> Iterator[TopLevel]:
-    """The records from which an equal image can be replayed."""
+    """Yield records that replay to an equal image."""
     version = image.features.metadata_version
     if version:
         yield FeatureLevelRecord(name="metadata.version", feature_level=version)
@@ -142,7 +142,7 @@ def image_records(image: MetadataImage) -> Iterator[TopLevel]:
 
 
 def snapshot_values(image: MetadataImage) -> Iterator[bytes]:
-    """`image_records` as framed values, in the versions of the image's metadata.version."""
+    """Yield `image_records` as framed values, in the versions of the image's metadata.version."""
     version = image.features.metadata_version
     for record in image_records(image):
         yield encode_record(record, version)

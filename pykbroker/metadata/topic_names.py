@@ -1,4 +1,4 @@
-"""Names of topics: which are legal, which are Kafka's own."""
+"""Names of topics: the legal ones, and Kafka's own."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ GROUP_METADATA_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
 
-#: What Metadata calls internal. The metadata log's topic is not among them: clients never see it.
+#: The topics that Metadata marks as internal. The metadata log's topic is not among them, because clients never see it.
 INTERNAL_TOPICS: Final = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC})
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def topic_name_problem(name: str) -> str | None:
-    """What is wrong with the name, or None."""
+    """Return what is wrong with the name, or None."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):

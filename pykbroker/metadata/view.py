@@ -1,12 +1,12 @@
-"""The newest metadata as one event loop sees it: the image, the quorum's leader, and who is told of each change.
+"""The newest metadata as one event loop sees it: the image, the quorum's leader, and the publishers of changes.
 
-Responsible for telling, in the order in which the publishers were added. Not responsible for where a change comes from:
-loader.py replays the metadata log, and the broker half is handed what the loader has published.
+Responsible for calling the publishers in the order in which they were added. Not responsible for the source of a
+change: loader.py replays the metadata log, and the broker half gets what the loader has published.
 
 Invariants:
-- A publisher sees each change exactly once. One that is added late is first given everything as one delta from the
-  empty image.
-- Publishing is synchronous; `image` is set before the first publisher is told.
+- A publisher sees each change exactly once. If it is added late, it first gets everything as one delta from the empty
+  image.
+- Publishing is synchronous; `image` is set before the first publisher is called.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ logger = logging.getLogger(__name__)
 
 
 class Publisher(Protocol):
-    """Told of every committed change, in order."""
+    """Called with each committed change, in order."""
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None: ...
 
 
 class MetadataView:
-    """Belongs to one loop. Parts read `image` and the leader, and have themselves told of changes."""
+    """The metadata of one loop. Parts of the node read `image` and the leader, and register for changes."""
 
     def __init__(self, publishers: Iterable[Publisher] = ()) -> None:
         self.image: MetadataImage = EMPTY_IMAGE
         self.leader_id: int | None = None
         self.leader_epoch = -1
-        #: offset of the image with which a finalised level changed last; -1 before the first
+        #: the offset of the image in which a finalised level changed last, -1 before the first
         self.features_offset = -1
         self._publishers: list[Publisher] = list(publishers)
         self._leader_watchers: list[Callable[[int | None, int], None]] = []
@@ -45,17 +45,17 @@ class MetadataView:
     # -- for the parts of the loop
 
     def add_publisher(self, publisher: Publisher, *, catch_up: bool = True) -> None:
-        """`catch_up`: first tell it everything that is known."""
+        """Call the publisher with each change. With `catch_up` it first gets everything that is known."""
         self._publishers.append(publisher)
         if catch_up and self.image is not EMPTY_IMAGE:
             publisher.publish(MetadataDelta.of_everything(self.image), EMPTY_IMAGE, self.image)
 
     def on_leader(self, callback: Callable[[int | None, int], None]) -> None:
-        """`callback(leader_id, epoch)` at every change of the quorum's leader."""
+        """Call `callback(leader_id, epoch)` at each change of the quorum's leader."""
         self._leader_watchers.append(callback)
 
     def when(self, condition: Callable[[MetadataImage], bool]) -> asyncio.Future[None]:
-        """Done once the condition holds, after publishing."""
+        """Return a future that is done once the condition holds, after publishing."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if condition(self.image):
             future.set_result(None)
@@ -63,10 +63,10 @@ class MetadataView:
             self._waiters.append((condition, future))
         return future
 
-    # -- for what brings the changes
+    # -- for the source of the changes
 
     def take(self, change: Change) -> None:
-        """Take the change over, and tell every publisher. `change.delta` leads from `image` to `change.image`."""
+        """Take a change, and call all publishers. `change.delta` leads from `image` to `change.image`."""
         delta, old = change.delta, self.image
         new = self.image = change.image
         if delta.features_changed:
@@ -75,13 +75,13 @@ class MetadataView:
             try:
                 publisher.publish(delta, old, new)
             except Exception:
-                # One part's bug must not keep the others from learning what the cluster looks like.
+                # One part's bug must not keep the other parts from getting the metadata.
                 logger.exception("Publishing the metadata image at offset %d to %r failed", new.offset, publisher)
         if self._waiters:
             self._wake(new)
 
     def change_leader(self, leader_id: int | None, epoch: int) -> None:
-        """Tell of another leader of the quorum, or of none."""
+        """Take another leader of the quorum, or none, and call the callbacks of `on_leader`."""
         self.leader_id = leader_id
         self.leader_epoch = epoch
         for watcher in self._leader_watchers:
