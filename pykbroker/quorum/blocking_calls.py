@@ -1,7 +1,7 @@
-"""The driver's calls that block: each runs on a thread, and what follows it runs on the loop when it returns.
+"""The driver's blocking calls: each runs on a thread, and its callback runs on the loop when it returns.
 
-Responsible for knowing which calls are under way, so that the disk is closed behind the last one. Not responsible for
-their order, nor for their errors: what follows gets the future and asks it.
+Responsible for knowing the calls under way, so that the disk is closed after the last one. Not responsible for their
+order, nor for their errors, which the callback reads from the future.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How requests of the protocol reach another node, or the other half of this one.
+"""Carries requests of the protocol to another node, or to the other half of this one.
 
-Responsible for carrying a request to its receiver and the answer back, nothing else: what failed is an exception of
-the future (`ConnectionError` or `TimeoutError`), and whether to try again is the caller's business.
+Responsible for carrying a request to its receiver and the answer back, nothing else. A failure is an exception of the
+future (`ConnectionError` or `TimeoutError`), and the caller decides whether to try again.
 
 * `QuorumPeers` lead to the nodes of the quorum, each request saying which.
 * `BrokerChannels` lead to any broker by its id.
@@ -36,15 +36,16 @@ class QuorumPeers(Protocol):
 
 
 def response_to(outgoing: Outgoing, sent: asyncio.Future[Any]) -> Any | None:
-    """The response that a node of the quorum has sent, None if it sent none."""
+    """Return the response of a node of the quorum, None if it sent none."""
     if sent.cancelled():
         return None
-    # Asked even when the response comes too late: the loop reports an exception that nothing has seen.
+    # The exception is read even if the response comes too late, because the loop reports exceptions that are never
+    # read.
     error = sent.exception()
     if error is None:
         return sent.result()
     if isinstance(error, UnsupportedVersion):
-        # As Apache Kafka's channel: an older voter that knows no pre-vote, for one, has said so.
+        # As in Apache Kafka's channel. For example, an older voter does not support pre-vote.
         response: Any = APIS[outgoing.request.API_KEY].response
         return response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not isinstance(error, (ConnectionError, TimeoutError, OSError)):
@@ -53,14 +54,15 @@ def response_to(outgoing: Outgoing, sent: asyncio.Future[Any]) -> Any | None:
 
 
 def failed(loop: asyncio.AbstractEventLoop, error: Exception) -> asyncio.Future[Any]:
-    """The answer to a request that cannot be sent."""
+    """Return the answer to a request that cannot be sent: a future with the error."""
     future: asyncio.Future[Any] = loop.create_future()
     future.set_exception(error)
     return future
 
 
 def call_in_memory(runtime: Runtime, call: Callable[[Any], Any], request: Any, timeout_ms: int) -> asyncio.Future[Any]:
-    """Call a handler in this process. The answer always comes later than this returns, as it would from afar."""
+    """Call a handler in this process. The answer always comes after the return of this call, as if from another
+    node."""
     loop = runtime.loop
     answer: asyncio.Future[Any] = loop.create_future()
 
@@ -70,7 +72,8 @@ def call_in_memory(runtime: Runtime, call: Callable[[Any], Any], request: Any, t
 
     def arrived(result: asyncio.Future[Any]) -> None:
         timer.cancel()
-        # Looked at even when the answer comes too late: the loop reports an exception that nothing has seen.
+        # The exception is read even if the answer comes too late, because the loop reports exceptions that are never
+        # read.
         error = None if result.cancelled() else result.exception()
         if answer.done():
             return
@@ -86,7 +89,7 @@ def call_in_memory(runtime: Runtime, call: Callable[[Any], Any], request: Any, t
             return
         try:
             result = call(request)
-        except Exception as error:  # noqa: BLE001  # whatever the receiver raises is the sender's answer
+        except Exception as error:  # noqa: BLE001  # any error of the receiver is the sender's answer
             timer.cancel()
             answer.set_exception(error)
             return
@@ -102,7 +105,7 @@ def call_in_memory(runtime: Runtime, call: Callable[[Any], Any], request: Any, t
 
 
 class NoPeers:
-    """The quorum of one has no peer to talk to."""
+    """The peers of a quorum of one node: there are none."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -143,9 +146,9 @@ class SocketPeers:
 
 
 class BrokerChannels:
-    """Lead to the brokers by id, over the listener on which brokers talk to each other.
+    """Lead to the brokers by id, over the inter-broker listener.
 
-    `address` says where a broker is now: None while it is not registered, or has no such listener.
+    `address` returns the present address of a broker, None while it is not registered or has no such listener.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""DescribeQuorum: what the leader knows of voters and observers. The quorum's half of the API; api/ only delegates."""
+"""DescribeQuorum: the leader's knowledge of voters and observers. It is the quorum's half of the API; api/ only
+delegates."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from pykbroker_wire.messages.describe_quorum import (
 
 
 def describe_quorum(node: RaftNode, request: DescribeQuorumRequest, version: int, now: Now) -> DescribeQuorumResponse:
-    """Only the leader knows; other replicas say so."""
+    """Only the leader has the answer. Other replicas return NOT_LEADER_OR_FOLLOWER."""
     if rpc.one_partition(request.topics) is None:
         return _errors(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     leader = node.state

@@ -1,12 +1,12 @@
-"""Runs a raft node: gives it time, messages and a disk, and does what its `Ready` says.
+"""Runs a raft node: gives it time, messages and a disk, and carries out its `Ready`.
 
-Responsible for the order of things. quorum-state is on the disk before any message that depends on it leaves; the log
-is written at once, on the loop (a copy into the page cache), and fsynced on a thread, at most one fsync at a time,
-all appends made meanwhile sharing the next; what blocks otherwise (quorum-state, putting a snapshot in place, writing
-one) holds back further inputs or runs beside them. Not responsible for any decision: those are `pykbroker_raft`'s.
+Responsible for the order of actions. quorum-state is on the disk before any message that depends on it leaves. The log
+is written at once, on the loop (a copy into the page cache), and fsynced on a thread: one fsync at a time, and appends
+during it share the next. Other blocking calls (quorum-state, installing a snapshot, writing one) hold back further
+inputs or run in parallel. Not responsible for any decision: `pykbroker_raft` decides.
 
-A disk error, or a broken rule, ends this replica: it leads no longer, `append` raises, `failed` says why; the node
-above decides what to do about it.
+A disk error or a broken rule ends this replica: it no longer leads, `append` raises, and `failed` has the error. The
+node above decides what to do about it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _LATEST = 32767
 
 @dataclass(frozen=True, slots=True)
 class _Replica:
-    """What there is from the start on."""
+    """The parts that exist from the start on."""
 
     node: RaftNode
     storage: MetadataStorage
@@ -73,7 +73,7 @@ class _Replica:
 
 
 class QuorumDriver:
-    """One replica of the metadata quorum, running. All methods belong to the loop."""
+    """A running replica of the metadata quorum. All methods belong to the loop."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class QuorumDriver:
         on_failure: Callable[[BaseException], None] = lambda error: None,
         on_snapshot_due: Callable[[QuorumDriver], object] | None = None,
     ) -> None:
-        """`on_failure` is called once when the disk fails; `on_snapshot_due` when it is time for a snapshot, and calls
-        `write_snapshot` now or later."""
+        """`on_failure` is called once when the disk fails. `on_snapshot_due` is called when a snapshot is due, and has
+        to call `write_snapshot` now or later."""
         self.node_id = config.raft.node_id
         self.cluster_id = config.raft.cluster_id
         self.failed: BaseException | None = None
@@ -98,7 +98,7 @@ class QuorumDriver:
         self._calls = BlockingCalls(runtime)
         self._started: _Replica | None = None
         self._inputs: deque[Callable[[], None]] = deque()
-        self._busy = False  # a step that blocks is under way: inputs wait
+        self._busy = False  # a blocking step is under way, and inputs wait
         self._working = False
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
@@ -114,10 +114,10 @@ class QuorumDriver:
         self._lines = RaftLines(self.node_id, self.cluster_id)
         self._known = KnownQuorum(self.node_id)
         self._tell_known: Callable[[KnownQuorum], None] = lambda known: None
-        # While stopping: done when the voters know that this leader is gone.
+        # While stopping: done when the voters know that this leader leaves.
         self._handed_on: asyncio.Future[None] | None = None
 
-    # What it is
+    # State
 
     @property
     def _replica(self) -> _Replica:
@@ -141,7 +141,7 @@ class QuorumDriver:
 
     @property
     def leader(self) -> Destination | None:
-        """Where the leader listens for other nodes."""
+        """The address at which the leader listens for other nodes."""
         leader_id = self.leader_id
         endpoint = address(self.node.leader_endpoints, self._config.raft.listener)
         return None if leader_id is None or endpoint is None else Destination(leader_id, endpoint.host, endpoint.port)
@@ -158,7 +158,7 @@ class QuorumDriver:
 
     @property
     def high_watermark(self) -> int | None:
-        """Exclusive: the offset after the last committed record. None before anything is known to be committed."""
+        """Exclusive: the offset after the last committed record. None before any record is known to be committed."""
         return self.node.high_watermark
 
     @property
@@ -171,16 +171,16 @@ class QuorumDriver:
 
     @property
     def is_short_of_room(self) -> bool:
-        """The disk is full: what is written now is written into the room of the reserve, until `restore_reserve`."""
+        """True if the disk is full. Then records are written into the room of the reserve, until `restore_reserve`."""
         return self._replica.room.is_short
 
     def restore_reserve(self) -> asyncio.Future[bool]:
-        """Take the reserve again; whether there was room for it."""
+        """Take the reserve again. The result is True if there was room for it."""
         return self._replica.room.restore_reserve(self._look_at_known)
 
     @property
     def is_only_voter(self) -> bool:
-        """Whether the quorum is this node alone."""
+        """True if this node is the only voter of the quorum."""
         return set(self.voters.ids()) == {self.node_id}
 
     @property
@@ -188,7 +188,7 @@ class QuorumDriver:
         return self.node.voters
 
     def when_known(self, callback: Callable[[KnownQuorum], None]) -> None:
-        """Call it with what this replica knows, now and after each change of that. Once."""
+        """Call `callback` with what this replica knows, now and after each change. Call this once."""
         self._tell_known = callback
         callback(self._known)
 
@@ -203,8 +203,8 @@ class QuorumDriver:
     # Life
 
     async def start(self) -> None:
-        """Open the disk and take up a role. The only voter leads when this returns, and its first records are on their
-        way."""
+        """Open the disk and take up a role. When this returns, the only voter of a quorum leads, and its first records
+        are on their way."""
         config = self._config
 
         storage, node = await self._runtime.run_blocking(open_replica, self._runtime, config)
@@ -227,14 +227,14 @@ class QuorumDriver:
         self._snapshots_due.start()
         started: asyncio.Future[None] = self._runtime.loop.create_future()
         self._input(lambda: node.start(self._now()))
-        # Behind whatever the start has to write first.
+        # This input runs after everything that the start writes first.
         self._input(lambda: started.set_result(None))
         await started
         if self.failed is not None:
             raise self.failed
 
     async def stop(self, timeout_ms: int = 1000) -> None:
-        """Hand leadership on if there is a voter to take it, write everything out, close."""
+        """Give the leadership to another voter if there is one, write everything out, close."""
         if self._started is None or self._stopped:
             return
         node, storage = self.node, self.storage
@@ -261,11 +261,11 @@ class QuorumDriver:
         except StorageError as error:
             logger.warning("The metadata log in %s could not be closed: %s", self._config.log_dir, error)
 
-    # What the node above does with it
+    # Calls of the node above
 
     def append(self, records: list[bytes]) -> int:
-        """Append framed values as one batch; the offset of the last. Raises NotLeader, or StorageError when the disk
-        fails or is full; with a full disk nothing was appended, and a later append may succeed."""
+        """Append framed values as one batch. Returns the offset of the last one. Raises NotLeader, or StorageError if
+        the disk fails or is full. With a full disk nothing was appended, and a later append may succeed."""
         if self.failed is not None:
             raise self.failed
         if not self.is_leader or self._inputs:
@@ -275,7 +275,7 @@ class QuorumDriver:
         self._look_at_known()
         if not has_room:
             if len(node.voters) > 1:
-                # Another voter may have room: a leader that cannot write is no use to the cluster.
+                # Another voter may have room, and a leader that cannot write is no use to the cluster.
                 self.resign()
                 raise NotLeader(f"node {self.node_id} has no room for the metadata log, and steps down")
             full = OSError(errno.ENOSPC, "no room for metadata, not even without the reserve")
@@ -287,14 +287,15 @@ class QuorumDriver:
         return offset
 
     def raise_kraft_version(self, version: int, *, validate_only: bool) -> None:
-        """From configured voters to voters in the log. Raises NotLeader, or INVALID_UPDATE_VERSION."""
+        """Change from configured voters to voters in the log. Raises NotLeader, or INVALID_UPDATE_VERSION."""
         if not self.is_leader or self._inputs:
             raise NotLeader(f"node {self.node_id} does not lead the quorum")
         self.node.raise_kraft_version(version, self._now(), validate_only=validate_only)
         self._work()
 
     def register(self, listener: MetadataListener, up_to_date: Callable[[], None] | None = None) -> None:
-        """Tell this listener everything that is committed, from the latest snapshot on, and then whatever comes."""
+        """Call this listener with everything that is committed, from the latest snapshot on, and then with later
+        records."""
         self._listeners.register(listener, up_to_date)
         self._runtime.loop.call_soon(self._tell)
 
@@ -302,19 +303,19 @@ class QuorumDriver:
         self._listeners.unregister(listener)
 
     def resign(self) -> None:
-        """Step down; the quorum elects again."""
+        """Step down. The quorum elects again."""
         self._input(lambda: self.node.resign(self._now()))
 
     def peer_refused(self, host: str, port: int) -> None:
-        """A node to which there was a connection refuses a new one."""
+        """Note that a node to which there was a connection refuses a new one."""
         leader, epoch = self.leader, self.epoch
         if leader is not None and (leader.host, leader.port) == (host, port):
             self._input(lambda: self.node.leader_refused(leader.id, epoch, self._now()))
 
     def handle(self, request: Any, version: int | None = None, listener: str | None = None) -> Any:
-        """Answer a request of the quorum: a response, or a future of one. `version` is that of the request as it came
-        in, `listener` the name of the listener it came in on: the answer names the leader's endpoint for the same
-        one. Raises CloseConnection while the node takes no part, as before its start and while it stops."""
+        """Answer a request of the quorum with a response, or a future of one. `version` is that of the received
+        request, `listener` the name of the listener that received it: the answer has the leader's endpoint for the same
+        listener. Raises CloseConnection while the node takes no part, as before its start and while it stops."""
         if self.failed is not None or self._stopped or self._started is None:
             raise CloseConnection(f"node {self.node_id} is no replica of the quorum now")
         known_version = _LATEST if version is None else version
@@ -329,12 +330,12 @@ class QuorumDriver:
         return answer
 
     def _abandoned(self, token: int) -> None:
-        """The connection that waited is gone: a parked fetch must not outlive it."""
+        """Drop the request of a connection that is gone, because a parked fetch must not outlive it."""
         if self._answers.take(token) is not None:
             self.node.forget(token)
 
     def write_snapshot(self, offset: int, epoch: int, values: Iterable[bytes]) -> asyncio.Future[None]:
-        """Write a snapshot of everything up to and including `offset`. `values` is read on a thread: it must not
+        """Write a snapshot of all records up to and including `offset`. `values` is read on a thread, so it must not
         change."""
         return self._replica.snapshots.write(offset, epoch, values)
 
@@ -348,10 +349,11 @@ class QuorumDriver:
         self._work()
 
     def _work(self, values: list[bytes] | None = None) -> None:
-        """Work off what the node has ready, then the next input, until one has to wait for the disk."""
+        """Carry out what the node has ready, then the next input, until one has to wait for the disk."""
         if self._busy or self._working or self._started is None:
             if values is not None:
-                # An append from within a listener's call, in the middle of a Ready: its bytes go out in order after it.
+                # A listener's call appends in the middle of a Ready. Its bytes are written in order, after that
+                # Ready's.
                 self._execute_pending(values)
             return
         self._working = True
@@ -365,7 +367,7 @@ class QuorumDriver:
                     self._inputs.popleft()()
                 else:
                     break
-        except Exception as error:  # noqa: BLE001  # a replica that broke a rule of its own must not go on voting
+        except Exception as error:  # noqa: BLE001  # a replica that broke one of its own rules must not go on voting
             self._fail(error)
         finally:
             self._working = False
@@ -387,7 +389,7 @@ class QuorumDriver:
             self._fail(error)
 
     def _begin(self, ready: Ready, values: list[bytes] | None) -> None:
-        """Do the part of a Ready that must be durable first, off the loop; then the rest."""
+        """Do the part of a Ready that must be durable first, off the loop, and then the rest."""
         last = next((step for step in ready.log if isinstance(step, SnapshotChunk) and step.last), None)
         election = ready.election
         if election is None and last is None:
@@ -430,7 +432,7 @@ class QuorumDriver:
         self._calls.run(persist, persisted)
 
     def _execute(self, ready: Ready, values: list[bytes] | None, done: int = 0) -> None:
-        """Do the steps of a Ready behind the first `done` of its log."""
+        """Do the steps of a Ready, without the first `done` steps of its log."""
         storage = self.storage
         for position, step in enumerate(ready.log[done:], done):
             try:
@@ -441,7 +443,7 @@ class QuorumDriver:
             except StorageError as error:
                 if not error.is_full:
                     raise
-                # What was written of an append is cut off again, and a truncation has cut nothing.
+                # The written part of an append is cut off again, and a failed truncation has cut nothing.
                 self._wait_for_room(self._execute, ready, values, position)
                 return
         for outgoing in ready.requests:
@@ -470,7 +472,7 @@ class QuorumDriver:
             self.storage.append_chunk(step)
 
     def _fetch_again(self, step: LogStep, go_on: Callable[[], None]) -> None:
-        """A piece of a snapshot had no room. Wait for room for all of it, then fetch it from its beginning."""
+        """Wait until a whole snapshot has room, because a piece of it had none. Then fetch it from its beginning."""
         assert isinstance(step, SnapshotChunk)
         if self.storage.has_room_for_snapshot(step.size):
             self.node.snapshot_dropped(self._now())
@@ -480,8 +482,8 @@ class QuorumDriver:
             self._wait_for_room(self._fetch_again, step, go_on)
 
     def _wait_for_room(self, step: Callable[..., None], *args: Any) -> None:
-        """A full disk, and a step that must be written does not fit: this replica stands still, for others as if it
-        were away, and tries `step(*args)` again."""
+        """Wait because the disk is full and a step that must be written does not fit. This replica stands still, for
+        others as if it were away, and tries `step(*args)` again."""
         self._busy = True
 
         def again() -> None:
@@ -544,7 +546,7 @@ class QuorumDriver:
             return
         self.failed = error
         self._lines.stopped(self._config.log_dir, error)
-        # Their connections close. Why is said above, once.
+        # Their connections close. The reason was logged above, once.
         self._answers.cancel_all()
         self._inputs.clear()
         if self._timer is not None:
@@ -566,7 +568,8 @@ class QuorumDriver:
             self._timer = None
         if deadline is not None and self.failed is None and not self._busy:
             self._timer_at_ms = deadline
-            # Half a millisecond late: woken at 0.02 s sharp, `_now` may read 19 ms, and nothing would be due.
+            # Half a millisecond late: if the timer fires at exactly 0.02 s, `_now` may read 19 ms, and nothing would be
+            # due.
             self._timer = self._runtime.loop.call_at((deadline + 0.5) / 1000, self._tick)
 
     def _tick(self) -> None:
@@ -587,7 +590,7 @@ class QuorumDriver:
         is_idle = self.failed is None and not self._stopped and not self._replica.snapshots.is_under_way
         if self._on_snapshot_due is None or not is_idle:
             return
-        # Counted anew whether or not the answer is a snapshot: a state machine inside a transaction may pass.
+        # The count begins anew, with or without a snapshot, because a state machine inside a transaction may skip it.
         self._listeners.bytes_since_snapshot = 0
         try:
             self._on_snapshot_due(self)

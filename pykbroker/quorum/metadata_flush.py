@@ -1,11 +1,12 @@
-"""Fsync of the metadata log: one at a time, and what is appended meanwhile shares the next.
+"""Fsync of the metadata log: one at a time, and appends during it share the next.
 
-A leader gathers for controller.quorum.append.linger.ms, but only when records come faster than fsyncs: what is appended
-while no fsync is under way is flushed at once, what was appended during one waits for more. Apache Kafka lets every
-batch linger (BatchAccumulator), so a lone CreateTopics waits there. A follower never lingers: its leader waits for it.
+A leader gathers records for controller.quorum.append.linger.ms, but only if records come faster than fsyncs. Records
+that are appended while no fsync is under way are flushed at once; records that are appended during one wait for more.
+Apache Kafka lets each batch linger (BatchAccumulator), so a lone CreateTopics waits there. A follower never lingers,
+because its leader waits for it.
 
-Responsible for what an fsync proves: the log as it was when the fsync began, unless it was cut meanwhile. Not
-responsible for what follows from it.
+Responsible for what an fsync proves: that the log as it was at the beginning of the fsync is durable, unless it was cut
+in the meantime. Not responsible for what follows from that.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from pykbroker.quorum.blocking_calls import BlockingCalls
 
 
 class MetadataFlush:
-    """`flush` blocks and returns the log's end that it made durable; `flushed` hears of the offset up to which that
-    counts, `failed` of an error. `linger_ms` says how long to gather now."""
+    """`flush` blocks and returns the log's end that it made durable. `flushed` is called with the offset up to which
+    that counts, `failed` with an error. `linger_ms` returns how long to gather now."""
 
     def __init__(
         self,
@@ -32,7 +33,7 @@ class MetadataFlush:
     ) -> None:
         self._loop = loop
         self._linger_ms = linger_ms
-        #: runs while a leader gathers
+        #: runs while a leader gathers records
         self._lingers: asyncio.TimerHandle | None = None
         self._calls = calls
         self._flush = flush
@@ -45,16 +46,17 @@ class MetadataFlush:
         self._closed = False
 
     def close(self) -> None:
-        """The fsync under way is followed by no other."""
+        """Begin no other fsync after the one under way."""
         self._closed = True
         self._end_linger()
 
     def log_was_cut(self) -> None:
-        """Offsets name other records from now on: an fsync under way proves nothing of them."""
+        """Note that offsets name other records from now on. An fsync under way proves nothing about them."""
         self._generation += 1
 
     def begin(self) -> None:
-        """Fsync what is written by now; or after the fsync that is under way, when a leader has gathered."""
+        """Fsync what is written by now. During an fsync, the next one begins after it, when a leader has gathered
+        records."""
         if self._under_way:
             self._wanted = True
         elif self._lingers is None or not self._linger_ms():
@@ -82,7 +84,7 @@ class MetadataFlush:
             self._under_way = False
             error = None if future.cancelled() else future.exception()
             if error is not None:
-                # What is in the page cache now is not known; a second fsync would lie.
+                # The state of the page cache is unknown now, and a second fsync would report a false success.
                 self._failed(error)
                 return
             wanted, self._wanted = self._wanted, False

@@ -1,10 +1,15 @@
-"""What is committed, told to the parts of the node: each listener sees a snapshot or the start of the log, then every
+"""Passes committed records to the parts of the node: each listener gets a snapshot or the start of the log, then each
 batch once, in order.
 
-Responsible for where each listener stands and for counting what came since the last snapshot. Invariants: nothing
-above the high watermark is told; a listener learns that its own node leads only when it has seen everything committed
-before (it would otherwise decide on old state); listeners are called on the loop and never from within another
-listener's call; a listener that failed is given no record after the one that it missed.
+Responsible for the position of each listener and for counting the bytes since the last snapshot.
+
+Invariants:
+
+* listeners get nothing above the high watermark;
+* a listener gets the leadership of its own node only after it has seen everything committed before, because it would
+  decide on old state otherwise;
+* listeners are called on the loop and never from within another listener's call;
+* a listener that failed gets no record after the one that it missed.
 """
 
 from __future__ import annotations
@@ -23,12 +28,12 @@ from pykbroker_raft.ready import LeaderChange
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 1024 * 1024
-# Batches kept decoded between append and commit; what does not fit is read back from the log.
+# The most batches that are kept decoded between append and commit. Others are read back from the log.
 _KEPT_BATCHES = 4096
 
 
 class MetadataListener(Protocol):
-    """Called on the loop, in order. Offsets of snapshots are inclusive: the last offset they contain."""
+    """Called on the loop, in order. Offsets of snapshots are inclusive: the last offset that they contain."""
 
     def handle_commit(self, base_offset: int, epoch: int, timestamp_ms: int, values: list[bytes]) -> None: ...
 
@@ -52,10 +57,10 @@ class CommittedBatch:
 @dataclass(slots=True)
 class _Registration:
     listener: MetadataListener
-    # None: nothing told yet.
+    # None before the first call.
     next_offset: int | None = None
     told_leader: tuple[int | None, int] | None = None
-    # A call has raised: its state lacks something that is committed.
+    # True after a call has raised: the listener's state lacks a committed record.
     has_failed: bool = False
 
 
@@ -87,8 +92,8 @@ class MetadataListeners:
         self._counted_offset = storage.log.log_start_offset if latest is None else latest.offset
 
     def register(self, listener: MetadataListener, up_to_date: Callable[[], None] | None = None) -> None:
-        """`up_to_date`, once, as soon as a leader has said what is committed and every listener was told all of it: a
-        replica that comes back far behind, or begins with a snapshot, is told a part first."""
+        """`up_to_date` is called once, as soon as a leader has reported what is committed and all listeners have got
+        it. A replica that lacks much, or begins with a snapshot, passes on a part first."""
         self._registrations.append(_Registration(listener))
         if up_to_date is not None:
             self._once_told.append(up_to_date)
@@ -97,7 +102,7 @@ class MetadataListeners:
         self._registrations = [known for known in self._registrations if known.listener is not listener]
 
     def appended(self, records: bytes, values: list[bytes] | None = None) -> None:
-        """Batches went to the end of the log; `values` spares decoding the one that this node has just encoded."""
+        """Note batches at the end of the log. `values` spares decoding the batch that this node has just encoded."""
         for batch in batches.intact(records):
             found = batches.values(records, batch) if values is None else values
             self._recent.append(
@@ -118,7 +123,7 @@ class MetadataListeners:
         self._counted_offset = max(self._counted_offset, next_offset)
 
     def advance(self, high_watermark: int, promised: int | None) -> None:
-        """`promised`: what the leader calls committed; this replica has it below `high_watermark`."""
+        """`promised` is the offset that the leader reports as committed. This replica has it below `high_watermark`."""
         self._high_watermark = high_watermark
         self._has_all = promised is not None and high_watermark >= promised
 
@@ -126,9 +131,9 @@ class MetadataListeners:
         self._leader = change
 
     def tell(self) -> None:
-        """Bring every listener up to date. Raises ListenerFailed."""
+        """Bring all listeners up to date. Raises ListenerFailed."""
         if self._telling:
-            # A listener's call led here: the outer call goes round once more.
+            # A listener's call led here, so the outer call goes round once more.
             self._again = True
             return
         self._telling = True
@@ -172,7 +177,7 @@ class MetadataListeners:
                     )
 
     def _committed(self, start: int, end: int) -> list[CommittedBatch]:
-        """Some batches from `start`, all below `end`: out of memory if they are there, else from the log."""
+        """Return some batches from `start`, all below `end`, from memory if they are there, otherwise from the log."""
         if self._recent and self._recent[0].base_offset <= start:
             found = [batch for batch in self._recent if start < batch.next_offset <= end]
             if found:
@@ -201,7 +206,7 @@ class MetadataListeners:
             return
         leader_id = change.leader_id
         if leader_id == self._node_id and (registration.next_offset or 0) <= change.start_offset:
-            # It leads, but this listener has not seen the state it takes over. Until then it is told of no leader.
+            # This node leads, but the listener has not seen the state that it takes over. Until then it gets no leader.
             leader_id = None
         told = (leader_id, change.epoch)
         if registration.told_leader != told:
@@ -217,11 +222,12 @@ class MetadataListeners:
             raise ListenerFailed(what) from error
 
     def _count(self) -> None:
-        """Add up what was committed since the last snapshot, and let go of what every listener has seen."""
+        """Add up the bytes that were committed since the last snapshot, and drop the batches that all listeners have
+        seen."""
         high_watermark = self._high_watermark
         if high_watermark is None or self._storage is None:
             return
-        # A snapshot from the leader may have skipped what was never counted.
+        # A snapshot from the leader may have skipped records that were never counted.
         self._counted_offset = max(self._counted_offset, self._storage.log.log_start_offset)
         while self._counted_offset < high_watermark:
             for batch in self._committed(self._counted_offset, high_watermark):
@@ -232,7 +238,7 @@ class MetadataListeners:
 
 
 def _from(batch: CommittedBatch, start: int) -> CommittedBatch:
-    """The batch without what a snapshot that ends inside it has told already."""
+    """Return the batch without the records that a snapshot that ends inside it contains."""
     if batch.base_offset >= start:
         return batch
     rest = batch.values[start - batch.base_offset :]

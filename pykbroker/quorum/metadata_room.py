@@ -1,7 +1,8 @@
-"""Room on the disk of the metadata log: the reserve that stands in when the disk is full, and the wait for more.
+"""Room on the disk of the metadata log: the reserve for the case that the disk is full, and the wait for more.
 
-Responsible for whether the reserve is there, and for when a step that found no room is tried again. Not responsible for
-the step, nor for what a node refuses meanwhile (storage/space.py); the reserve itself is `pykbroker_raft.reserve`.
+Responsible for whether the reserve exists, and for when a step that found no room is tried again. Not responsible for
+the step, nor for requests that a node refuses in the meantime (storage/space.py). The reserve itself is
+`pykbroker_raft.reserve`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _LOOK_FOR_ROOM_S = 1.0
 
 
 class MetadataRoom:
-    """Of one replica of the quorum."""
+    """The room of one replica of the quorum."""
 
     def __init__(self, runtime: Runtime, calls: BlockingCalls, storage: MetadataStorage) -> None:
         self._loop = runtime.loop
@@ -31,11 +32,12 @@ class MetadataRoom:
         return reserve.size_bytes > 0 and not reserve.is_there
 
     def restore_reserve(self, returned: Callable[[], None]) -> asyncio.Future[bool]:
-        """Take the reserve again; whether there was room for it. `returned` is called when that is known."""
+        """Take the reserve again. The result is True if there was room for it. `returned` is called when that is
+        known."""
         return self._calls.run(self._storage.make_reserve, lambda done: returned())
 
     def wait(self, again: Callable[[], None]) -> None:
-        """Call `again` in a while: there may be room then."""
+        """Call `again` after a while, because there may be room then."""
 
         def over() -> None:
             self._timer = None

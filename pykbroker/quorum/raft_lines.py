@@ -1,6 +1,6 @@
-"""What the log of a node says about its replica of the quorum: its role, the voters, and what is wrong with others.
+"""The log lines of a node about its replica of the quorum: its role, the voters, and problems of other nodes.
 
-Responsible for the words, and for saying each thing once: a peer that refuses every request is one line, not one a
+Responsible for the words, and for logging each fact once: a peer that refuses each request gets one line, not one a
 second. Decides nothing.
 """
 
@@ -20,7 +20,8 @@ from pykbroker_wire.errors import ErrorCode, error_name
 
 logger = logging.getLogger(__name__)
 
-#: what a node of the quorum says while it stops or is not ready, while the leader changes, or in an older release
+#: usual answers of a node of the quorum while it stops or is not ready, while the leader changes, or in an older
+#: release
 _USUAL = (
     ErrorCode.NONE,
     ErrorCode.BROKER_NOT_AVAILABLE,
@@ -33,25 +34,25 @@ _USUAL = (
 
 
 class RaftLines:
-    """Says what one replica has to tell, and remembers what it has said."""
+    """Logs the lines of one replica, and remembers what it has logged."""
 
     def __init__(self, node_id: int, cluster_id: str) -> None:
         self._name = f"[RaftManager id={node_id}]"
         self._cluster_id = cluster_id
         self._told_voters: VoterSet | None = None
         self._told_electors: tuple[int, ...] | None = None
-        #: host and port -> the error that this peer answers with
+        #: host and port -> the error that this peer answers
         self._refusals: dict[tuple[str, int], int] = {}
         self._damaged: OffsetAndEpoch | None = None
-        #: a snapshot that waits for room
+        #: the snapshot that waits for room, if any
         self._waits: OffsetAndEpoch | None = None
 
     def leader(self, role: Role, change: LeaderChange) -> None:
         logger.info("%s %s in epoch %d, leader is %s", self._name, role.value, change.epoch, change.leader_id)
 
     def voters(self, voters: VoterSet, kraft_version: int, electors: tuple[int, ...] | None) -> None:
-        """Tell the voters from now on: also a set that is not committed counts. `electors`: the voters of the newest
-        leader in the log, as it knew them."""
+        """Log the voters in use, also if their set is not committed. `electors` are the voters of the newest leader in
+        the log, as that leader knew them."""
         if voters is not self._told_voters and voters:
             self._told_voters = voters
             logger.info("%s The voters are %s.", self._name, voters)
@@ -68,7 +69,7 @@ class RaftLines:
             )
 
     def answered(self, outgoing: Outgoing, response: Any | None) -> None:
-        """A peer has answered, or has not (None)."""
+        """Log the error of a peer that has answered. Without an answer `response` is None."""
         if response is None:
             return
         place = (outgoing.destination.host, outgoing.destination.port)
@@ -97,7 +98,7 @@ class RaftLines:
             )
 
     def no_room_for_snapshot(self, snapshot: OffsetAndEpoch, size_bytes: int, log_dir: str) -> None:
-        """A snapshot of the leader waits for room. Asked again and again, this is one line."""
+        """Log that a snapshot of the leader waits for room. Repeated calls log one line."""
         if snapshot != self._waits:
             self._waits = snapshot
             logger.error(
@@ -110,18 +111,18 @@ class RaftLines:
             )
 
     def snapshot_installed(self, snapshot: OffsetAndEpoch) -> None:
-        """A snapshot of the leader is in place."""
+        """Log that a snapshot of the leader is in place."""
         if self._waits is not None:
             self._waits = None
             logger.warning("%s The snapshot %s found room: the metadata of this node goes on", self._name, snapshot)
 
     def stopped(self, log_dir: str, error: BaseException) -> None:
-        """The replica has failed."""
+        """Log that the replica has failed."""
         logger.error(
             "%s The replica in %s has stopped: %s",
             self._name,
             log_dir,
             error,
-            # Where a disk failed, and what a leader lost, is in the message; anything else is a bug.
+            # The message names the disk that failed, or what a leader lost. Any other error is a bug.
             exc_info=None if isinstance(error, (StorageError, OSError, LeaderLostCommitted)) else error,
         )

@@ -1,4 +1,4 @@
-"""Opens a replica of the quorum from its disk. Blocks: it is called on a thread."""
+"""Opens a replica of the quorum from its disk. It blocks, so it is called on a thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pykbroker_raft.raft_node import RaftNode
 
 
 def open_replica(runtime: Runtime, config: QuorumConfig) -> tuple[MetadataStorage, RaftNode]:
-    """Raises what `UNUSABLE` of the metadata storage names, for a log that contradicts what is known of it too."""
+    """Raises the errors in `UNUSABLE` of the metadata storage, also for a log that contradicts other stored facts."""
     raft = config.raft
     storage = MetadataStorage.open(
         runtime.disk, config.log_dir, config.storage, runtime.now_ms(), is_observer=not raft.is_controller

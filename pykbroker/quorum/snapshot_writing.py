@@ -1,7 +1,7 @@
-"""Writing a snapshot of the committed metadata, beside the log and off the loop, one at a time.
+"""Writes snapshots of the committed metadata to files near the log, off the loop, one at a time.
 
-Responsible for what may stand in it: the state at a committed offset whose epoch the log knows, with the voters and the
-kraft.version as of there. Not responsible for when a snapshot is due, nor for what it lets go of the log.
+Responsible for the content: the state at a committed offset whose epoch is in the log, with the voters and the
+kraft.version at that offset. Not responsible for when a snapshot is due, nor for deleting the log before it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class SnapshotJob:
         self._closed = False
 
     def close(self) -> None:
-        """A snapshot under way is told of no more."""
+        """Report nothing about a snapshot under way."""
         self._closed = True
 
     def write(self, offset: int, epoch: int, values: Iterable[bytes]) -> asyncio.Future[None]:
-        """Write a snapshot of everything up to and including `offset`. `values` is read on a thread: it must not
-        change. Raises StorageError when the log cannot be read."""
+        """Write a snapshot of all records up to and including `offset`. `values` is read on a thread, so it must not
+        change. Raises StorageError if the log cannot be read."""
         done: asyncio.Future[None] = self._runtime.loop.create_future()
         node, storage = self._node, self._storage
         snapshot = OffsetAndEpoch(offset + 1, epoch)
@@ -91,7 +91,7 @@ class SnapshotJob:
                     done.cancel()
                 else:
                     done.set_exception(error)
-                    # What has asked need not look: the failure is told of above.
+                    # The caller need not read the exception, because the failure was reported above.
                     done.exception()
                 return
             self._written(snapshot, future.result())

@@ -1,7 +1,8 @@
-"""When the next snapshot of the metadata is due: after so many bytes of committed records, or after an interval.
+"""Decides when the next snapshot of the metadata is due: after a number of bytes of committed records, or after an
+interval.
 
-Responsible for asking for one. Not responsible for writing it (snapshot_writing.py); the bytes are counted by
-metadata_listeners.py.
+Responsible for requesting a snapshot. Not responsible for writing it (snapshot_writing.py). metadata_listeners.py
+counts the bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pykbroker.runtime import Runtime
 
 
 class SnapshotsDue:
-    """`ask` is called when a snapshot is due. Nothing is due by the interval when nothing was committed meanwhile."""
+    """`ask` is called when a snapshot is due. The interval has no effect if nothing was committed since the last
+    snapshot."""
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class SnapshotsDue:
             self._timer = self._loop.call_later(self._interval_ms / 1000, self._interval_over)
 
     def look(self) -> None:
-        """Listeners were told of more records."""
+        """Check the byte count. Call it when listeners have got more records."""
         if self._listeners.bytes_since_snapshot >= self._bytes:
             self._ask()
 
