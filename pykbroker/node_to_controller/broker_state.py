@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class BrokerState(IntEnum):
-    """Kafka's BrokerState; the numbers are those of the metric."""
+    """Kafka's BrokerState. The numbers are those of the metric."""
 
     NOT_RUNNING = 0
     STARTING = 1

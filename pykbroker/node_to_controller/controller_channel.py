@@ -1,8 +1,8 @@
-"""One way to the active controller, decided anew for each request: memory when this node leads the quorum, else a
+"""A channel to the active controller, chosen anew for each request: memory if this node leads the quorum, otherwise a
 connection to the leader. A node never assumes that its own controller half is active.
 
-Each purpose has a channel, and so a connection, of its own, as in Apache Kafka: lifecycle, forwarding, directories (and
-later AlterPartition). A slow forwarded request holds up no heartbeat, and a heartbeat that times out ends no forwarded
+Each purpose has its own channel, and so its own connection, as in Apache Kafka: lifecycle, forwarding, directories (and
+later AlterPartition). So a slow forwarded request delays no heartbeat, and a heartbeat that times out ends no forwarded
 request.
 
 Responsible for carrying a request to the controller of this moment. Not responsible for trying again: what failed is an
@@ -29,7 +29,7 @@ class Channel(Protocol):
 
 
 class QuorumLeader(Protocol):
-    """What the channel needs of the QuorumDriver."""
+    """The part of the QuorumDriver that the channel uses."""
 
     @property
     def node_id(self) -> int: ...
@@ -42,7 +42,7 @@ class QuorumLeader(Protocol):
 
 
 class LeaderWatch(Protocol):
-    """What the channel needs of the MetadataView."""
+    """The part of the MetadataView that the channel uses."""
 
     def on_leader(self, callback: Callable[[int | None, int], None]) -> None: ...
 
@@ -74,7 +74,7 @@ class ControllerChannel:
         watch.on_leader(self._leader_changed)
 
     def when_lost(self, callback: Callable[[], object]) -> None:
-        """Call it each time that a connection to the controller was lost, or given up after a time-out."""
+        """Call `callback` each time that a connection to the controller was lost, or given up after a time-out."""
         self._lost = callback
 
     def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
@@ -100,16 +100,17 @@ class ControllerChannel:
     # A PeerWatch.
 
     def ready(self, address: PeerAddress) -> None:
-        """Requests that waited for it are on their way."""
+        """Do nothing: requests that waited for the connection are on their way."""
 
     def lost(self, address: PeerAddress, by_peer: bool) -> None:
         self._lost()
 
     def refused(self, address: PeerAddress) -> None:
-        """The request that connected has failed with it."""
+        """Do nothing: the request that connected has failed with it."""
 
     def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
-        """A former leader may be cut off: what waits for its answer fails now, and goes to the new one."""
+        """Close the connection to a former leader, which may be cut off. Requests that wait there fail now, and go to
+        the new leader."""
         connection, destination = self._connection, self._quorum.leader
         if connection is not None and destination is not None and not _leads_to(connection, destination):
             self._hang_up()

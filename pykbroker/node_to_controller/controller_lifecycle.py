@@ -1,6 +1,6 @@
-"""A controller tells the active one where it listens and what it supports (KIP-919), once per incarnation.
+"""Registers a controller with the active one: its listeners and supported features (KIP-919), once per incarnation.
 
-Standby controllers do so as well. Responsible for saying it until the metadata shows it; controller_sender.py finds
+Standby controllers do so as well. Responsible for registering until the metadata shows it. controller_sender.py finds
 the active controller and tries again.
 """
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: As Apache Kafka's channel "registration".
+#: As in Apache Kafka's channel "registration".
 _REQUEST_TIMEOUT_MS = 5_000
 _LAST_PAUSE_MS = 60_000
 
 
 class ControllerRegistration:
-    """`start` once, `stop` once."""
+    """The registration of one controller. Call `start` once and `stop` once."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ControllerRegistration:
         self._incarnation_id = incarnation_id
         self._features = dict(features)
         self._endpoints: list[Endpoint] = []
-        #: the metadata has shown this incarnation
+        #: True when the metadata has shown this incarnation
         self._was_shown = False
         self._is_replaced = False
         self._sender = ControllerSender(
@@ -76,7 +76,7 @@ class ControllerRegistration:
         self._sender.close()
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Publisher of the loader. Only what may have changed the answer to `_next_request` is worth a look."""
+        """Publisher of the loader. It wakes the sender only if the result of `_next_request` may have changed."""
         node_id = self._node_id
         if old.features is not new.features or old.controllers.get(node_id) is not new.controllers.get(node_id):
             self._sender.wake()
@@ -90,7 +90,7 @@ class ControllerRegistration:
             self._was_shown = True
             return None
         if known is not None and self._was_shown:
-            # Were both to register again and again, as in Apache Kafka, the metadata log would grow without end.
+            # If both registered again and again, as in Apache Kafka, the metadata log would grow without end.
             self._say_that_it_is_replaced(known)
             return None
         return ControllerRegistrationRequest(
@@ -121,5 +121,5 @@ class ControllerRegistration:
         )
 
     def _answered(self, response: ControllerRegistrationResponse) -> None:
-        # The metadata will show it; should it never (a leader that lost it), it is said again.
+        # The metadata will show it. If it does not (a leader lost it), the request is sent again.
         self._sender.wake(_REQUEST_TIMEOUT_MS)

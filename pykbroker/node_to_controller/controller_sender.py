@@ -1,11 +1,11 @@
-"""Sends one thing after another to the active controller, each until it is answered.
+"""Sends one request after another to the active controller, each until it is answered.
 
 Responsible for one request in flight, for asking again after a failure, and for asking a new leader at once (pace.py).
-A failure is: no answer, an answer without sense, or any error code at the top of the answer. What the answer says
-otherwise is the owner's.
+A failure is: no answer, an answer without sense, or any error code at the top of the answer. The owner handles the rest
+of the answer.
 
-Not responsible for what is sent: the owner builds each request when it is due, so that the newest is sent. It must bear
-being answered twice: the answer of a former leader may be lost.
+Not responsible for the content: the owner builds each request when it is due, so that the newest is sent. It must be
+harmless if a request is handled twice, because the answer of a former leader may be lost.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pykbroker_wire.primitives import TopLevel
 
 logger = logging.getLogger(__name__)
 
-#: As Apache Kafka's: what a request may take, and the first pause after a failure.
+#: As in Apache Kafka: the timeout of a request, and the first pause after a failure.
 REQUEST_TIMEOUT_MS = 30_000
 FIRST_PAUSE_MS = 100
-#: What an operator has to know of errors that trying again does not cure.
+#: Explanations for an operator, of errors that a new try does not cure.
 _MEANINGS = {
     ErrorCode.DUPLICATE_BROKER_REGISTRATION: "a broker with this node.id is alive: another process, or this one until "
     "the session of its last run is over",
@@ -38,13 +38,13 @@ _MEANINGS = {
 
 
 class KnownLeader(LeaderWatch, Protocol):
-    """What the sender needs of the MetadataView."""
+    """The part of the MetadataView that the sender uses."""
 
     leader_id: int | None
 
 
 class ControllerSender:
-    """`build` returns what to send now, or None when there is nothing; `answered` takes the answer."""
+    """`build` returns the request to send now, None if there is nothing. `answered` takes the answer."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ControllerSender:
         self._lines = LineLimit(runtime.loop.time)
         self._timer: asyncio.TimerHandle | None = None
         self._in_flight: asyncio.Future[Any] | None = None
-        #: why the last request that failed did
+        #: the reason of the last failure
         self.last_failure = ""
         #: the name of the newest request
         self._asked = ""
@@ -84,7 +84,7 @@ class ControllerSender:
         return self._pace.in_flight
 
     def wake(self, delay_ms: int = 0) -> None:
-        """There is something to send, at the latest after the delay. A pause after a failure is kept."""
+        """Send something, at the latest after the delay. A pause after a failure is kept."""
         self._pace.want(self._now_ms() + delay_ms)
         self._arm()
 
@@ -116,7 +116,7 @@ class ControllerSender:
         self._arm()
 
     def _abandon(self) -> None:
-        """The answer of a former leader is not waited for: it may be cut off, and would not say so for long."""
+        """Do not wait for the answer of a former leader, which may be cut off without an error for long."""
         future, self._in_flight = self._in_flight, None
         if future is not None:
             future.cancel()
@@ -136,7 +136,8 @@ class ControllerSender:
 
     def _done(self, future: asyncio.Future[Any]) -> None:
         if future is not self._in_flight:
-            # Abandoned. Looked at all the same: the loop reports an exception that nothing has seen.
+            # The request was abandoned. The exception is read anyway, because the loop reports exceptions that are
+            # never read.
             if not future.cancelled():
                 future.exception()
             return
@@ -148,7 +149,7 @@ class ControllerSender:
             elif future.result().error_code:
                 code = future.result().error_code
                 meaning = f" ({_MEANINGS[code]})" if code in _MEANINGS else ""
-                # The session of a run that was killed is over by itself: nobody has to do anything.
+                # The session of a run that was killed ends by itself, so no action is needed.
                 passes = code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
                 self._failed(f"the controller says {error_name(code)}{meaning}", is_expected=passes)
             else:
@@ -162,7 +163,7 @@ class ControllerSender:
         first = self._pace.failures == 0
         pause_ms = self._pace.failed(self._now_ms())
         level = logging.INFO if first or is_expected else logging.WARNING
-        # While the pauses grow each failure has its line; then one a minute.
+        # While the pauses grow, each failure has its line. Later there is one a minute.
         left_out = "" if pause_ms != self._last_pause_ms else self._lines.take(reason)
         if left_out is not None:
             logger.log(level, "%s %s: %s; trying again in %d ms%s", self._name, self._asked, reason, pause_ms, left_out)

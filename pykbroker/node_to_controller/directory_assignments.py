@@ -1,11 +1,11 @@
-"""Tells the controller in which log directory each replica of this broker lies (KIP-858).
+"""Reports to the controller in which log directory each replica of this broker is (KIP-858).
 
-The controller chooses for a broker with one directory; with several the broker does, when it opens the log. Only what
-the controller knows can it take away from this broker when the directory fails.
+For a broker with one directory the controller chooses it. With several the broker chooses, when it opens the log. When
+a directory fails, the controller can move only the leaderships that it knows to be in it.
 
-Responsible for what is told of each replica: its newest directory, one that has failed meanwhile included. Not
-responsible for choosing the directory (storage/logs.py), for telling of the failure (lifecycle.py), nor for telling
-until it is acknowledged (keyed_queue.py, controller_sender.py).
+Responsible for the content of a report: the newest directory of each replica, even if it has failed in the meantime.
+Not responsible for choosing the directory (storage/logs.py), for reporting the failure (lifecycle.py), nor for
+repeating a report until it is acknowledged (keyed_queue.py, controller_sender.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pykbroker_wire.messages.assign_replicas_to_dirs import (
     RequestTopicData,
 )
 
-#: As Apache Kafka: partitions in one request, and the longest pause between two tries that failed.
+#: As in Apache Kafka: the most partitions in one request, and the longest pause between two tries that failed.
 REQUEST_PARTITIONS = 2_250
 LAST_PAUSE_MS = 10_000
 
@@ -64,16 +64,17 @@ class AssignmentReports:
         )
 
     def opened(self, handle: LogHandle, log_dir: LogDir) -> None:
-        """A log was opened there."""
+        """Report that a log was opened in this directory."""
         self._tell(handle, log_dir, lambda: None)
 
     def assign(self, handle: LogHandle, log_dir: LogDir, told: Callable[[], None]) -> None:
-        """It will be there: `told` is called when the controller knows, unless it is told of another one meanwhile."""
+        """Report that the replica will be in this directory. `told` is called when the controller has confirmed it,
+        unless another directory replaces it before."""
         if not self._tell(handle, log_dir, told):
             self._runtime.loop.call_soon(told)
 
     def _tell(self, handle: LogHandle, log_dir: LogDir, told: Callable[[], None]) -> bool:
-        """Whether there is something to tell."""
+        """Queue a report. Return False if there is nothing to report."""
         image = self._metadata.image
         key = handle.topic_id, handle.index
         known = image.topics.partition(handle.topic, handle.index)
@@ -88,7 +89,7 @@ class AssignmentReports:
                 told()
 
         self._untold.offer(key, log_dir.directory_id, done)
-        # Whatever is opened in this turn of the loop goes into the same request.
+        # All logs that are opened in this turn of the loop go into the same request.
         self._sender.wake()
         return True
 

@@ -1,11 +1,11 @@
 """Asks the controller to change the ISRs of partitions that this broker leads (KIP-497; Kafka's AlterPartitionManager).
 
-Responsible for one request in flight, which carries every change that waits, for one change of a partition at a time,
-and for asking again where an answer decides nothing. Not responsible for which change is due, nor for what an answer
-means to the partition (replica/isr_updates.py).
+Responsible for one request in flight, which carries all changes that wait, for one change of a partition at a time, and
+for asking again if an answer decides nothing. Not responsible for which change is due, nor for the effect of an answer
+on the partition (replica/isr_updates.py).
 
-Nothing here gives up: a change is asked for until the controller has answered it. What the partition has become by then
-its leader knows.
+A change is never given up: it is sent until the controller has answered it. The partition's leader checks whether the
+answer still applies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pykbroker_wire.messages.alter_partition import (
 
 logger = logging.getLogger(__name__)
 
-#: As Apache Kafka: the pause after an answer that decides nothing.
+#: As in Apache Kafka: the pauses after an answer that decides nothing.
 FIRST_PAUSE_MS = 50
 LAST_PAUSE_MS = 1_000
 
@@ -37,7 +37,7 @@ WhenDecided = Callable[[ResponsePartitionData], None]
 #: Topic id and partition.
 _Place = tuple[bytes, int]
 
-#: What the controller says about one partition for good. Every other error is asked again.
+#: Final answers of the controller about one partition. After any other error the change is sent again.
 _FINAL = frozenset(
     {
         ErrorCode.NONE,
@@ -53,7 +53,7 @@ _FINAL = frozenset(
 
 
 class IsrChanges:
-    """`broker_epoch` tells this broker's epoch when asked."""
+    """`broker_epoch` returns this broker's present epoch."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class IsrChanges:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._failures = failures
-        #: changes in the request that was sent last
+        #: the number of changes in the last request
         self._asked = 0
         self._untold: KeyedQueue[_Place, RequestPartitionData, ResponsePartitionData] = KeyedQueue(Second.REFUSE)
         self._sender = ControllerSender(
@@ -83,7 +83,7 @@ class IsrChanges:
         )
 
     def submit(self, topic_id: bytes, change: RequestPartitionData, answered: WhenDecided) -> None:
-        """Ask for the change; `answered` is called once with the controller's answer. It gets OPERATION_NOT_ATTEMPTED
+        """Ask for the change. `answered` is called once with the controller's answer. It gets OPERATION_NOT_ATTEMPTED
         at once while an earlier change of the partition is not answered."""
         place = topic_id, change.partition_index
 
@@ -92,7 +92,7 @@ class IsrChanges:
             answered(answer)
 
         if self._untold.offer(place, change, done):
-            # What else is due in this turn of the loop goes into the same request.
+            # Other changes that are due in this turn of the loop go into the same request.
             self._sender.wake()
         else:
             refused = ErrorCode.OPERATION_NOT_ATTEMPTED

@@ -1,13 +1,15 @@
-"""What is to be told to the controller about many things, one item for each: pure.
+"""Reports to the controller about many keys, one item for each: pure.
 
-The items of one request stay here until its answer has come: an item that the answer names gets its result and goes.
-All others are told again, those that the answer leaves out and those of a request that failed. The number of keys
-bounds it.
+The items of one request stay here until its answer comes. An item that the answer names gets its result and goes. All
+others are sent again: those that the answer leaves out and those of a request that failed. The number of keys bounds
+the queue.
 
-What a second item for a key means is the owner's choice:
-REPLACE  the newest counts (directories of replicas); the older one will get no result, and is told so at once.
-REFUSE   it is not taken, whether the first is queued or in flight (changes of the ISR, as in Kafka's
-         AlterPartitionManager: the owner decides anew when it knows what became of the first).
+The owner chooses the effect of a second item for a key:
+
+* REPLACE means that the newest counts (directories of replicas). The older one gets `REPLACED` at once instead of a
+  result.
+* REFUSE means that it is not taken, whether the first is queued or in flight. Changes of the ISR use it, as in Kafka's
+  AlterPartitionManager: the owner decides anew when it knows the result of the first.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ Outcome = TypeVar("Outcome")
 
 
 class Second(Enum):
-    """What happens to a second item for a key."""
+    """The effect of a second item for a key."""
 
     REPLACE = "replace"
     REFUSE = "refuse"
@@ -53,7 +55,7 @@ class KeyedQueue(Generic[_Key, Item, Outcome]):
 
     def __init__(self, second: Second) -> None:
         self._second = second
-        #: in the order in which they are told, those in flight included
+        #: in the order in which they are sent, including those in flight
         self._entries: dict[_Key, _Entry[Item, Outcome]] = {}
         self._in_flight: dict[_Key, _Entry[Item, Outcome]] = {}
 
@@ -74,7 +76,8 @@ class KeyedQueue(Generic[_Key, Item, Outcome]):
         return True
 
     def take(self, limit: int) -> dict[_Key, Item]:
-        """The items of the next request. What is still in flight is told again: its request failed."""
+        """Return the items of the next request. Items that are still in flight are sent again, because their request
+        failed."""
         self._in_flight = dict(islice(self._entries.items(), limit))
         return {key: entry.item for key, entry in self._in_flight.items()}
 
@@ -88,12 +91,12 @@ class KeyedQueue(Generic[_Key, Item, Outcome]):
             if key in results:
                 finished.append((entry, results[key]))
             else:
-                # Behind the others, which may otherwise never fit into a request.
+                # It goes to the end of the queue. Otherwise the other items might never fit into a request.
                 self._entries[key] = entry
-        # Last: an owner may offer again from within.
+        # Done last, because an owner may offer again from within.
         for entry, result in finished:
             try:
                 entry.done(result)
             except Exception:
-                # A bug of one owner; the others' results are told once, now.
+                # This is a bug of one owner. The results of the others are passed on once, now.
                 logger.exception("The result %s could not be taken", result)

@@ -1,12 +1,13 @@
-"""How a node becomes and stays a member of the cluster: registration, heartbeats, controlled shutdown.
+"""Makes a node a member of the cluster and keeps it one: registration, heartbeats, controlled shutdown.
 
-The broker's side of controller/brokers.py; the two exchange only protocol messages. It lives on the control loop of
-the node, so that heartbeats go on while the broker half is busy. Responsible for the states of BrokerState and when to
-say what; not responsible for finding the controller and trying again (controller_sender.py), nor for what the broker
-half does in a state (crossing/lease.py). It calls `ready_to_unfence` when the logs are open, and serves after that.
+It is the broker's side of controller/brokers.py, and the two exchange only protocol messages. It runs on the control
+loop of the node, so that heartbeats continue while the broker half is busy. Responsible for the states of BrokerState
+and for when each message is sent. Not responsible for finding the controller and trying again (controller_sender.py),
+nor for what the broker half does in a state (crossing/lease.py). The broker half calls `ready_to_unfence` when the logs
+are open, and serves after that.
 
-No fixed waits: whatever may change the controller's answer (a leader of the quorum, our registration in the metadata,
-being ready) sends the next message at once.
+There are no fixed waits: an event that may change the controller's answer (a leader of the quorum, our registration in
+the metadata, being ready) sends the next message at once.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SHUTDOWN_POLL_MS = 50
-#: Apache Kafka's pauses double up to broker.session.timeout.ms. A broker that waits for the end of its last session
-#: would lose up to half of that once more.
+#: Apache Kafka's pauses double up to broker.session.timeout.ms. With them a broker that waits for the end of its last
+#: session would lose up to half of that time again.
 _LONGEST_PAUSE_MS = 1_000
-#: Longer than the pause of a connection before it connects again (net/client.py).
+#: Longer than the pause before a connection connects again (net/client.py).
 _AFTER_LOSS_MS = 60
 
 
@@ -62,9 +63,9 @@ class BrokerLifecycle:
         features: Mapping[str, VersionRange] = REGISTERED,
         fatal: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        """`seen_offset`: up to where the broker half has the metadata. `changed` gets each new state, and the broker's
-        epoch with it. `previous_broker_epoch`: from the file of a clean shutdown, else -1. `fatal`: the node must
-        stop."""
+        """`seen_offset` returns the offset up to which the broker half has the metadata. `changed` gets each new state
+        with the broker's epoch. `previous_broker_epoch` comes from the file of a clean shutdown, otherwise it is -1.
+        `fatal` is called if the node must stop."""
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = -1
         self.node_id = node_id
@@ -87,18 +88,19 @@ class BrokerLifecycle:
         self._ready = False
         self._stands = False
         self._log_dir_failure_timeout_ms = config.int("log.dir.failure.timeout.ms")
-        #: failed directories, and whether the controller has been told
+        #: failed directories, with True if the controller has the report
         self._offline: dict[bytes, bool] = {}
         self._failure_timers: list[asyncio.TimerHandle] = []
         self._cordoned: tuple[bytes, ...] = ()
-        #: those in the heartbeat that was sent last
+        #: the failed directories in the last heartbeat
         self._told: tuple[bytes, ...] = ()
-        # The last heartbeat asked to stay fenced only because the controller has to hear of a failed directory first.
+        # True if the last heartbeat asked to stay fenced only because the controller must get the report of a failed
+        # directory first.
         self._is_held_back = False
         self._shutdown_answers = 0
         self._registration_timer: asyncio.TimerHandle | None = None
         self._shutdown_timer: asyncio.TimerHandle | None = None
-        # As Apache Kafka's channel "heartbeat": a request has one interval of time.
+        # As in Apache Kafka's channel "heartbeat": a request has one interval of time.
         self._sender = ControllerSender(
             runtime,
             channel,
@@ -125,16 +127,17 @@ class BrokerLifecycle:
         self._log("Incarnation %s of broker in cluster %s is now STARTING.", self.incarnation_id.hex(), self.cluster_id)
 
     def ready_to_unfence(self) -> None:
-        """Recovery is over: ask to be unfenced."""
+        """Ask to be unfenced, because recovery is over."""
         self._ready = True
         self._sender.wake()
 
     def announce_running(self) -> None:
-        """Say that clients are served. Tools wait for this line of Apache Kafka's, once, and connect."""
+        """Log that clients are served. Tools wait for this line of Apache Kafka, which comes once, and connect."""
         self._log("The broker has been unfenced. Transitioning from RECOVERY to RUNNING.")
 
     def begin_controlled_shutdown(self) -> None:
-        """Ask for leaderships to be moved away. The state is SHUTTING_DOWN when the controller lets us go."""
+        """Ask the controller to move leaderships away. The state is SHUTTING_DOWN when the controller permits the
+        shutdown."""
         if self.state is BrokerState.RUNNING:
             self._log("Beginning controlled shutdown.")
             self._become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
@@ -153,7 +156,7 @@ class BrokerLifecycle:
             self.stop()
 
     def stop(self) -> None:
-        """Say nothing any more. The session runs out by itself."""
+        """Send no more messages. The session ends by itself."""
         if self.state is BrokerState.SHUTTING_DOWN:
             return
         self._log("Transitioning from %s to SHUTTING_DOWN.", self.state.name)
@@ -165,7 +168,7 @@ class BrokerLifecycle:
         self._become(BrokerState.SHUTTING_DOWN)
 
     def directory_failed(self, directory_id: bytes) -> None:
-        """Tell the controller that a log directory is offline (KIP-858)."""
+        """Report to the controller that a log directory is offline (KIP-858)."""
         if directory_id not in self._offline:
             self._offline[directory_id] = False
             delay = self._log_dir_failure_timeout_ms / 1000
@@ -175,7 +178,7 @@ class BrokerLifecycle:
             self._sender.wake()
 
     def stand_still(self, seconds: float) -> None:
-        """The broker half has not turned for about a session. It serves nobody, and keeps no lease."""
+        """Note that the broker half has not turned for about a session. It serves no client, and keeps no lease."""
         if not self._stands:
             self._stands = True
             logger.warning(
@@ -187,7 +190,7 @@ class BrokerLifecycle:
             )
 
     def turn_again(self) -> None:
-        """The broker half turns."""
+        """Note that the broker half turns again."""
         if self._stands:
             self._stands = False
             self._log("The broker loop turns again.")
@@ -200,7 +203,7 @@ class BrokerLifecycle:
             self._sender.wake(_AFTER_LOSS_MS)
 
     def cordon(self, directory_ids: Iterable[bytes]) -> None:
-        """Tell the controller which directories get no new replicas (KIP-1066)."""
+        """Report to the controller which directories get no new replicas (KIP-1066)."""
         cordoned = tuple(sorted(directory_ids))
         if cordoned != self._cordoned:
             self._cordoned = cordoned
@@ -208,7 +211,8 @@ class BrokerLifecycle:
                 self._sender.wake()
 
     def _failure_untold(self, directory_id: bytes) -> None:
-        """The controller still believes in a directory that is gone: it would go on leading others to it."""
+        """Stop the node if the controller has no report of a failed directory. It would go on making this broker leader
+        of replicas there."""
         if not self._offline[directory_id] and self.state is not BrokerState.SHUTTING_DOWN:
             self._fatal(
                 f"the controller could not be told within {self._log_dir_failure_timeout_ms} ms "
@@ -216,7 +220,7 @@ class BrokerLifecycle:
             )
 
     def metadata_seen(self) -> None:
-        """The broker half has seen more of the metadata: it may be as new as our registration."""
+        """Note that the broker half has newer metadata, which may include our registration."""
         if self._registered and self.state is BrokerState.STARTING and self._seen_offset() >= self.broker_epoch:
             self._sender.wake()
 
@@ -233,7 +237,7 @@ class BrokerLifecycle:
             self._sender.wake()
 
     def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
-        """A new controller has not heard of this broker yet."""
+        """Send at once to a new controller, which has no message of this broker yet."""
         if leader_id is not None:
             self._sender.wake()
 
@@ -290,7 +294,7 @@ class BrokerLifecycle:
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
         self._told = tuple(self._offline)
-        # A heartbeat that told it of the failure and unfenced this broker would make it leader of what was there.
+        # A heartbeat that reported the failure and unfenced this broker would make it leader of the replicas there.
         is_coming_up = self.state in (BrokerState.STARTING, BrokerState.RECOVERY)
         self._is_held_back = self._ready and is_coming_up and not all(self._offline.values())
         return BrokerHeartbeatRequest(
@@ -325,13 +329,13 @@ class BrokerLifecycle:
             return
         self._log("The broker is in PENDING_CONTROLLED_SHUTDOWN state, still waiting for the active controller.")
         self._expect_controller()
-        # The first answer only says that leaderships are on the move: ask again at once, then less and less often.
+        # The first answer only means that leaderships are being moved. Ask again at once, then less and less often.
         self._sender.wake(min(self._heartbeat_ms, _SHUTDOWN_POLL_MS * self._shutdown_answers))
         self._shutdown_answers += 1
 
     def _expect_controller(self) -> None:
-        """Wait for the next answer for as long as a session lasts. When several nodes of a quorum stop at once, the
-        last has no controller any more; Apache Kafka waits five minutes for one."""
+        """Wait for the next answer for the length of a session. If several nodes of a quorum stop at once, the last one
+        has no controller. Apache Kafka waits five minutes for one."""
         if self._shutdown_timer is not None:
             self._shutdown_timer.cancel()
         self._shutdown_timer = self._runtime.loop.call_later(self._session_ms / 1000, self._no_controller)

@@ -1,14 +1,14 @@
-"""When a sender may send: pure, on a clock in milliseconds that its caller passes in.
+"""Decides when a sender may send: pure, on a clock in milliseconds that its caller passes in.
 
-One request is in flight at a time. After a failure there is a pause, which doubles up to `last_pause_ms`; nothing but a
-change of the leader cuts it short. While no leader is known nothing is due.
+One request is in flight at a time. After a failure there is a pause, which doubles up to `last_pause_ms`. Only a change
+of the leader ends it early. While no leader is known nothing is due.
 """
 
 from __future__ import annotations
 
 
 class Pace:
-    """`due_ms` says when the next request is due; `sent`, then `answered` or `failed`, tell what became of it."""
+    """`due_ms` is the time of the next request. Call `sent`, then `answered` or `failed`."""
 
     def __init__(self, first_pause_ms: int, last_pause_ms: int) -> None:
         self.in_flight = False
@@ -21,13 +21,13 @@ class Pace:
 
     @property
     def due_ms(self) -> int | None:
-        """None when there is nothing to send, or when an answer or a leader has to come first."""
+        """None if there is nothing to send, or if an answer or a leader has to come first."""
         if self.in_flight or not self._has_leader or self._wanted_ms is None:
             return None
         return max(self._wanted_ms, self._paused_until_ms)
 
     def want(self, at_ms: int) -> None:
-        """There is something to send at this time, or there already was something earlier."""
+        """Note that there is something to send at this time, if nothing is due earlier."""
         self._wanted_ms = at_ms if self._wanted_ms is None else min(self._wanted_ms, at_ms)
 
     def nothing_to_send(self) -> None:
@@ -42,7 +42,7 @@ class Pace:
         self.failures = 0
 
     def failed(self, now_ms: int) -> int:
-        """The request is due again after the pause that is returned."""
+        """Make the request due again after a pause, and return the pause."""
         self.in_flight = False
         pause_ms = min(self._last_pause_ms, self._first_pause_ms << min(self.failures, 20))
         self.failures += 1
@@ -51,7 +51,7 @@ class Pace:
         return pause_ms
 
     def leader_changed(self, leader_known: bool, now_ms: int) -> None:
-        """What was in flight to the former leader, or failed there, goes to the new one at once."""
+        """Make a request that was in flight to the former leader, or failed there, due at once for the new leader."""
         self._has_leader = leader_known
         if leader_known:
             self._paused_until_ms = 0

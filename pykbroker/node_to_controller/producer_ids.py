@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers: taken from blocks that the controller hands out (KIP-730).
+"""Producer ids for idempotent producers, taken from blocks that the controller hands out (KIP-730).
 
 Responsible for asking for the next block before this one ends, and for giving out each id once. Not responsible for
 making blocks, nor for finding the controller and asking again (controller_sender.py).
@@ -15,16 +15,16 @@ from pykbroker.runtime import Runtime
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
-#: Ask for the next block when this much of the present one is left.
+#: Ask for the next block when this fraction of the present one is left.
 PREFETCH_AT = 0.1
-#: The pause after a refusal: the first as in Apache Kafka.
+#: The pauses after a refusal. The first is Apache Kafka's.
 FIRST_PAUSE_MS, LAST_PAUSE_MS = 50, 1_000
-#: What an InitProducerId waits for a block at the most.
+#: The longest time for which an InitProducerId waits for a block.
 WAIT_SECONDS = 5.0
 
 
 class ProducerIds:
-    """Gives out ids. `broker_epoch` tells this broker's epoch when asked."""
+    """Gives out ids. `broker_epoch` returns this broker's present epoch."""
 
     def __init__(
         self,
@@ -54,7 +54,8 @@ class ProducerIds:
         )
 
     def take(self) -> int | asyncio.Future[int]:
-        """An id now, or a future of one that raises COORDINATOR_LOAD_IN_PROGRESS, as Kafka, when no block came."""
+        """Return an id, or a future of one. The future raises COORDINATOR_LOAD_IN_PROGRESS, as Kafka does, if no block
+        comes in time."""
         if self._next == self._end and self._reserve is not None:
             self._begin(*self._reserve)
             self._reserve = None
@@ -81,7 +82,7 @@ class ProducerIds:
         self._low_water = int(length * PREFETCH_AT)
 
     def _waits_no_more(self, future: asyncio.Future[int]) -> None:
-        # Also when its client is gone.
+        # Called also when the client is gone.
         timer = self._waiting.pop(future, None)
         if timer is not None:
             timer.cancel()
