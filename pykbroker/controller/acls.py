@@ -1,7 +1,7 @@
-"""CreateAcls and DeleteAcls: what they ask for, as AccessControlEntryRecords and their removal.
+"""CreateAcls and DeleteAcls: their requests as AccessControlEntryRecords and removals of these.
 
-Responsible for which ACLs are valid and for telling new ones from those that exist. Not responsible for who may change
-ACLs (api/) nor for what they do (security/acl_index.py). Errors and limits are those of Apache Kafka's
+Responsible for which ACLs are valid and for finding which of them exist already. Not responsible for permission to
+change ACLs (api/) nor for their effect (security/acl_index.py). Errors and limits are those of Apache Kafka's
 AclControlManager.
 """
 
@@ -20,14 +20,15 @@ from pykbroker_wire.stored.metadata import AccessControlEntryRecord, RemoveAcces
 
 
 class Removed(NamedTuple):
-    """How one filter of DeleteAcls fared, and the ACLs that it found."""
+    """The outcome of one filter of DeleteAcls, and the ACLs that it found."""
 
     verdict: Verdict
     acls: tuple[Acl, ...] = ()
 
 
 def create_acls(state: ControllerState, acls: Iterable[Acl]) -> Result[list[Verdict]]:
-    """One verdict for each; an ACL that is there already, or twice in the request, is created once."""
+    """Create ACLs, with one verdict for each. An ACL that exists already, or that is twice in the request, is created
+    once."""
     records = RecordList()
     verdicts: list[Verdict] = []
     new: set[Acl] = set()
@@ -45,7 +46,8 @@ def create_acls(state: ControllerState, acls: Iterable[Acl]) -> Result[list[Verd
 
 
 def delete_acls(state: ControllerState, filters: Sequence[AclFilter]) -> Result[list[Removed]]:
-    """Remove what each filter finds. KafkaError when that is more than one operation may remove: then nothing is."""
+    """Remove the ACLs that each filter finds. Raises KafkaError, and removes nothing, if one operation may not remove
+    so many."""
     removed: list[Removed] = []
     gone: dict[bytes, None] = {}
     existing = _Indexed(state.image.acls, len(filters))
@@ -73,7 +75,7 @@ def delete_acls(state: ControllerState, filters: Sequence[AclFilter]) -> Result[
 
 
 class _Indexed:
-    """The ACLs that there are, by what filters name: one of many filters looks at few of them."""
+    """The existing ACLs, indexed by the fields of filters: one of many filters looks at few of them."""
 
     def __init__(self, acls: Mapping[bytes, Acl], filters: int) -> None:
         self._acls = acls
@@ -81,7 +83,7 @@ class _Indexed:
         self._by_field: dict[str, dict[str, list[tuple[bytes, Acl]]]] = {}
 
     def candidates(self, wanted: AclFilter) -> Collection[tuple[bytes, Acl]]:
-        """All that `wanted` may match, and others."""
+        """Return all ACLs that `wanted` may match, and others."""
         found: Collection[tuple[bytes, Acl]] = self._acls.items()
         for field in self._fields:
             value = getattr(wanted, field)
@@ -105,7 +107,7 @@ _NAMED: Final = ("resource_name", "principal", "host")
 
 
 def _wrong(acl: Acl) -> str | None:
-    """What is wrong with a new ACL."""
+    """Return what is wrong with a new ACL, or None."""
     resource, pattern = known(Resource, acl.resource_type), known(PatternType, acl.pattern_type)
     operation, permission = known(Operation, acl.operation), known(Permission, acl.permission_type)
     if resource == Resource.CLUSTER and acl.resource_name != CLUSTER_NAME:

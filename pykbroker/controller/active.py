@@ -1,14 +1,15 @@
-"""The one writer of the metadata log: runs operations one after another while this node leads the quorum.
+"""The only writer of the metadata log: runs operations one after another while this node leads the quorum.
 
-An operation is a function `(state, now_ms) -> Result`. Order: decide, append to the quorum as one batch, replay at once
-so that the next operation sees it, answer when it is committed. An operation without records is a read and is answered
-when everything before it is committed. When leadership goes, whatever was not committed is dropped from the state and
-its callers get NOT_CONTROLLER.
+An operation is a function `(state, now_ms) -> Result`. The order is: decide, append to the quorum as one batch, replay
+at once so that the next operation sees it, answer when it is committed. An operation without records is a read and is
+answered when everything before it is committed. When leadership is lost, all uncommitted changes are dropped from the
+state and their callers get NOT_CONTROLLER.
 
-On the other nodes it follows the log, so that it can take over at once. Responsible for its own timers as well: silent
-brokers, idle records, leader balancing. Not responsible for deciding anything (the modules beside it).
+On the other nodes it follows the log, so that it can take over at once. It is also responsible for its own timers:
+silent brokers, idle records, leader balancing. Not responsible for decisions (the other modules of this folder make
+them).
 
-`now_ms` here is the loop's clock, which does not jump: it measures sessions and is in no record.
+`now_ms` here is the loop's clock, which does not jump. It measures sessions and is in no record.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: metadata.version of KIP-868, and of NoOpRecord.
+#: The first metadata.version with KIP-868, and the first with NoOpRecord.
 TRANSACTIONS_FROM = 14
 NO_OP_FROM = 5
 
-#: As in Apache Kafka. Operations of users never need more (RecordList).
+#: As in Apache Kafka. Operations of users never need more records (RecordList).
 MAX_RECORDS_PER_BATCH = 10_000
 
 
 class Quorum(Protocol):
-    """What the controller needs of the QuorumDriver."""
+    """The part of the QuorumDriver that the controller uses."""
 
     @property
     def log_end_offset(self) -> int: ...
@@ -101,9 +102,9 @@ class ActiveController:
         own_incarnation: bytes | None = None,
         policies: Policies | None = None,
     ) -> None:
-        """`bootstrap`: what the first leader of a new cluster writes; the newest metadata.version when not given, as
-        Apache Kafka does where a directory does not say what it was formatted with.
-        `own_incarnation`: that of the broker half in this process, if there is one."""
+        """`bootstrap` has the first records of a new cluster. Without it the first leader writes the newest
+        metadata.version, as Apache Kafka does for a directory without such records. `own_incarnation` is that of the
+        broker half in this process, if there is one."""
         self.state = ControllerState(node_id, cluster_id, config, runtime.random, policies)
         self.is_active = False
         self.epoch = -1
@@ -118,33 +119,34 @@ class ActiveController:
         )
         self._own_incarnation = own_incarnation
         self._node_id = node_id
-        #: last offset in `state`
+        #: the last offset in `state`
         self._replayed_offset = -1
-        # What is left of `state` when leadership goes.
+        # The part of `state` that remains when leadership is lost.
         self._committed = Checkpoint(EMPTY_IMAGE)
-        # What it becomes when the batch that ends at an offset is committed: a large operation is several batches.
+        # The committed state once the batch that ends at an offset is committed. A large operation is several batches.
         self._appended: deque[tuple[int, Checkpoint]] = deque()
         self._pending: deque[_Pending] = deque()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._last_append_ms = 0
         self._stopped = False
-        # Why a batch of this leader's could not be replayed: it is in the log, and not in the state.
+        # The error for which a batch of this leader could not be replayed. The batch is in the log, and not in the
+        # state.
         self._fault: Exception | None = None
 
     # Operations.
 
     @property
     def next_offset(self) -> int:
-        """Where the next batch will begin: the epoch of a broker that registers now."""
+        """The offset at which the next batch begins, which is the epoch of a broker that registers now."""
         return self._quorum.log_end_offset
 
     @property
     def kraft_version(self) -> int:
-        """Finalised by the quorum itself, not by a metadata record."""
+        """The level that the quorum itself finalises, not a metadata record."""
         return self._quorum.kraft_version
 
     def raise_kraft_version(self, version: int, *, validate_only: bool) -> None:
-        """Part of an operation: what the quorum writes for it stands before the operation's own records."""
+        """Raise the level as part of an operation. The quorum's records come before those of the operation."""
         try:
             self._quorum.raise_kraft_version(version, validate_only=validate_only)
         except NotLeader:
@@ -153,9 +155,9 @@ class ActiveController:
     def submit(
         self, name: str, operation: Callable[[ControllerState, int], Result[T]], *, takes_room: bool = False
     ) -> asyncio.Future[T]:
-        """Run an operation now; its response comes once it is committed. Fails with KafkaError.
+        """Run an operation now. Its response comes once it is committed, or the future fails with KafkaError.
 
-        `takes_room`: brokers will need room on their disks for it, so that it is refused while this node's is full.
+        `takes_room`: brokers will need room on their disks for it, so it is refused while this node's disk is full.
         """
         future: asyncio.Future[T] = self._runtime.loop.create_future()
         if not self.is_active or self._fault is not None:
@@ -166,7 +168,8 @@ class ActiveController:
             return future
         try:
             result = operation(self.state, self._now_ms())
-            # What is larger than a batch (a broker with very many partitions goes) is whole at every step of the way.
+            # An operation larger than a batch (a broker with very many partitions goes) is consistent after each of its
+            # batches.
             for first in range(0, len(result.records), MAX_RECORDS_PER_BATCH):
                 self._append(result.records[first : first + MAX_RECORDS_PER_BATCH])
             result.appended()
@@ -185,12 +188,12 @@ class ActiveController:
         return future
 
     def read(self, name: str, question: Callable[[ControllerState], T]) -> asyncio.Future[T]:
-        """An answer from the state, given when all that it shows is committed."""
+        """Return an answer from the state, once everything that it shows is committed."""
         return self.submit(name, lambda state, _: Result(question(state)))
 
     def _append(self, records: list[TopLevel]) -> None:
         state = self.state
-        # A change of metadata.version is written in the version that it leaves.
+        # A change of metadata.version is written in the version before the change.
         version = state.metadata_version or self._bootstrap_version()
         base_offset, epoch = self.next_offset, self.epoch
         try:
@@ -198,18 +201,18 @@ class ActiveController:
         except NotLeader:
             raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
         except StorageError as error:
-            # A full disk: nothing was appended. The quorum has said so, and says so again when there is room.
+            # The disk is full and nothing was appended. The quorum has logged it, and logs when there is room again.
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         if last_offset != base_offset + len(records) - 1:
             raise AssertionError(f"batch of {len(records)} records expected at {base_offset} ended at {last_offset}")
         if not self.is_active or self.epoch != epoch:
-            # The append found that the quorum's time was up (this node was paused, say): `_renounce` has reset the
-            # state meanwhile, and these records are not committed, if they ever will be.
+            # The append found that the quorum's time was up (for example, this node was paused). `_renounce` has reset
+            # the state, and these records may never be committed.
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         try:
             state.replay(records, base_offset, epoch)
         except Exception as error:
-            # Nothing more is decided on this state. When the batch is committed the node ends (`handle_commit`).
+            # No more decisions are based on this state. When the batch is committed the node ends (`handle_commit`).
             self._fault = error
             raise
         self._replayed_offset = last_offset
@@ -217,7 +220,7 @@ class ActiveController:
         self._last_append_ms = self._now_ms()
 
     def _run(self, name: str, operation: Callable[[ControllerState, int], Result[Any]]) -> asyncio.Future[Any]:
-        """An operation of the controller's own; no client waits for its answer."""
+        """Run an operation of the controller's own. No client waits for its answer."""
         future = self.submit(name, operation)
         future.add_done_callback(lambda done: None if done.cancelled() else done.exception())
         return future
@@ -282,8 +285,8 @@ class ActiveController:
         self._stop_timers()
         pending, self._pending = self._pending, deque()
         self._appended.clear()
-        # Everything above what is committed may be overwritten by the next leader. A metadata transaction that is
-        # committed so far and has no end stays open: the next leader aborts it, and that may be this node.
+        # The next leader may overwrite all uncommitted records. A metadata transaction whose committed part has no end
+        # stays open: the next leader aborts it, and that may be this node.
         self.state.reset(self._committed)
         self._fault = None
         self.state.stop_sessions()
@@ -293,7 +296,7 @@ class ActiveController:
                 waiting.future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
 
     def stop(self) -> None:
-        """Give up: what waits fails with NOT_CONTROLLER, and nothing more is written."""
+        """Stop: operations that wait fail with NOT_CONTROLLER, and nothing more is written."""
         self._stopped = True
         if self.is_active:
             self._renounce()
@@ -359,7 +362,8 @@ class ActiveController:
         self._after(name, interval_ms, run)
 
     def _write_idle_record(self) -> None:
-        """Followers and observers measure their lag by it: the log never stands still for longer than the interval."""
+        """Write a record if the log was idle. Followers and observers measure their lag by it, so the log is never idle
+        for longer than the interval."""
         idle_ms = self._config.int("metadata.max.idle.interval.ms")
         due_ms = self._last_append_ms + idle_ms - self._now_ms()
         if due_ms <= 0:
@@ -371,7 +375,7 @@ class ActiveController:
             self._after("idle", due_ms, self._write_idle_record)
 
     def _arm_session_timer(self) -> None:
-        """Look again when the next session would be over; a heartbeat before then makes the look come to nothing."""
+        """Check the sessions when the next one would be over. After a heartbeat in between, the check finds nothing."""
         if "sessions" in self._timers or not self.is_active:
             return
         deadlines = (self.state.sessions.next_deadline_ms(), self.state.held.next_deadline_ms())
@@ -391,15 +395,16 @@ class ActiveController:
             )
             self._run("fence", fence_stale_broker)
             if stale_broker(state, self._now_ms()) is broker:
-                # It could not be fenced (the log refused): try again with the next look.
+                # The broker could not be fenced (the log refused): the next check tries again.
                 break
         for broker_id in state.held.over(self._now_ms()):
             self._run("held elections", partial(_elect_held, broker_id))
         self._arm_session_timer()
 
     def fence_early(self, broker_id: int, broker_epoch: int, refused: Sequence[tuple[str, int]]) -> None:
-        """A broker's process is gone: fence this incarnation, and end its session, so that the next one may register at
-        once. `refused`: the endpoints that say so; empty if the broker has ended its connection and is not back."""
+        """Fence an incarnation of a broker whose process is gone, and end its session, so that the next one may
+        register at once. `refused`: the endpoints that refuse connections; empty if the broker has ended its connection
+        and is not back."""
         fenced = self._run(
             "early fence", lambda state, now_ms: fence_gone_broker(state, broker_id, broker_epoch, now_ms)
         )
@@ -423,7 +428,7 @@ def _elect_held(broker_id: int, state: ControllerState, now_ms: int) -> Result[N
 
 
 def _level_of(feature: str, records: Sequence[TopLevel]) -> int:
-    """The level that a feature has after these records; 0 when none of them names it."""
+    """Return the level of a feature after these records, 0 if none of them names it."""
     level = 0
     for record in records:
         if isinstance(record, FeatureLevelRecord) and record.name == feature:

@@ -1,4 +1,4 @@
-"""What partition leaders and brokers tell the controller of their replicas: AlterPartition and AssignReplicasToDirs."""
+"""Reports of partition leaders and brokers about their replicas: AlterPartition and AssignReplicasToDirs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pykbroker_wire.messages import alter_partition as ap
 from pykbroker_wire.messages import assign_replicas_to_dirs as ar
 from pykbroker_wire.primitives import TopLevel
 
-#: broker and the epoch that the leader saw of it; -1 when it does not say
+#: a broker and the epoch that the leader knows of it, -1 if the request has none
 Replica = tuple[int, int]
 
 
 def alter_partition(
     state: ControllerState, request: ap.AlterPartitionRequest, version: int
 ) -> Result[ap.AlterPartitionResponse]:
-    """The leader's new ISR, checked against everything that may have changed since it decided."""
+    """Check the leader's new ISR against all changes since its decision, and write it."""
     state.check_broker_epoch(request.broker_id, request.broker_epoch)
     records: list[TopLevel] = []
     topics = []
@@ -72,7 +72,8 @@ def _alter_one(
         records.append(record)
         partition = merge_partition(partition, record)
         if record.leader not in (broker_id, NO_LEADER_CHANGE):
-            # The new ISR ended a reassignment, and that moved the leadership: both an error and a record.
+            # The new ISR ended a reassignment, and that moved the leadership: the answer is an error, although a record
+            # is written.
             return _failed(index, ErrorCode.NEW_LEADER_ELECTED)
     return ap.ResponsePartitionData(
         partition_index=index,
@@ -93,7 +94,7 @@ def _problem(
     isr: Sequence[Replica],
 ) -> ErrorCode | None:
     if data.leader_epoch > partition.leader_epoch or data.partition_epoch > partition.partition_epoch:
-        # The leader knows more than we do: another node is the controller by now.
+        # The leader has newer metadata than this node, so another node is the controller by now.
         return ErrorCode.NOT_CONTROLLER
     if data.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -128,7 +129,8 @@ def _eligible(state: ControllerState, replica: int, epoch: int) -> bool:
 def assign_replicas_to_dirs(
     state: ControllerState, request: ar.AssignReplicasToDirsRequest
 ) -> Result[ar.AssignReplicasToDirsResponse]:
-    """Where a broker keeps its replicas (KIP-858). A directory that is offline takes them out of the ISRs."""
+    """Note in which directories a broker keeps its replicas (KIP-858). Replicas in an offline directory leave the
+    ISRs."""
     if state.metadata_version < DIRECTORIES_FROM:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker = state.check_broker_epoch(request.broker_id, request.broker_epoch)

@@ -2,7 +2,7 @@
 blocks of producer ids that brokers are given (KIP-730).
 
 A broker's epoch is the offset at which its registration was appended. A new incarnation of a broker starts fenced, and
-its partitions get new leaders and epochs at once, so that no node mistakes it for the one before.
+its partitions get new leaders and epochs at once, so that no node takes it for the former incarnation.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class HeartbeatReply(NamedTuple):
 def register_broker(
     state: ControllerState, request: BrokerRegistrationRequest, now_ms: int, next_offset: int
 ) -> Result[int]:
-    """The response is the broker's epoch: `next_offset`, where this batch will be appended, for a new incarnation."""
+    """Register a broker. The response is its epoch: for a new incarnation `next_offset`, at which this batch will be
+    appended."""
     if request.cluster_id != state.cluster_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -104,19 +105,20 @@ def register_broker(
 
 
 def _previous_incarnation_gone(state: ControllerState, broker_id: int, *, clean: bool) -> list[TopLevel]:
-    """`clean`: the broker has told the epoch of its last clean stop, and it is the registered one. A broker that was
-    unregistered has none to compare with, so that its stop was not clean."""
+    """Take a broker's former incarnation out of the ISRs. `clean`: the broker has sent the epoch of its last clean
+    stop, and it is the registered one. A broker that was unregistered has no epoch to compare with, so its stop was not
+    clean."""
     if state.metadata_version < ELR_FROM or not state.image.features.elr_enabled or clean:
         return leader_and_isr_updates(state, with_broker_in_isr(state, broker_id), remove=broker_id)
-    # It may have lost what it had not synced: it leaves the ELR as well (KIP-966).
+    # The broker may have lost unsynced records, so it leaves the ELR as well (KIP-966).
     return leader_and_isr_updates(
         state, with_broker_in_isr(state, broker_id), unclean_shutdown=broker_id
     ) + leader_and_isr_updates(state, with_broker_in_elr(state, broker_id), unclean_shutdown=broker_id)
 
 
 def _check_hosts(listeners: Iterable[BrokerListener | ControllerListener]) -> None:
-    """A listener without a host would be given to clients as it is. Apache Kafka writes none either, and answers
-    UNKNOWN_SERVER_ERROR."""
+    """Refuse a listener without a host, which clients would get as it is. Apache Kafka does not write one either, and
+    answers UNKNOWN_SERVER_ERROR."""
     hostless = [listener.name for listener in listeners if not listener.host.strip()]
     if hostless:
         raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"No host in the listeners {', '.join(hostless)}")
@@ -141,10 +143,11 @@ def _check_directories(state: ControllerState, request: BrokerRegistrationReques
 
 
 def _checked_features(state: ControllerState, request: BrokerRegistrationRequest) -> list[BrokerFeature]:
-    """The broker's ranges, each of which must hold what is finalised; a feature it does not name it has only at 0."""
+    """Check the broker's ranges: each must contain the finalised level. For a feature that it does not name, the broker
+    supports only level 0."""
     finalized = state.image.features.all()
     ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
-    # As in Apache Kafka: what the broker names is judged first, and metadata.version is no feature that it may lack.
+    # As in Apache Kafka, the features that the broker names are checked first, and it must name metadata.version.
     for name in dict.fromkeys((*ranges, "metadata.version", *finalized)):
         if name == "metadata.version" and name not in ranges:
             raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Request features do not contain 'metadata.version'")
@@ -227,11 +230,11 @@ def heartbeat(
     def appended() -> None:
         state.heartbeats.touch(broker_id, after.is_fenced, request.current_metadata_offset)
         if after is BrokerControlState.SHUTDOWN_NOW:
-            # The process is about to end, and leads nothing any more: its next start may register at once. In Apache
-            # Kafka the session runs out by itself, and a broker that is quickly back is refused for up to 9 s.
+            # The process is about to end and leads nothing, so its next start may register at once. In Apache Kafka the
+            # session runs out by itself, and a broker that is back quickly is refused for up to 9 s.
             state.sessions.end(session)
         if in_shutdown:
-            # Kafka: where the batch ends that moves the last leadership, or where the log ends when there is none.
+            # As in Kafka: the end of the batch that moves the last leadership, or the end of the log if there is none.
             state.heartbeats.begin_shutdown(broker_id, max(next_offset + len(records) - 1, 0))
 
     return Result(
@@ -268,7 +271,7 @@ def _controlled_shutdown_records(state: ControllerState, broker: BrokerImage) ->
 
 
 def _directory_records(state: ControllerState, broker: BrokerImage, request: BrokerHeartbeatRequest) -> list[TopLevel]:
-    """Directories that went offline take their replicas out of the ISRs (KIP-858)."""
+    """Take replicas in directories that went offline out of the ISRs (KIP-858)."""
     offline = set(request.offline_log_dirs)
     lost = [directory for directory in broker.directories if directory in offline]
     records: list[TopLevel] = []
@@ -296,8 +299,8 @@ def _directory_records(state: ControllerState, broker: BrokerImage, request: Bro
 
 
 def stale_broker(state: ControllerState, now_ms: int) -> BrokerImage | None:
-    """The broker to fence next: the one whose session has been over for longest. Sessions of brokers that are fenced,
-    or gone, or another incarnation by now end here without a record."""
+    """Return the broker to fence next: the one whose session has been over for longest. Sessions of brokers that are
+    fenced, gone or replaced by another incarnation end here without a record."""
     while (session := state.sessions.expired(now_ms)) is not None:
         broker = state.image.brokers.get(session.broker_id)
         if broker is not None and broker.epoch == session.broker_epoch and not broker.fenced:
@@ -307,7 +310,8 @@ def stale_broker(state: ControllerState, now_ms: int) -> BrokerImage | None:
 
 
 def fence_stale_broker(state: ControllerState, now_ms: int) -> Result[int | None]:
-    """Fence the broker that has been silent longest. One at a time, so that the next decision sees the outcome."""
+    """Fence the broker that has been silent longest. Brokers are fenced one at a time, so that the next decision sees
+    the outcome."""
     broker = stale_broker(state, now_ms)
     if broker is None:
         return Result(None)
@@ -315,8 +319,8 @@ def fence_stale_broker(state: ControllerState, now_ms: int) -> Result[int | None
 
 
 def fence_gone_broker(state: ControllerState, broker_id: int, broker_epoch: int, now_ms: int) -> Result[None]:
-    """Fence a broker whose process is gone, cleanly: what only it may have waits for it until its session would have
-    been over. Raises KafkaError when the broker has registered anew, or is about to stop in order."""
+    """Fence a broker whose process is gone, cleanly: elections that only it could win cleanly wait for it until its
+    session would have been over. Raises KafkaError if the broker has registered anew, or is in controlled shutdown."""
     broker = state.check_broker_epoch(broker_id, broker_epoch)
     known = state.heartbeats.get(broker_id)
     if broker.in_controlled_shutdown or (known is not None and known.shutting_down):
@@ -329,7 +333,7 @@ def fence_gone_broker(state: ControllerState, broker_id: int, broker_epoch: int,
 
 
 def elect_held_leaders(state: ControllerState, broker_id: int) -> Result[None]:
-    """The session of a broker that was fenced early would have been over now: what waited for it waits no longer."""
+    """Hold the elections that waited for a broker that was fenced early, because its session would be over now."""
     waiting = [item for item in without_leader(state) if state.held.holds(item[2])]
     state.held.release(broker_id)
     return Result(None, leader_and_isr_updates(state, waiting))

@@ -1,8 +1,8 @@
 """Configuration of topics, brokers, groups and client metrics: (Incremental)AlterConfigs as ConfigRecords.
 
-Responsible for turning requested changes into records and for asking config/ whether the outcome is allowed. Not
-responsible for what a value does, nor for authorization and a broker's preprocessing (api/alter_configs.py), nor for
-what min.insync.replicas and the ELR ask of each other (eligible.py).
+Responsible for turning requested changes into records and for letting config/ check the outcome. Not responsible for
+the effect of a value, nor for authorization and a broker's preprocessing (api/alter_configs.py), nor for the rules
+between min.insync.replicas and the ELR (eligible.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.stored.metadata import ConfigRecord
 
 ResourceKey = tuple[int, str]
-#: What a policy is told.
+#: The names of resource types for policies.
 _RESOURCE_NAMES = {
     ConfigResource.TOPIC: "TOPIC",
     ConfigResource.BROKER: "BROKER",
@@ -59,7 +59,7 @@ class Alteration(NamedTuple):
 
 
 class EffectiveConfig(NamedTuple):
-    """What a topic will have: one entry of a CreateTopics answer."""
+    """One entry of the configuration in a CreateTopics answer: a key of the new topic."""
 
     name: str
     value: str | None
@@ -101,7 +101,7 @@ def _alter(
 def incremental_records(
     state: ControllerState, resource: ResourceKey, alterations: Iterable[Alteration], *, new_resource: bool
 ) -> list[ConfigRecord] | Verdict:
-    """The records of an incremental change, or why it is not allowed."""
+    """Return the records of an incremental change, or the verdict if it is not allowed."""
     current = state.image.configs.of(*resource)
     after: dict[str, str | None] = {}
     for key, operation, value in alterations:
@@ -131,7 +131,7 @@ def incremental_records(
 def legacy_alter(
     state: ControllerState, changes: Mapping[ResourceKey, Mapping[str, str | None]], validate_only: bool
 ) -> Result[dict[ResourceKey, Verdict]]:
-    """AlterConfigs: the request is the whole; what it does not name is removed."""
+    """AlterConfigs: the request has the whole configuration, and keys that it does not name are removed."""
 
     def change(resource: ResourceKey) -> list[ConfigRecord] | Verdict:
         wanted = changes[resource]
@@ -153,7 +153,7 @@ def _validated(
     changed = {
         key: value
         for key, value in after.items()
-        # A broker's value is written again even when it is the same: it makes the broker reload what a file holds.
+        # A broker's value is written even if it is the same, because that makes the broker reload a file.
         if current.get(key) != value or resource_type == ConfigResource.BROKER
     }
     changed.update(dict.fromkeys(removed, None))
@@ -211,7 +211,7 @@ def _check_exists(state: ControllerState, resource: ResourceKey) -> None:
 
 
 def check_node_id(name: str) -> int:
-    # Python's int() would also take spaces and underscores.
+    # Python's int() would also accept spaces and underscores.
     if not re.fullmatch(r"[+-]?[0-9]{1,10}", name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
     node_id = int(name)
@@ -233,7 +233,7 @@ _CLIENT_METRICS_MATCH = frozenset(
 
 
 def _validate_client_metrics(name: str, values: Mapping[str, str]) -> None:
-    """A subscription of KIP-714."""
+    """Check a subscription of KIP-714."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     for key, value in values.items():
@@ -277,9 +277,9 @@ def _parts(value: str | None, key: Key) -> list[str]:
 
 
 def effective_topic_configs(state: ControllerState, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
-    """Every topic key of a topic with these overrides, by name, as CreateTopics tells it.
+    """Return all topic keys of a topic with these overrides, by name, as in a CreateTopics answer.
 
-    Unlike DescribeConfigs, a key takes its source from whichever of its broker keys is set, in any unit (KIP-525).
+    Unlike in DescribeConfigs, a key takes its source from the broker key that is set, in any unit (KIP-525).
     """
     configs = state.image.configs
     layers = (

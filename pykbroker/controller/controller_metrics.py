@@ -1,7 +1,7 @@
-"""The numbers of Kafka's ControllerMetadataMetrics and QuorumControllerMetrics, computed when they are read.
+"""The gauges of Kafka's ControllerMetadataMetrics and QuorumControllerMetrics, computed when they are read.
 
-Every controller has them, active or standby: they tell of the metadata that this node was told. Not responsible for
-what is counted as it happens.
+Each controller has them, active or standby. They describe the metadata that this node has. Not responsible for events
+that are counted as they happen.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 _CONTROLLER = "kafka.controller:type=KafkaController,name="
 
-#: BrokerRegistrationState
+#: The numbers of BrokerRegistrationState.
 _FENCED, _CONTROLLED_SHUTDOWN, _ACTIVE = 10, 20, 30
 
 
 def register(metrics: Metrics, image: Callable[[], MetadataImage], is_active: Callable[[], bool]) -> None:
-    """Register every gauge. `image` is the newest of this node; `is_active`: this node is the active controller."""
+    """Register all gauges. `image` returns the newest image of this node, `is_active` whether this node is the active
+    controller."""
     gauges: dict[str, Callable[[], float]] = {
         "ActiveControllerCount": lambda: int(is_active()),
         "ActiveBrokerCount": lambda: sum(not broker.fenced for broker in image().brokers.values()),

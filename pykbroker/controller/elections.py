@@ -1,6 +1,6 @@
-"""Who leads: after a broker comes or goes, when an administrator asks (ElectLeaders), and from time to time by itself.
+"""Leader elections: after a broker comes or goes, on request of an administrator (ElectLeaders), and periodically.
 
-Responsible for choosing which partitions to look at; what happens to one of them is partition_change.py's.
+Responsible for choosing the partitions to look at. The change of one partition is in partition_change.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pykbroker_wire.messages.elect_leaders import (
 )
 from pykbroker_wire.primitives import TopLevel
 
-#: No balancing run changes more partitions than this; another run follows at once.
+#: The most partitions that a balancing run changes. Another run follows at once.
 MAX_ELECTIONS_PER_RUN = 1_000
 
 
@@ -31,7 +31,7 @@ def partition_change(
     partition: PartitionImage,
     active: Callable[[int], bool] | None = None,
 ) -> PartitionChange:
-    """A change with everything filled in that follows from the state. `active`: who may lead at all."""
+    """Return a change with all fields that follow from the state. `active` returns True for brokers that may lead."""
     is_active = state.is_active if active is None else active
     brokers = state.image.brokers
 
@@ -62,9 +62,9 @@ def leader_and_isr_updates(
     add: int = NO_LEADER,
     unclean_shutdown: int = NO_LEADER,
 ) -> list[TopLevel]:
-    """Changes after a broker goes (`remove`), comes (`add`) or came back without its unsynced records.
+    """Return the changes after a broker goes (`remove`), comes (`add`) or came back without its unsynced records.
 
-    `add` may lead although the image still calls it fenced: the record that says otherwise goes into the same batch.
+    `add` may lead although it is still fenced in the image, because the record that unfences it is in the same batch.
     """
     gone = (remove, unclean_shutdown)
 
@@ -98,7 +98,8 @@ def without_leader(state: ControllerState) -> Iterable[tuple[TopicImage, int, Pa
 
 
 def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Result[ElectLeadersResponse]:
-    """ElectLeaders. Null topic partitions means all; then what needs no election is left out of the answer."""
+    """ElectLeaders. Null topic partitions mean all. Then partitions that need no election are left out of the
+    answer."""
     if request.election_type not in (0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     election = ElectionKind.PREFERRED if request.election_type == 0 else ElectionKind.UNCLEAN
@@ -155,7 +156,7 @@ def _elect(state: ControllerState, name: str, index: int, election: ElectionKind
 
 
 def balance_leaders(state: ControllerState) -> Result[bool]:
-    """Give leadership back to preferred replicas. The response: whether there may be more to do."""
+    """Give leadership back to preferred replicas. The response is True if there may be more to do."""
     records: list[TopLevel] = []
     for topic, index, partition in state.partitions():
         if len(records) >= MAX_ELECTIONS_PER_RUN:
@@ -170,7 +171,7 @@ def balance_leaders(state: ControllerState) -> Result[bool]:
 
 
 def elect_unclean_leaders(state: ControllerState) -> Result[bool]:
-    """Lead partitions without a leader from outside the ISR where the topic allows it."""
+    """Elect leaders from outside the ISR for partitions without a leader, where the topic allows it."""
     records = RecordList()
     for topic, index, partition in without_leader(state):
         if len(records) >= MAX_ELECTIONS_PER_RUN:

@@ -1,9 +1,9 @@
-"""What min.insync.replicas and the eligible leader replicas (ELR, KIP-966) ask of each other.
+"""The rules between min.insync.replicas and the eligible leader replicas (ELR, KIP-966).
 
-A replica in the ELR has everything that was committed, as long as nothing is committed below min.insync.replicas. A
-smaller minimum makes the ELR wrong: leader 1 commits alone and dies, and replica 2 of the ELR would be elected without
-the records that 1 committed. Each change of the minimum therefore empties the ELR of the topics that it may concern.
-While the feature is finalised, every broker has the same minimum: that of the cluster, or that of a topic.
+A replica in the ELR has all committed records, as long as nothing is committed below min.insync.replicas. A smaller
+minimum makes the ELR wrong: leader 1 commits alone and dies, and replica 2 of the ELR would be elected without the
+records that 1 committed. So each change of the minimum empties the ELR of the topics that it may affect. While the
+feature is finalised, all brokers have the same minimum: that of the cluster, or that of a topic.
 
 Not responsible for the changes of an ELR (partition_change.py), nor for a new cluster's first records (active.py).
 """
@@ -21,7 +21,7 @@ MIN_ISR = "min.insync.replicas"
 
 
 def cluster_min_isr(state: ControllerState) -> ConfigRecord:
-    """The minimum of this node's properties file as that of the cluster."""
+    """Return the record that makes the minimum of this node's properties file that of the cluster."""
     value = str(state.config.int(MIN_ISR))
     return ConfigRecord(resource_type=ConfigResource.BROKER, resource_name="", name=MIN_ISR, value=value)
 
@@ -29,7 +29,8 @@ def cluster_min_isr(state: ControllerState) -> ConfigRecord:
 def forbidden_change(
     state: ControllerState, resource_type: int, name: str, changed: Mapping[str, str | None]
 ) -> str | None:
-    """Why a change of configuration is not allowed while the ELR is kept, or None. A value of None removes the key."""
+    """Return why a change of configuration is not allowed while the ELR is kept, or None. A value of None removes the
+    key."""
     if resource_type != ConfigResource.BROKER or MIN_ISR not in changed or not state.image.features.elr_enabled:
         return None
     if name:
@@ -40,7 +41,8 @@ def forbidden_change(
 
 
 def clear_records(state: ControllerState, records: Iterable[TopLevel]) -> list[TopLevel]:
-    """What empties the ELRs that the changes of configuration among `records` make wrong: a topic's, or all."""
+    """Return the records that empty the ELRs that become wrong by changes of configuration among `records`: a topic's,
+    or all."""
     if not state.image.features.elr_enabled:
         return []
     return [
@@ -51,7 +53,7 @@ def clear_records(state: ControllerState, records: Iterable[TopLevel]) -> list[T
 
 
 def records_before_enabling(state: ControllerState) -> list[TopLevel]:
-    """What makes the minimum the same on all brokers, before the feature is finalised."""
+    """Return the records that make the minimum the same on all brokers, before the feature is finalised."""
     configs = state.image.configs
     records: list[TopLevel] = []
     if MIN_ISR not in configs.of(ConfigResource.BROKER, ""):
@@ -62,7 +64,7 @@ def records_before_enabling(state: ControllerState) -> list[TopLevel]:
         if resource_type == ConfigResource.BROKER and name and MIN_ISR in values
     )
     if not state.image.features.elr_enabled and any(partition.elr for _, _, partition in state.partitions()):
-        # The minimum may have changed while the feature was off, and what is left of the ELR is then worth nothing.
-        # Apache Kafka keeps it.
+        # The minimum may have changed while the feature was off, and then the rest of the ELR is worthless. Apache
+        # Kafka keeps it.
         records.append(ClearElrRecord(topic_name=""))
     return records

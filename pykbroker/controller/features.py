@@ -35,7 +35,7 @@ class Update(NamedTuple):
     upgrade_type: int
 
 
-#: metadata.version levels that changed what records say: below one of these, a downgrade would lose something.
+#: Levels of metadata.version that changed the records' content. A downgrade below one of these would lose something.
 _CHANGED_METADATA = frozenset({7, 8, 11, 12, 14, 15, 17, 20, 21, 22, 23, 24, 30})
 
 _DISABLED = VersionRange(0, 0)
@@ -49,10 +49,10 @@ def update_features(
     kraft_version: int,
     raise_kraft_version: Callable[[int], None],
 ) -> Result[Verdict]:
-    """All of them or none: the response is the first verdict that is not OK.
+    """Make all updates or none. The response is the first verdict that is not OK.
 
-    `kraft.version` is written by the quorum, which also knows what the voters can do: `raise_kraft_version` is called
-    last, when nothing else is in the way, and raises INVALID_UPDATE_VERSION.
+    The quorum writes `kraft.version`, and it knows the voters' support. `raise_kraft_version` is called last, when all
+    other checks have passed, and raises INVALID_UPDATE_VERSION.
     """
     levels = {**state.image.features.all(), KRAFT_VERSION: kraft_version}
     proposed = {**levels, **{name: update.level for name, update in updates.items()}}
@@ -66,7 +66,7 @@ def update_features(
         if name != KRAFT_VERSION:
             records.append(FeatureLevelRecord(name=name, feature_level=update.level))
         elif update.upgrade_type == UpgradeType.UPGRADE:
-            # The answer waits until this is committed, and so what the quorum writes before it.
+            # The answer waits until this record is committed, and so for the quorum's record before it.
             records.append(NoOpRecord())
     raised = updates.get(KRAFT_VERSION)
     if raised is not None and raised.upgrade_type == UpgradeType.UPGRADE:
@@ -84,7 +84,7 @@ def _invalid(name: str, level: int, reason: str) -> Verdict:
 
 
 def _check(state: ControllerState, name: str, current: int, update: Update, proposed: Mapping[str, int]) -> Verdict:
-    """Whether one update is allowed; `proposed` are the levels of all features after all updates."""
+    """Check whether one update is allowed. `proposed` are the levels of all features after all updates."""
     level = update.level
     if update.upgrade_type not in (1, 2, 3):
         return _invalid(name, level, "The controller does not support the given upgrade type.")
@@ -125,7 +125,7 @@ def _check_metadata_version(current: int, update: Update) -> Verdict:
 
 
 def _unsupported(state: ControllerState, name: str, level: int) -> str | None:
-    """Why a node of the cluster could not serve the level, or None."""
+    """Return why a node of the cluster could not serve the level, or None."""
     reason = _outside(f"Local controller {state.node_id}", REGISTERED.get(name, _DISABLED), level)
     if reason is not None:
         return reason

@@ -1,7 +1,7 @@
-"""When each broker was last heard of, and what state it is in: the controller's soft state about brokers.
+"""The last heartbeat and the state of each broker: the controller's soft state about brokers.
 
-In no record: a new controller gives every broker that serves a whole session. Responsible for the transitions that a
-heartbeat may ask for; the records that carry them out are brokers.py's.
+It is in no record: a new controller gives each unfenced broker a whole session. Responsible for the transitions that a
+heartbeat may request. The records for them are in brokers.py.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class BrokerSession(NamedTuple):
 
 
 class BrokerSessions:
-    """When each incarnation last sent a heartbeat, a fenced one as well (Kafka's BrokerHeartbeatTracker).
+    """The last heartbeat of each incarnation, also of a fenced one (Kafka's BrokerHeartbeatTracker).
 
-    So a broker that starts, and is fenced for as long as that takes, keeps its id against a second process.
+    So a broker that is starting, and is fenced for that time, keeps its id against a second process.
     """
 
     def __init__(self, timeout_ms: int) -> None:
@@ -40,7 +40,7 @@ class BrokerSessions:
         self._contacts.clear()
 
     def over_at_ms(self, session: BrokerSession) -> int | None:
-        """When the session is over if nothing more is heard; None when it is."""
+        """Return when the session is over if no heartbeat comes, None if it is over."""
         contact_ms = self._contacts.get(session)
         return None if contact_ms is None else contact_ms + self.timeout_ms
 
@@ -49,7 +49,7 @@ class BrokerSessions:
         return contact_ms is not None and contact_ms + self.timeout_ms >= now_ms
 
     def expired(self, now_ms: int) -> BrokerSession | None:
-        """The session that has been silent longest, if it is over."""
+        """Return the session that has been silent longest, if it is over."""
         over = [
             (contact_ms, session)
             for session, contact_ms in self._contacts.items()
@@ -58,7 +58,7 @@ class BrokerSessions:
         return min(over)[1] if over else None
 
     def next_deadline_ms(self) -> int | None:
-        """When the next session would be over; None when there is no session."""
+        """Return when the next session would be over, None if there is no session."""
         return min(self._contacts.values()) + self.timeout_ms + 1 if self._contacts else None
 
 
@@ -75,7 +75,8 @@ class BrokerControlState(Enum):
 
 @dataclass(slots=True)
 class Heartbeat:
-    """One broker. `shutdown_offset` is set while it is in controlled shutdown: where its last leadership moved away."""
+    """The state of one broker. `shutdown_offset` is set while it is in controlled shutdown: the offset at which its
+    last leadership moved away."""
 
     fenced: bool
     metadata_offset: int = NEVER
@@ -108,7 +109,7 @@ class Heartbeats:
         self._brokers.pop(broker_id, None)
 
     def register(self, broker_id: int, fenced: bool) -> None:
-        """A record said what state the broker is in."""
+        """Take the state that a record has set."""
         known = self._brokers.get(broker_id)
         offset = known.metadata_offset if known is not None and known.fenced != fenced else NEVER
         self.touch(broker_id, fenced, offset)
@@ -129,14 +130,14 @@ class Heartbeats:
             known.shutdown_offset = offset
 
     def lowest_active_offset(self) -> int | None:
-        """How far the slowest of the brokers that serve has come; None when none serves."""
+        """Return the lowest metadata offset of the brokers that serve, None if none serves."""
         active = [b.metadata_offset for b in self._brokers.values() if not b.fenced and not b.shutting_down]
         return min(active, default=None)
 
     def next_state(
         self, broker_id: int, *, want_fence: bool, want_shutdown: bool, caught_up: bool, has_leaderships: bool
     ) -> BrokerControlState:
-        """What a heartbeat with these wishes turns the broker into."""
+        """Return the broker's state after a heartbeat with these wishes."""
         broker = self._brokers[broker_id]
         match broker.state:
             case BrokerControlState.FENCED:
@@ -154,7 +155,7 @@ class Heartbeats:
             case _:
                 if has_leaderships:
                     return BrokerControlState.CONTROLLED_SHUTDOWN
-                # Every broker that serves must know that the leaderships moved before the old leader goes away.
+                # All brokers that serve must know that the leaderships moved before the old leader goes away.
                 lowest = self.lowest_active_offset()
                 if lowest is None or broker.shutdown_offset <= lowest:
                     return BrokerControlState.SHUTDOWN_NOW

@@ -1,7 +1,7 @@
-"""One change of a partition as a record: who leads, who is in sync or eligible (KIP-966), what is reassigned (KIP-455).
+"""One change of a partition as a record: its leader, its ISR and ELR (KIP-966), its reassignment (KIP-455).
 
-Pure: given the partition and what is wanted, it elects a leader and says only what differs. Everything that changes a
-partition goes through here, so that leader epochs and the ELR follow the same rules whatever the reason.
+Pure: from the partition and the wanted change it elects a leader and writes only the differences. Each change of a
+partition goes through here, so that leader epochs and the ELR always follow the same rules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pykbroker.metadata.image import NO_LEADER, RECOVERING, PartitionImage
 from pykbroker.metadata.snapshot import DIRECTORIES_FROM
 from pykbroker_wire.stored.metadata import PartitionChangeRecord
 
-#: Until this metadata.version (3.6-IV0) a shrinking ISR needs a new leader epoch (KAFKA-15021).
+#: Before this metadata.version (3.6-IV0) a shrinking ISR needs a new leader epoch (KAFKA-15021).
 _NO_EPOCH_BUMP_FROM = 12
 
 
@@ -27,7 +27,7 @@ class ElectionKind(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class PartitionChange:
-    """What is wanted of a partition; None leaves a part as it is. `build` may be called once."""
+    """The wanted change of a partition. None leaves a part as it is. `build` may be called once."""
 
     partition: PartitionImage
     topic_id: bytes
@@ -44,11 +44,11 @@ class PartitionChange:
     adding: list[int] | None = None
     recovery_state: int | None = None
     unclean_shutdown: tuple[int, ...] = ()
-    #: replica -> log directory, where that is to change
+    #: replica -> log directory, for directories that change
     directories: dict[int, bytes] | None = None
 
     def build(self) -> PartitionChangeRecord | None:
-        """The record, or None when nothing changes."""
+        """Return the record, None if nothing changes."""
         return _Builder(self).build()
 
 
@@ -69,13 +69,13 @@ class _Builder:
         self._update_elr()
         self._elect()
         if record.leader == NO_LEADER_CHANGE and not set(before.replicas) <= set(self.replicas):
-            # A replica is gone: a new leader epoch keeps its late fetches out.
+            # A replica is gone: a new leader epoch refuses its late fetches.
             record.leader = before.leader
         if record.isr is not None or not change.elr_enabled:
             self.elr = []
         if self.elr != list(before.elr):
             record.eligible_leader_replicas = self.elr
-        # Without the ELR, the last one in sync stays in the ISR, dead or alive.
+        # Without the ELR, the last replica in sync stays in the ISR, alive or not.
         if record.isr is None and (self.isr or change.elr_enabled) and self.isr != list(before.isr):
             record.isr = self.isr
         if (
@@ -94,8 +94,8 @@ class _Builder:
     def _complete_reassignment(self) -> None:
         """End a reassignment when the replicas that it adds are in sync.
 
-        The replicas that stay may be out of sync, so that a dead broker can be replaced while another one is behind.
-        They are awaited only where the partition gets fewer replicas, because the ISR would become smaller than it is.
+        The replicas that stay may be out of sync, so that a dead broker can be replaced while another one lags. They
+        are awaited only if the partition gets fewer replicas, because the ISR would become smaller than it is.
         """
         if not self.removing and not self.adding:
             return
@@ -123,7 +123,7 @@ class _Builder:
         return in_sync and self.change.acceptable(replica)
 
     def _choose(self) -> tuple[int, bool]:
-        """The leader, and whether choosing it may lose records."""
+        """Return the leader, and True if choosing it may lose records."""
         current = self.before.leader
         if self.change.election is ElectionKind.PREFERRED and self._may_lead(self.replicas[0]):
             return self.replicas[0], False
@@ -156,7 +156,8 @@ class _Builder:
             self.isr = [leader]
             self.elr = [replica for replica in self.elr if replica != leader]
         if unclean:
-            # What the others have beyond the new leader's log is lost: only it is in sync (KIP-704).
+            # Records of the others that the new leader's log lacks are lost, so only the new leader is in sync
+            # (KIP-704).
             self.record.isr = [leader]
             if self.before.leader_recovery_state != RECOVERING:
                 self.record.leader_recovery_state = RECOVERING

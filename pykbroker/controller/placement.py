@@ -1,8 +1,9 @@
-"""Which brokers get the replicas of new partitions: striped over racks and brokers, as Apache Kafka's placer does.
+"""Chooses the brokers of new partitions' replicas: striped over racks and brokers, as Apache Kafka's placer does.
 
-Rules: replicas of a partition are spread over racks before a rack gets a second one; leaders go round racks and
-brokers; the first replica is on an unfenced broker, and fenced ones are used only when a rack has no other left;
-those in controlled shutdown are not used. After as many partitions as there are unfenced brokers all is shuffled.
+The rules are: replicas of a partition are spread over racks before a rack gets a second one. Leaders rotate over racks
+and brokers. The first replica is on an unfenced broker, and fenced ones are used only if a rack has no other left.
+Brokers in controlled shutdown are not used. After as many partitions as there are unfenced brokers, everything is
+shuffled.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class UsableBroker(NamedTuple):
 
 
 class _Ring:
-    """Brokers taken in turn; each round begins one further."""
+    """Brokers taken in turn. Each round begins one broker later."""
 
     __slots__ = ("_index", "_offset", "_round", "brokers")
 
@@ -72,7 +73,7 @@ class _Placer:
         self._round = 0
 
     def place(self, replication_factor: int) -> list[int]:
-        # A single broker can only repeat itself: shuffling would begin the same round again without end.
+        # A single broker can only repeat itself. Shuffling would begin the same round again without end.
         if self._round == self._unfenced and self._unfenced > 1:
             self._shuffle()
             self._round = 0
@@ -84,7 +85,7 @@ class _Placer:
         rack, skip = self._offset, first_rack
         while len(replicas) < replication_factor:
             if rack == skip:
-                # The rack of the first replica sits the first round out.
+                # The rack of the first replica is left out of the first round.
                 skip = -1
             else:
                 broker = self._racks[rack].next(self._round)
@@ -104,7 +105,8 @@ class _Placer:
 
 
 def place(brokers: Iterable[UsableBroker], partitions: int, replication_factor: int, random: Random) -> list[list[int]]:
-    """Replicas of each new partition, the preferred leader first. KafkaError INVALID_REPLICATION_FACTOR."""
+    """Return the replicas of each new partition, the preferred leader first. Raises KafkaError
+    INVALID_REPLICATION_FACTOR."""
     usable = list(brokers)
     if replication_factor <= 0:
         raise KafkaError(

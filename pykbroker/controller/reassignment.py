@@ -34,7 +34,7 @@ from pykbroker_wire.messages.list_partition_reassignments import (
 def alter_reassignments(
     state: ControllerState, request: AlterPartitionReassignmentsRequest
 ) -> Result[AlterPartitionReassignmentsResponse]:
-    """Begin or cancel reassignments; each partition has a verdict of its own."""
+    """Begin or cancel reassignments. Each partition has a verdict of its own."""
     records = RecordList()
     responses = []
     for topic in request.topics:
@@ -86,7 +86,7 @@ def _alter(
 
 
 def _check_factor(partition: PartitionImage, wanted: list[int]) -> None:
-    """KIP-860: what counts is the number of replicas at the end of a reassignment that is under way."""
+    """Check the replication factor. During a reassignment the number of replicas at its end counts (KIP-860)."""
     staying = {*partition.replicas, *partition.adding_replicas} - {*partition.removing_replicas}
     if len(staying) != len(wanted):
         raise KafkaError(
@@ -96,18 +96,18 @@ def _check_factor(partition: PartitionImage, wanted: list[int]) -> None:
 
 
 def begin(change: PartitionChange, wanted: list[int]) -> None:
-    """Set what a reassignment changes first: the wanted replicas, then those that will go."""
+    """Set the first change of a reassignment: the wanted replicas, then those that will be removed."""
     before = {*change.partition.replicas}
     removing = sorted(before - {*wanted})
     adding = sorted({*wanted} - before)
     change.replicas = [*wanted, *removing]
-    # As in Apache Kafka, what an earlier reassignment adds or removes stays where this one names nothing instead.
+    # As in Apache Kafka, replicas that an earlier reassignment adds or removes stay so if this one names none itself.
     change.removing = removing or None
     change.adding = adding or None
 
 
 def _cancellation(state: ControllerState, topic: TopicImage, index: int, partition: PartitionImage) -> PartitionChange:
-    """The replicas and the ISR without what was being added."""
+    """Return the change back to the replicas and the ISR without the added ones."""
     if not partition.is_reassigning:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     adding = set(partition.adding_replicas)
@@ -136,7 +136,7 @@ def _cancellation(state: ControllerState, topic: TopicImage, index: int, partiti
 def list_reassignments(
     state: ControllerState, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Return the reassignments that are under way: of the topics in the request, or of all when it names none."""
+    """Return the reassignments that are under way: those of the topics in the request, or all if it names none."""
     by_name = state.image.topics.by_name
     if request.topics is None:
         found = [_ongoing(topic, topic.partitions) for topic in by_name.values()]

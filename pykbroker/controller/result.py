@@ -1,4 +1,4 @@
-"""What an operation of the controller decides: records to append, and the answer once they are committed."""
+"""The decision of an operation of the controller: records to append, and the answer once they are committed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pykbroker_wire.primitives import TopLevel
 
 T = TypeVar("T")
 
-#: An operation of a user may not make more records than this: one batch, one transaction of the log.
+#: The most records of a user's operation: one batch, one transaction of the log.
 MAX_RECORDS_PER_USER_OPERATION = 10_000
 
 
 class Verdict(NamedTuple):
-    """How it went for one item of a request: a code, and a message that is null when all is well."""
+    """The outcome for one item of a request: a code, and a message that is null on success."""
 
     code: ErrorCode
     message: str | None
@@ -30,20 +30,20 @@ OK = Verdict(ErrorCode.NONE, None)
 
 
 def failure(code: ErrorCode, message: str | None = None) -> Verdict:
-    """Without a message, the code's own."""
+    """Return a verdict with the message, or with the text of the code."""
     return Verdict(code, code.message if message is None else message)
 
 
 def verdict_of(error: KafkaError) -> Verdict:
-    """The verdict on one item. As in Apache Kafka, a text that is the code's own is left out."""
+    """Return the verdict on one item. As in Apache Kafka, a message that equals the text of the code is left out."""
     return Verdict(error.code, None if error.message == error.code.message else error.message)
 
 
 @dataclass(slots=True)
 class Result(Generic[T]):
-    """`records` become batches of at most MAX_RECORDS_PER_BATCH; none means that the operation was a read.
+    """`records` become batches of at most MAX_RECORDS_PER_BATCH. Without records the operation was a read.
 
-    `appended`: what changes beside the records, in memory alone. Called when all of them are in the log, and not when
+    `appended` makes changes in memory that are in no record. It is called when all records are in the log, and not if
     the log refuses them (its disk is full).
     """
 
@@ -53,11 +53,11 @@ class Result(Generic[T]):
 
 
 class TooManyRecords(KafkaError):
-    """A user's operation would not fit into a batch: nothing of it is done."""
+    """A user's operation does not fit into a batch, and nothing of it is done."""
 
 
 class RecordList(list[TopLevel]):
-    """Records of a user's operation; refuses the one that makes it too large, as Apache Kafka's bounded list does."""
+    """Records of a user's operation. It refuses records that make it too large, as Apache Kafka's bounded list does."""
 
     def check_room(self, more: int) -> None:
         if len(self) + more > MAX_RECORDS_PER_USER_OPERATION:

@@ -1,7 +1,7 @@
 """Credentials of SCRAM users: AlterUserScramCredentials. KIP-554; Apache Kafka's ScramControlManager.
 
-The controller is told salted passwords and keeps keys alone. One verdict for each user; a user that a request names
-twice is refused, whatever the mechanisms.
+The controller receives salted passwords and keeps only keys. There is one verdict for each user. A user that a request
+names twice is refused, whatever the mechanisms.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TWICE: Final = failure(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot 
 
 
 def alter_credentials(state: ControllerState, request: AlterUserScramCredentialsRequest) -> Result[dict[str, Verdict]]:
-    """User -> verdict."""
+    """Alter credentials. The response has the verdict of each user."""
     deletions: dict[str, ScramCredentialDeletion] = {}
     upsertions: dict[str, ScramCredentialUpsertion] = {}
     refused: dict[str, Verdict] = {}

@@ -1,7 +1,7 @@
-"""What the active controller knows: the image with everything replayed, committed or not, and its soft state.
+"""The state of the active controller: the image with all replayed records, committed or not, and its soft state.
 
-Operations (the other modules of this folder) are functions of it: `(state, request, now_ms) -> Result`. They read; the
-only thing that changes the image is `replay`. Time and randomness come in from outside.
+Operations (the other modules of this folder) are functions of it: `(state, request, now_ms) -> Result`. They read, and
+only `replay` changes the image. Time and randomness come in from outside.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from pykbroker_wire.stored.metadata import (
 
 
 class Checkpoint(NamedTuple):
-    """The replicated state at one offset. `unfinished`: batches of a metadata transaction that has not ended by then,
-    from its BeginTransaction on (records, base offset, epoch); `image` is without it."""
+    """The replicated state at one offset. `unfinished` has the batches of a metadata transaction that has not ended by
+    then, from its BeginTransaction on (records, base offset, epoch). `image` is without it."""
 
     image: MetadataImage
     unfinished: tuple[tuple[Sequence[TopLevel], int, int], ...] = ()
@@ -102,15 +102,15 @@ class ControllerState:
         self.heartbeats = Heartbeats()
         self.fences_early = config.bool(EARLY_FENCING)
         self.sessions = BrokerSessions(config.int("broker.session.timeout.ms"))
-        #: elections that an early fence keeps waiting
+        #: elections that wait because of an early fence
         self.held = HeldElections()
-        #: offset of each broker's newest registration record: a broker is caught up once it has read it
+        #: the offset of each broker's newest registration record: a broker is caught up once it has read it
         self.registration_offsets: dict[int, int] = {}
         #: normalised name -> names of topics that would share metric names with it
         self.collisions: dict[str, set[str]] = {}
-        # Made when the first ACL is to be created.
+        # Made when the first ACL is created.
         self._existing_acls: set[Acl] | None = None
-        # Without what an open metadata transaction has changed; `image` has that too.
+        # The image without the changes of an open metadata transaction, which `image` includes.
         self._whole: MetadataImage = EMPTY_IMAGE
         self._unfinished: tuple[tuple[Sequence[TopLevel], int, int], ...] = ()
         self._replay = MetadataReplay()
@@ -118,18 +118,18 @@ class ControllerState:
 
     @property
     def is_empty(self) -> bool:
-        """True until something was replayed: the log of a new cluster."""
+        """True until a record was replayed: the log of a new cluster."""
         return self.image.offset < 0
 
     @property
     def transaction_offset(self) -> int:
-        """Where a metadata transaction began that has not ended, else -1."""
+        """The offset of an open metadata transaction's beginning, otherwise -1."""
         return self._replay.begun_at
 
     # Replaying.
 
     def replay(self, records: Sequence[TopLevel], base_offset: int, epoch: int) -> None:
-        """Take a batch, appended just now or read from the log."""
+        """Replay a batch that was just appended or was read from the log."""
 
         def visit(delta: MetadataDelta, record: TopLevel, offset: int) -> None:
             if type(record) in _ABOUT_BROKERS:
@@ -152,11 +152,11 @@ class ControllerState:
                 self._show(self._whole)
 
     def checkpoint(self) -> Checkpoint:
-        """Return what `reset` can come back to."""
+        """Return a checkpoint to which `reset` can go back."""
         return Checkpoint(self._whole, self._unfinished)
 
     def reset(self, checkpoint: Checkpoint) -> None:
-        """Start over: from a snapshot, or from what is committed."""
+        """Start over from a snapshot, or from the committed state."""
         self._replay.restart()
         self._unfinished = ()
         self._whole = checkpoint.image
@@ -165,7 +165,7 @@ class ControllerState:
             self.replay(records, base_offset, epoch)
 
     def _show(self, image: MetadataImage) -> None:
-        """Another image, not by one delta from the last."""
+        """Show another image that does not follow from the last one by one delta."""
         self.image = image
         self._existing_acls = None
         self.collisions = {}
@@ -179,8 +179,9 @@ class ControllerState:
         """A new controller gives every broker that serves a whole session before it judges. A fenced broker has one
         again with its next heartbeat. Nor does it judge what was lost with brokers that are fenced (`HeldElections`).
 
-        But not an earlier incarnation of the broker in this very process (`own_incarnation`), which cannot be alive: a
-        combined node that was killed need not wait for its own ghost (Apache Kafka waits 9 s here).
+        An earlier incarnation of the broker in this very process (`own_incarnation`) gets none, because it cannot be
+        alive. So a combined node that was killed need not wait for its own former session (Apache Kafka waits 9 s
+        here).
         """
         self.stop_sessions()
         for broker in self.image.brokers.values():
@@ -193,7 +194,7 @@ class ControllerState:
                 self.held.hold(broker.id, now_ms + self.sessions.timeout_ms)
 
     def stop_sessions(self) -> None:
-        """Another controller watches over the brokers now."""
+        """Clear the sessions, because another controller watches the brokers now."""
         self.heartbeats.clear()
         self.sessions.clear()
         self.held.clear()
@@ -270,8 +271,8 @@ class ControllerState:
         return broker
 
     def usable_brokers(self) -> Iterator[UsableBroker]:
-        """The brokers that may get replicas of new topics. One that shuts down may when it is fenced: it is expected
-        back."""
+        """Yield the brokers that may get replicas of new topics. A broker in controlled shutdown may if it is fenced,
+        because it is expected back."""
         for broker in self.image.brokers.values():
             heartbeat = self.heartbeats.get(broker.id)
             if broker.directories and set(broker.directories) <= set(broker.cordoned_directories):
@@ -281,7 +282,8 @@ class ControllerState:
                 yield UsableBroker(broker.id, broker.rack, broker.fenced)
 
     def default_directory(self, broker_id: int) -> bytes:
-        """Where a new replica goes on the broker: its only directory, else the broker will choose one (KIP-858)."""
+        """Return the directory of a new replica on the broker: its only one, otherwise the broker will choose
+        (KIP-858)."""
         broker = self.image.brokers.get(broker_id)
         if broker is None:
             return DIRECTORY_UNASSIGNED
@@ -301,14 +303,14 @@ class ControllerState:
     # Configuration.
 
     def effective_config(self) -> Config:
-        """The node's own configuration with the dynamic layers that the log holds for it."""
+        """Return the node's own configuration with the dynamic layers for it in the log."""
         configs = self.image.configs
         broker = configs.of(ConfigResource.BROKER, str(self.node_id))
         cluster = configs.of(ConfigResource.BROKER, "")
         known, effective = self._effective
         if known.broker is not broker or known.cluster is not cluster:
             dynamic = DynamicConfigs(broker=broker, cluster=cluster)
-            # The log may hold a value that a rule made since refuses: it must not stop the controller.
+            # The log may have a value that a newer rule refuses. That must not stop the controller.
             effective = without_invalid(self.config, dynamic)[0].apply(self.config)
             self._effective = (dynamic, effective)
         return effective
@@ -327,7 +329,8 @@ class ControllerState:
 
 
 def has_collision_characters(name: str) -> bool:
-    """Metric names say `_` for `.`, so two names that differ only in these would share them."""
+    """Return True for names with `_` or `.`. Metric names have `_` for `.`, so two names that differ only in these
+    would share them."""
     return "_" in name or "." in name
 
 

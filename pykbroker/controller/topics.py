@@ -1,7 +1,7 @@
 """Topics and their partitions: CreateTopics, DeleteTopics, CreatePartitions.
 
-Pure: from the state and a request to records and verdicts. Duplicates in a request and authorization are sorted out
-before (api/). Records of one topic are TopicRecord, ConfigRecords, PartitionRecords, in this order.
+Pure: from the state and a request to records and verdicts. Duplicates in a request and authorization are handled before
+(api/). Records of one topic are TopicRecord, ConfigRecords, PartitionRecords, in this order.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from pykbroker_wire.messages.create_topics import (
 from pykbroker_wire.primitives import TopLevel, random_uuid
 from pykbroker_wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 
-#: One request may not create more partitions than this (KAFKA-17870).
+#: The most partitions that one request may create (KAFKA-17870).
 MAX_PARTITIONS_PER_REQUEST = 10_000
 
 
 def create_topics(
     state: ControllerState, request: CreateTopicsRequest, describable: Collection[str]
 ) -> Result[CreateTopicsResponse]:
-    """`describable`: the topics whose configuration may be told in the answer."""
+    """Create topics. `describable` has the topics whose configuration may be in the answer."""
     _check_total(state, request.topics)
     records = RecordList()
     results = []
@@ -55,7 +55,7 @@ def create_topics(
     return Result(CreateTopicsResponse(topics=results), [] if request.validate_only else records)
 
 
-#: Overrides -> the configuration as the answer tells it; most topics of a request have the same.
+#: Overrides -> the configuration in the answer. Most topics of a request have the same.
 _Told = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 
 
@@ -140,14 +140,14 @@ def _create_topic(
 
 
 def _as_new(topic: CreatableTopic, overrides: Mapping[str, str], assignments: Sequence[_Assignment]) -> NewTopic:
-    """What a policy is told of it, with the defaults in effect."""
+    """Return a new topic as a policy gets it, with the defaults in effect."""
     if topic.assignments:
         by_hand = {index: tuple(replicas) for index, (replicas, _) in enumerate(assignments)}
         return NewTopic(topic.name, None, None, by_hand, overrides)
     return NewTopic(topic.name, len(assignments), len(assignments[0][0]), None, overrides)
 
 
-#: replicas and those of them that are in sync
+#: replicas, and those of them that are in sync
 _Assignment = tuple[list[int], list[int]]
 
 
@@ -182,7 +182,8 @@ def _manual(state: ControllerState, topic: CreatableTopic) -> list[_Assignment]:
 
 
 def check_assignment(state: ControllerState, replicas: Sequence[int], replication_factor: int | None = None) -> None:
-    """Refuse replicas that an administrator named and that cannot be. `replication_factor`: how many there must be."""
+    """Refuse impossible replicas that an administrator named. `replication_factor` is the required number of
+    replicas."""
     problem = None
     unknown = min((broker for broker in replicas if broker not in state.image.brokers), default=None)
     if not replicas:
@@ -333,6 +334,6 @@ def _add_partitions(state: ControllerState, wanted: CreatePartitionsTopic, recor
 
 
 def topic_ids(state: ControllerState, names: Iterable[str]) -> Mapping[str, bytes]:
-    """Ids of those that exist."""
+    """Return the ids of the topics that exist."""
     by_name = state.image.topics.by_name
     return {name: by_name[name].id for name in names if name in by_name}
