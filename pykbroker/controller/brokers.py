@@ -319,8 +319,8 @@ def fence_stale_broker(state: ControllerState, now_ms: int) -> Result[int | None
 
 
 def fence_gone_broker(state: ControllerState, broker_id: int, broker_epoch: int, now_ms: int) -> Result[None]:
-    """Fence a broker whose process is gone, cleanly: elections that only it could win cleanly wait for it until its
-    session would have been over. Raises KafkaError if the broker has registered anew, or is in controlled shutdown."""
+    """Fence a broker whose process is gone. Unclean elections of its partitions wait for it until its session would
+    have been over. Raises KafkaError if the broker has registered anew, or is in controlled shutdown."""
     broker = state.check_broker_epoch(broker_id, broker_epoch)
     known = state.heartbeats.get(broker_id)
     if broker.in_controlled_shutdown or (known is not None and known.shutting_down):
@@ -333,7 +333,7 @@ def fence_gone_broker(state: ControllerState, broker_id: int, broker_epoch: int,
 
 
 def elect_held_leaders(state: ControllerState, broker_id: int) -> Result[None]:
-    """Hold the elections that waited for a broker that was fenced early, because its session would be over now."""
+    """Do the elections that waited for a broker that was fenced early, because its session would be over now."""
     waiting = [item for item in without_leader(state) if state.held.holds(item[2])]
     state.held.release(broker_id)
     return Result(None, leader_and_isr_updates(state, waiting))

@@ -1,4 +1,4 @@
-"""A machine around a counter."""
+"""A machine with a counter as its shard."""
 
 from __future__ import annotations
 

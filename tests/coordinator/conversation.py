@@ -1,7 +1,7 @@
-"""Conversations as text, in files of tests/transcripts: commands in, all that comes of them out.
+"""Conversations as text, in files of tests/transcripts: commands in, all their results out.
 
-A line that begins with "> " is a command, one with "#" a remark; all else is what came of the command above it. After a
-change that you can explain: REWRITE_TRANSCRIPTS=1 python -m pytest tests/coordinator.
+A line that begins with "> " is a command, one with "#" a remark. All other lines are results of the command above them.
+After a change that you can explain: REWRITE_TRANSCRIPTS=1 python -m pytest tests/coordinator.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent.parent / "transcripts"
 
 
 class Conversation:
-    """Runs commands (`do_…`), prints what came of them (`_tell`). Words with = in them are options."""
+    """Runs commands (`do_…`) and prints their results (`_tell`). Words with = in them are options."""
 
     def __init__(self) -> None:
         self.out: list[str] = []
@@ -39,7 +39,7 @@ def stories(folder: str) -> list[Path]:
 
 
 def retell(path: Path, conversation: Conversation) -> None:
-    """The file must say what comes of its commands today."""
+    """Check that the file has the present results of its commands."""
     written = path.read_text()
     lines: list[str] = []
     for line in written.splitlines():

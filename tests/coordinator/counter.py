@@ -1,4 +1,4 @@
-"""The smallest shard there is, a counter of names, and the machine around it."""
+"""The smallest possible shard, a counter of names, and the machine around it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMEOUT_MS = 5_000
 
 
 class Counter:
-    """Replicated: names in order. Soft: a note."""
+    """Replicated state: names in order. Soft state: a note."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

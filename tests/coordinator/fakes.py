@@ -1,4 +1,4 @@
-"""A loop, a partition and a replica table that do exactly what a test says, for the coordinator's runtime."""
+"""A loop, a partition and a replica table for the coordinator's runtime, entirely controlled by a test."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Loop:
         self._ready: list[asyncio.Handle] = []
         self._scheduled: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._count = 0
-        #: what each look at the clock costs, to make slow work visible
+        #: the time that each look at the clock takes, to make slow work visible
         self.cost_per_look = 0.0
 
     def time(self) -> float:
@@ -106,11 +106,11 @@ class Log:
         self.batches: list[bytes] = []
         self.log_end_offset = 0
         self.reads = 0
-        #: not in memory, until somebody has loaded it
+        #: True if the log is not in memory until it is loaded
         self.is_cold = False
-        #: reads that waited for it on the loop
+        #: the reads that waited for it on the loop
         self.waits = 0
-        #: what the next read raises
+        #: the error that the next read raises
         self.fails: Exception | None = None
 
     def append(self, batch: bytes) -> int:
@@ -152,7 +152,7 @@ class Log:
 
 
 class FakePartition:
-    """Leads until `lose`; commits at once unless `hold`."""
+    """Leads until `lose`. Commits at once unless `hold` is set."""
 
     topic = TOPIC
 
@@ -166,10 +166,10 @@ class FakePartition:
         self.disk_fails = False
         self.leads = True
         self.waiters: list[tuple[int, Callable[[ErrorCode], None]]] = []
-        #: what each append brought
+        #: the arguments of each append
         self.verifications: list[object | None] = []
         self.transaction_versions: list[int] = []
-        #: what `start_verification` gives, or raises
+        #: the result of `start_verification`, or its error
         self.guard: object | None = None
         self.unverifiable: ErrorCode | None = None
         #: an unclean stop has left its log
@@ -257,7 +257,7 @@ class FakePartition:
             self.waiters.append((offset, callback))
 
     def fail_disk(self) -> None:
-        """As replica/table.py does it: whoever waits for a commit hears of it before the append raises."""
+        """Fail as replica/table.py does: callbacks that wait for a commit are called before the append raises."""
         self.leads = False
         waiters, self.waiters = self.waiters, []
         for _, waiter in waiters:
@@ -278,7 +278,7 @@ class Replicas:
 
     def __init__(self, topic: str = TOPIC) -> None:
         self.topic = topic
-        #: `cold_reads`: where loading waits for what is not in memory
+        #: `cold_reads`: where loading waits for data that is not in memory
         self.logs: Any = SimpleNamespace(cold_reads=None)
         self.stored: dict[int, Log] = {}
         self.partitions: dict[int, FakePartition] = {}
@@ -307,7 +307,7 @@ class Replicas:
         return partition
 
     def lead_on(self, index: int = 0, *, epochs: int = 1) -> None:
-        """A new leader epoch, and the same leader with the same log. `epochs`: how many it is told of at once."""
+        """Begin a new leader epoch with the same leader and the same log. `epochs`: how many come in one step."""
         self.epoch += epochs
         for callback in self._callbacks:
             callback(cast(Partition, self.partitions[index]), True, self.epoch)
@@ -323,7 +323,7 @@ class Replicas:
 
 
 class World:
-    """What a node's runtime gives, as far as the coordinator uses it."""
+    """The part of a node's runtime that the coordinator uses."""
 
     def __init__(self) -> None:
         self.loop = Loop()

@@ -11,7 +11,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.records.batch import build_batch
 from tests.coordinator.counter import Machine, add, done, read
 
-#: More than a request that finds its shard not loaded loads by itself.
+#: More records than a request that finds its shard not loaded loads by itself.
 MANY = 2_000
 
 

@@ -1,4 +1,4 @@
-"""The number of partitions by which groups and transactional ids find their coordinator."""
+"""The number of partitions with which groups and transactional ids find their coordinator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST, SECOND = b"first topic's id", b"other topic's id"
 
 
 def grown(image: MetadataImage, count: int, topic_id: bytes = FIRST) -> MetadataImage:
-    """The image with so many partitions of the topic."""
+    """Return the image with this many partitions of the topic."""
     delta = MetadataDelta(image)
     known = image.topics.by_name.get(NAME)
     if known is not None and known.id != topic_id:
@@ -38,14 +38,14 @@ def test_a_topic_that_grows_moves_no_key(caplog: pytest.LogCaptureFixture) -> No
         for _ in range(2):
             count.look(three)
             assert count.of(three) == 2
-    # One line for the change, not one for each image.
+    # One line for the change, and not one for each image.
     assert [record.getMessage().partition(" while")[0] for record in caplog.records] == [
         "Topic __consumer_offsets has grown to 3 partitions"
     ]
 
 
 def test_a_start_takes_the_number_that_is_there_when_the_metadata_is_whole() -> None:
-    """An image of before, from the middle of the replay, does not count."""
+    """An earlier image, from the middle of the replay, does not count."""
     count = KeptCount(NAME, 50)
     two = grown(EMPTY_IMAGE, 2)
     count.look(two)

@@ -46,7 +46,7 @@ def test_answers_wait_for_the_commit_and_reads_with_them(machine: Machine) -> No
     second = machine.submit(add("b"))
     reading = machine.submit(read)
     assert not any(future.done() for future in (first, second, reading))
-    # The next operation sees what is not committed yet.
+    # The next operation sees the records that are not committed yet.
     assert machine.shards[0].names == ["a", "b"]
     partition.commit(1)
     assert done(first) == "0 before"
@@ -170,7 +170,7 @@ def test_losing_the_lead_ends_every_request_and_timer(machine: Machine) -> None:
 
 
 def test_a_new_epoch_of_the_same_leader_disturbs_nothing(machine: Machine) -> None:
-    """As Apache Kafka's CoordinatorRuntime: an active coordinator only notes the epoch."""
+    """As in Apache Kafka's CoordinatorRuntime, an active coordinator only takes over the epoch."""
     partition = machine.lead()
     partition.hold = True
     parked = machine.submit(lambda shard, token, now_ms: Result())

@@ -1,4 +1,5 @@
-"""What the machine around shards did not survive, as a review found: disks that fail within a call, bugs in a shard."""
+"""Failures that the machine around shards did not survive, as a review found: disks that fail within a call, bugs in a
+shard."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.coordinator.fakes import FakePartition
 
 
 def failing(machine: Machine) -> tuple[FakePartition, list[Any]]:
-    """The next append unloads its host; these wait there."""
+    """Let the next append unload its host. The returned requests wait there."""
     partition = machine.lead()
     partition.hold = True
     waiting = machine.submit(add("a"))
@@ -41,7 +42,7 @@ def big(shard: Counter, token: int, now_ms: int) -> Result:
     ids=["parked", "written", "collected", "transactional", "marker"],
 )
 def test_a_request_that_finds_the_disk_failing_is_answered(machine: Machine, ask: Callable[[Machine], Any]) -> None:
-    """It was registered, or collected, in a host that nobody visited any more."""
+    """It was registered, or collected, in a host that was no longer used."""
     _, waiting = failing(machine)
     assert ask(machine) is ErrorCode.NOT_COORDINATOR
     assert {done(answer) for answer in waiting} == {ErrorCode.NOT_COORDINATOR}
@@ -62,7 +63,7 @@ def test_nothing_is_told_to_the_shard_of_a_host_that_a_failing_disk_ended(machin
 
 
 def test_a_refused_append_that_ended_the_host_does_not_answer_the_parked_again(machine: Machine) -> None:
-    """Soft state wants to answer everybody who is parked: they were told NOT_COORDINATOR already."""
+    """Soft state would answer all waiting requests, but they got NOT_COORDINATOR already."""
     partition = machine.lead()
     partition.hold = True
     machine.submit(add("a"))
@@ -118,7 +119,7 @@ class Forgetful(Counter):
 def test_a_load_that_dies_of_a_bug_is_no_coordinator_and_others_go_on(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The next request made it ready with half of its state, and the loads behind it stood still."""
+    """The next request made it ready with half of its state, and the loads after it stood still."""
     machine.lead()
     machine.submit(add("good", "bad", "never seen"))
     machine.replicas.lose()
@@ -139,7 +140,7 @@ def test_a_load_that_dies_of_a_bug_is_no_coordinator_and_others_go_on(
 
 
 class Writing(Counter):
-    """Wants two records written when it has seen everything."""
+    """A shard that writes two records when it has seen everything."""
 
     def loaded(self, now_ms: int) -> Iterator[Result]:
         for name in ("one", "two"):
@@ -175,7 +176,7 @@ class Refusing(Counter):
 def test_a_timer_whose_input_is_refused_fires_again_and_is_told_once(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It was gone, and with it the session that it watched."""
+    """Before the fix the timer was gone, and with it the session that it watched."""
     make_shards(machine, Refusing)
     machine.lead()
 
@@ -207,7 +208,7 @@ def telling(name: str) -> CoordinatorOperation[Counter]:
 def test_a_refused_append_is_told_once_a_minute_and_not_what_it_would_have_brought(
     machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """While a disk was full each heartbeat of a group wrote three lines, ten times a second."""
+    """While a disk was full each heartbeat of a group caused three log lines, ten times a second."""
     caplog.set_level(logging.INFO)
     partition = machine.lead()
     partition.refuse = ErrorCode.KAFKA_STORAGE_ERROR

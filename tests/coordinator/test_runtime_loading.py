@@ -1,4 +1,4 @@
-"""The machine around pure state, as it loads its log: in turns, beside a device, beside a lost leadership."""
+"""The machine around pure state while it loads its log: in turns, with a slow device, with a lost leadership."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_small_log_is_loaded_by_the_first_request(machine: Machine) -> None:
 
 
 def reload_cold(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> tuple[Log, list[asyncio.Future[None]]]:
-    """A log of three batches whose next reading waits for a device; the future of each load."""
+    """Make a log of three batches whose next read waits for a device. Return it with the future of each load."""
     partition = machine.lead()
     for name in ("a", "b", "c"):
         machine.submit(add(name))
@@ -146,7 +146,7 @@ def test_a_busy_loop_loads_more_in_a_turn(machine: Machine, busy_seconds: float,
         machine.loop.now += busy_seconds
         machine.loop.turn()
         count += 1
-    # What reads the log has turns of its own.
+    # The reads of the log have turns of their own.
     assert turns <= count < 1.2 * turns + 2
 
 

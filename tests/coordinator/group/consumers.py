@@ -1,6 +1,6 @@
 """A shard with consumer groups (KIP-848): topics that come and go, members that heartbeat.
 
-A topic's id is its name, padded, so that answers can be read. Errors keep their message.
+A topic's id is its name, padded, so that answers are readable. Errors keep their message.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def topic_name(identity: bytes) -> str:
 
 
 def settings(assignment_interval_ms: int = 0, **others: Any) -> GroupSettings:
-    """Targets are computed at once unless a test says otherwise."""
+    """Return settings with which targets are computed at once, unless a test sets an interval."""
     config = ConsumerGroupConfig(assignment_interval_ms=assignment_interval_ms)
     return GroupSettings(consumer_config=lambda _group_id: config, **others)
 
@@ -64,7 +64,7 @@ def _broker(node_id: int, rack: str | None) -> BrokerImage:
 
 
 class ConsumerBench(Bench):
-    """`topics` of the image are set with `create`, `grow` and `delete`."""
+    """A bench whose topics are set with `create`, `grow` and `delete`."""
 
     last_error: KafkaError | None = None
 
@@ -152,7 +152,7 @@ class ConsumerBench(Bench):
         return answer
 
     def enter(self, member: str = "m1", *topics: str, **options: Any) -> ConsumerGroupHeartbeatResponse:
-        """The first heartbeat of a member."""
+        """Send the first heartbeat of a member."""
         fields: dict[str, Any] = {"rebalance_ms": 60_000, "owned": set(), "topics": topics or ("t",), **options}
         answer = self.beat(member, 0, **fields)
         assert not isinstance(answer, Refused), self.last_error
@@ -178,7 +178,7 @@ def _request_partitions(owned: Partitions) -> list[RequestTopicPartitions]:
 
 
 def given(answer: ConsumerGroupHeartbeatResponse | Refused) -> Partitions | None:
-    """What the answer assigns; None: nothing new."""
+    """Return the assignment of the answer, None if it has none."""
     assert not isinstance(answer, Refused), answer
     if answer.assignment is None:
         return None
@@ -190,7 +190,7 @@ def given(answer: ConsumerGroupHeartbeatResponse | Refused) -> Partitions | None
 
 
 def embedded(*topics: str, owned: Partitions = frozenset(), version: int = 1) -> bytes:  # type: ignore[assignment]
-    """The subscription of a classic consumer, with what it owns."""
+    """Return the subscription of a classic consumer, with the partitions that it owns."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(owned):
         by_topic.setdefault(topic, []).append(partition)
@@ -221,7 +221,7 @@ def epoch(answer: ConsumerGroupHeartbeatResponse | Refused) -> int:
 
 
 def pair(bench: ConsumerBench) -> tuple[Partitions, Partitions]:
-    """Two members that share the topic, reconciled; what each has."""
+    """Return the partitions of two reconciled members that share the topic."""
     first = bench.enter("m1")
     bench.enter("m2")
     told = bench.beat("m1", epoch(first), owned=ALL)

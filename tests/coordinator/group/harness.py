@@ -1,7 +1,7 @@
-"""A shard without a runtime: a log in memory, timers on a clock that tests turn, answers as they come.
+"""A shard without a runtime: a log in memory, timers on a clock that tests move, answers as they come.
 
-It follows the order of `Result` to the letter: append (as bytes, read back and replayed), timers, answers. Every
-append is committed at once; `refuse_next` makes the next one fail.
+It follows the order of `Result` exactly: append (as bytes, read back and replayed), timers, answers. Each append is
+committed at once, and `refuse_next` makes the next one fail.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ START_MS = 1_000_000
 
 
 class Refused:
-    """The answer of a request that failed as a whole."""
+    """The answer to a request that failed as a whole."""
 
     def __init__(self, code: ErrorCode) -> None:
         self.error_code = code
@@ -87,7 +87,7 @@ class Bench:
             self.carry_out(result, None)
 
     def restart(self: B) -> B:
-        """Another coordinator takes over what is in the log."""
+        """Let another coordinator take over from the log."""
         other = type(self)(self.settings, self.log, self.now_ms, self.topics)
         other._ids = self._ids
         return other
@@ -95,7 +95,7 @@ class Bench:
     # -- inputs -------------------------------------------------------------------------------------------------------
 
     def run(self, operation: Callable[[GroupShard, Token, int], Result]) -> Token:
-        """Run an operation; its answer, once there, is in `answers` under the returned token."""
+        """Run an operation. Once its answer exists, it is in `answers` under the returned token."""
         self._last_token += 1
         token = self._last_token
         try:
@@ -111,7 +111,7 @@ class Bench:
         return self.answers.pop(self.run(operation))
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass; timers fire on the way."""
+        """Let time pass. Timers fire on the way."""
         until = self.now_ms + milliseconds
         while self._deadlines:
             key = min(self._deadlines, key=lambda name: (self._deadlines[name][0], name))
@@ -258,7 +258,7 @@ class Bench:
         return self.run(lambda shard, token, now_ms: shard.commit_offsets(request, asked, version, token, now_ms))
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """Everything that the group has, as a client fetches it."""
+        """Return all offsets of the group, as a client fetches them."""
         answer = self.ask(lambda shard, token, now_ms: shard.fetch_offsets(group, None, False, token, now_ms))
         return {
             (topic.name, partition.partition_index): partition.committed_offset
@@ -269,14 +269,14 @@ class Bench:
     # -- whole rebalances ---------------------------------------------------------------------------------------------
 
     def new_member(self, group: str = "g", **options: Any) -> tuple[str, Token]:
-        """The two rounds of a dynamic member: its id, and the token of its parked JoinGroup."""
+        """Do the two rounds of a dynamic member. Return its id, and the token of its waiting JoinGroup."""
         first = self.answers.pop(self.join(group, **options))
         assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
         member: str = first.member_id
         return member, self.join(group, member, **options)
 
     def stable(self, count: int = 2, group: str = "g", **options: Any) -> list[str]:
-        """A group in generation 1 with this many members, the first its leader."""
+        """Make a group in generation 1 with this many members. The first is its leader."""
         joined = [self.new_member(group, **options) for _ in range(count)]
         self.advance(2 * self.settings.initial_rebalance_delay_ms)
         members = [member for member, _ in joined]

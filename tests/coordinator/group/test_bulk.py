@@ -1,4 +1,4 @@
-"""Loading many at a time is loading one at a time: any log gives the same shard, and a wrong one the same refusal."""
+"""Loading in bulk equals loading one by one: each log gives the same shard, and a damaged one the same error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 def load(log: Log, *, fast: bool) -> tuple[GroupShard | None, list[int]]:
-    """The shard that a new leader has, None when it cannot be loaded; and how many records were read and skipped."""
+    """Return the shard of a new leader, None if it cannot be loaded, and the number of records that were read and
+    skipped."""
     world, replicas = World(), Replicas()
     replicas.stored[0] = log
     shards: list[GroupShard] = []
@@ -152,7 +153,7 @@ def test_a_group_whose_offsets_are_all_deleted_is_there() -> None:
 
 
 def test_offsets_that_have_gaps_keep_their_places() -> None:
-    """What the cleaner leaves: the deltas say where a record was."""
+    """As after a cleaning: the deltas show where a record was."""
     log = Log()
     log.append(build_batch([(*commit("g", "t", 0, 5), (), 1)]))
     first = build_batch([(*commit("g", "t", index, index), (), 1) for index in range(100)])
@@ -201,7 +202,7 @@ def test_the_collector_hears_of_what_stays() -> None:
 
 
 def test_whoever_lost_the_lead_is_freed_without_a_collector() -> None:
-    """A collector that was told to leave it alone would keep it for ever."""
+    """A collector that ignores it would keep it without end."""
     world, replicas = World(), Replicas()
     replicas.stored[0] = Log()
     replicas.stored[0].append(build_batch([(*commit("g", "t", 0, 5), (), 1)]))

@@ -1,4 +1,4 @@
-"""The effective configuration of a group, asked again and again while it changes."""
+"""The effective configuration of a group, looked up again and again while it changes."""
 
 from __future__ import annotations
 

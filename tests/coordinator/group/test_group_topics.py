@@ -1,4 +1,4 @@
-"""What groups know of topics; the hash that Apache Kafka writes into a group's record."""
+"""The topics as groups see them, and the hash that Apache Kafka writes into a group's record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def topics() -> GroupTopics:
 
 
 def test_the_hash_is_apache_kafkas() -> None:
-    """The numbers are hash4j's, fed as Kafka's Utils.computeTopicHash and computeGroupHash of 4.3.1 feed it."""
+    """The numbers are those of hash4j, with the input of Kafka's Utils.computeTopicHash and computeGroupHash of
+    4.3.1."""
     both = topics().metadata_hash(["té", "plain", "missing"])
     assert both == -5426794931525259703
     assert topics().metadata_hash(["missing"]) == 0

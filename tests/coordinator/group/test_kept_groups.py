@@ -24,13 +24,13 @@ from tests.coordinator.group.consumers import ConsumerBench
 from tests.coordinator.group.harness import Refused
 
 DAY_MS = 86_400_000
-#: of a release that writes more than this one can read
+#: a value of a later release, with a version that this one cannot read
 LATER = b"\x00\x63whatever"
 
 
 class KeptBench(ConsumerBench):
     def stored(self, key: TopLevel, value: TopLevel | bytes | None) -> None:
-        """A record that another coordinator has written."""
+        """Add a record of another coordinator."""
         self.log.append(encode(CoordinatorRecord(key, value)))
 
     @property
@@ -46,7 +46,7 @@ class KeptBench(ConsumerBench):
 
 @pytest.fixture
 def bench() -> KeptBench:
-    """`share` and `streams` have a member each, `shared` and `streamed` have none; offsets came before and after."""
+    """`share` and `streams` have a member each, `shared` and `streamed` have none. Offsets came before and after."""
     bench = KeptBench(GroupSettings(offsets_retention_ms=DAY_MS))
     bench.create("t")
     bench.answers.pop(bench.commit("streams", {("t", 0): 5}))

@@ -1,4 +1,4 @@
-"""A kind of group that pykbroker does not serve, as small as one can be: the shard has no branch that must know it."""
+"""A kind of group that pykbroker does not serve, as small as possible. The shard has no branch that must know it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.coordinator.group.harness import Refused
 
 
 class SharedGroup:
-    """Its epoch is all it has: 0 when it is empty."""
+    """A group that has only an epoch, which is 0 if it is empty."""
 
     kind: Final = "share"
     protocol_type: Final = "share"
@@ -91,7 +91,7 @@ class SharedStep:
         self.result.set_timer(("session", self.group.group_id, "m"), 1_000)
 
     def timer(self, key: TimerKey, event: object) -> None:
-        """The one member is gone."""
+        """Write that the one member is gone."""
         self.result.records.append(share_record(self.group.group_id, 0))
 
     def join(self, request: JoinGroupRequest, client: Client, token: Token) -> None:
@@ -137,7 +137,7 @@ SHARE: Final[GroupKind[SharedGroup]] = GroupKind(
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> ConsumerBench:
-    """With a share group `s` that has members, a consumer group `c` and a classic one `k`."""
+    """Return a bench with a share group `s` that has members, a consumer group `c` and a classic one `k`."""
     monkeypatch.setitem(KINDS, "share", SHARE)
     monkeypatch.setitem(shard._KIND_OF_KEY, ShareGroupMetadataKey, SHARE)
     monkeypatch.setitem(records._TYPES, ShareGroupMetadataKey.API_KEY, (ShareGroupMetadataKey, ShareGroupMetadataValue))

@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what is fetched, what expires, what is deleted."""
+"""Committed offsets: permission to commit, fetch, expiry, deletion."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def test_who_may_commit() -> None:
     assert error_of(bench, bench.commit("g", offsets, member, 1)) == ErrorCode.NONE
     assert error_of(bench, bench.commit("g", offsets, member, 0)) == ErrorCode.ILLEGAL_GENERATION
     assert error_of(bench, bench.commit("g", offsets, "ghost", 1)) == ErrorCode.UNKNOWN_MEMBER_ID
-    # Somebody who assigns partitions by hand in a group with members.
+    # A client that assigns partitions by hand, in a group with members.
     assert error_of(bench, bench.commit("g", offsets)) == ErrorCode.UNKNOWN_MEMBER_ID
-    # While the group rebalances the former generation may still commit what it has done.
+    # While the group rebalances, members of the former generation may still commit their progress.
     bench.new_member()
     assert classic_groups(bench.shard)["g"].state is ClassicGroupState.PREPARING_REBALANCE
     assert error_of(bench, bench.commit("g", {("t", 0): 2}, member, 1)) == ErrorCode.NONE
@@ -236,7 +236,7 @@ def test_a_group_outlives_its_offsets_until_it_expires_also_after_a_restart() ->
 
 
 def test_a_group_that_was_deleted_does_not_come_back_when_loaded() -> None:
-    """Its commits are in the log before its tombstone; a later one makes it again."""
+    """Its commits are in the log before its tombstone. A later commit creates it again."""
     bench = Bench()
     for _ in range(2):
         bench.commit("g", {("t", 0): 1})
@@ -268,7 +268,7 @@ def test_offsets_go_with_their_topic() -> None:
 
 
 class TestTransactions:
-    """What the log says of undecided offsets; TxnOffsetCommit itself comes with the transaction coordinator."""
+    """Undecided offsets in the log. TxnOffsetCommit itself comes with the transaction coordinator."""
 
     @staticmethod
     def put(offsets: Offsets, offset: int, at: int, producer: int = -1) -> None:

@@ -1,7 +1,8 @@
-"""Committed offsets with transactions, against a model that keeps the whole log and looks everything up in it.
+"""Committed offsets with transactions, compared with a model that keeps the whole log and looks everything up in it.
 
 Plain commits, commits in transactions of several producers, markers, tombstones of every origin and expiry in random
-order; at each step what is served, what is undecided, and that a reload of the log changes nothing.
+order. After each step the test checks the committed offsets, the undecided ones, and that a reload of the log changes
+nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Key = tuple[str, str, int]
 
 
 class Entry(NamedTuple):
-    """One record or marker of the log. `offset` None: a tombstone; `commit` only of markers."""
+    """One record or marker of the log. `offset` is None for a tombstone; only markers have `commit`."""
 
     key: Key | None
     offset: int | None
@@ -46,7 +47,7 @@ class Entry(NamedTuple):
 
 
 class Model:
-    """The log, and nothing remembered."""
+    """The log, without any other state."""
 
     def __init__(self) -> None:
         self.log: list[Entry] = []
@@ -60,7 +61,7 @@ class Model:
         )
 
     def _alive(self, key: Key) -> list[tuple[int, Entry]]:
-        """Where the key was written after its last tombstone."""
+        """Return the places where the key was written after its last tombstone."""
         found = [(at, entry) for at, entry in enumerate(self.log) if entry.key == key]
         tombstones = [at for at, entry in found if entry.offset is None]
         return [(at, entry) for at, entry in found if at > max(tombstones, default=-1)]
@@ -72,7 +73,8 @@ class Model:
         return any(self._decision(at) is None for at, _ in self._alive(key))
 
     def has_open_transaction(self, group: str) -> bool:
-        """As in Apache Kafka: of what a tombstone has buried nothing is open."""
+        """Return True if the group has an undecided offset. As in Apache Kafka, offsets before a tombstone do not
+        count."""
         return any(self.is_pending(key) for key in self.written() if key[0] == group)
 
     def written(self) -> set[Key]:

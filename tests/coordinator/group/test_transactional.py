@@ -47,7 +47,7 @@ CHECK_MS = GroupSettings().offsets_retention_check_interval_ms
 
 
 class FakeVerifier:
-    """Says `verdict`, at once or when it is told to."""
+    """Returns `verdict`, at once or later."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -103,7 +103,7 @@ class Machine:
     def commit(
         self, offsets: dict[tuple[str, int], int], producer: int = 7, version: int = 5, group: str = "g", **fields: Any
     ) -> Any:
-        """The error codes; a future of them when they come later."""
+        """Return the error codes, or a future of them if they come later."""
         topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
         for (topic, index), offset in offsets.items():
             topics.setdefault(topic, []).append(
@@ -148,7 +148,7 @@ class Machine:
         )
 
     def fetch(self, topic: str, *indexes: int, stable: bool = False, group: str = "g") -> list[int]:
-        """Offsets; UNSTABLE_OFFSET_COMMIT as its negative."""
+        """Return the offsets, with UNSTABLE_OFFSET_COMMIT as its negative."""
         asked = [OffsetFetchRequestTopics(name=topic, partition_indexes=list(indexes))]
         answer = self.run(lambda shard, token, now: shard.fetch_offsets(group, asked, stable, token, now))
         return [-part.error_code or part.committed_offset for part in done(answer).topics[0].partitions]
@@ -222,7 +222,7 @@ def test_verification_that_comes_later(machine: Machine) -> None:
     machine.world.loop.settle()
     assert machine.codes(answer) == {0}
     assert machine.fetch("t", 0, stable=True) == [UNSTABLE]
-    # The coordinator went while its partner was asked.
+    # The coordinator lost the partition while the transaction's coordinator was asked.
     machine.verifier.later = asyncio.Future(loop=as_loop(machine.world.loop))
     answer = machine.commit({("t", 0): 10})
     machine.replicas.lose()
@@ -372,7 +372,8 @@ GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "transactional_offse
 
 
 def test_batches_are_those_of_apache_kafka() -> None:
-    """Plain, of a transaction, and markers: to the byte, but for the topic's id, which a commit by name has too."""
+    """Plain batches, transactional ones, and markers have the same bytes, except for the topic's id, which also a
+    commit by name has."""
     for text in GOLDEN:
         batch = bytes.fromhex(text)
         header = BatchHeader.parse(batch, 0)
@@ -407,7 +408,7 @@ def test_batches_are_those_of_apache_kafka() -> None:
 
 
 def test_what_apache_kafka_wrote_is_what_this_node_would_have_written() -> None:
-    """The same commits at the same time: its batch is a moment later than the commits in it, ours is not."""
+    """The same commits at the same time. Its batch is a moment later than the commits in it, and this node's is not."""
     machine = Machine()
     partition = machine.lead()
     theirs = [bytes.fromhex(text) for text in GOLDEN]

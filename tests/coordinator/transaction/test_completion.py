@@ -1,4 +1,4 @@
-"""The end of a transaction is written, whatever stands in its way. Found by the simulation of whole nodes."""
+"""The end of a transaction is always written in the end. Found by the simulation of whole nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def state(bench: TransactionBench) -> TransactionState:
 
 
 def prepared() -> TransactionBench:
-    """A transaction whose end is decided, and whose marker waits for an answer."""
+    """Return a bench with a transaction whose end is decided, and whose marker waits for an answer."""
     bench = TransactionBench()
     bench.leader(PLACE, ELSEWHERE)
     given = bench.init("a")
@@ -33,7 +33,8 @@ def prepared() -> TransactionBench:
 
 
 def test_a_completion_that_a_full_disk_refused_is_written_later() -> None:
-    """A full disk is answered as by a broker that is no coordinator. Yet no other broker will complete it."""
+    """A full disk has the error code of a broker that is no coordinator. But no other broker will complete the
+    transaction."""
     bench = prepared()
     assert state(bench) is PREPARE_COMMIT
     bench.partition.refuse = ErrorCode.KAFKA_STORAGE_ERROR
@@ -46,7 +47,7 @@ def test_a_completion_that_a_full_disk_refused_is_written_later() -> None:
 
 
 def test_a_log_that_takes_nothing_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """It is tried again, the completion ten times a second, and the abort whenever transactions are looked at."""
+    """The completion is tried again ten times a second, and the abort whenever transactions are looked at."""
     bench = prepared()
     given = bench.init("b")
     bench.add(Producer("b", given.producer_id, given.producer_epoch), PLACE)
@@ -63,7 +64,7 @@ def test_a_log_that_takes_nothing_is_told_once_a_minute(caplog: pytest.LogCaptur
 
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_markers_that_are_on_their_way_in_a_new_epoch_of_the_same_leader(is_lost: bool) -> None:
-    """They were sent in the epoch before, and no other coordinator will send them."""
+    """They were sent in the former epoch, and no other coordinator will send them."""
     bench = prepared()
     bench.replicas.lead_on()
     if is_lost:
@@ -74,8 +75,8 @@ def test_markers_that_are_on_their_way_in_a_new_epoch_of_the_same_leader(is_lost
 
 
 def test_an_epoch_that_was_missed_may_have_been_another_coordinators() -> None:
-    """It may have sent some of the markers, and the others were never sent again: what this coordinator sends in its
-    old epoch is refused, and was given up."""
+    """Another coordinator may have sent some of the markers, and the others were never sent again. Markers that this
+    coordinator sends in its old epoch are refused, and were given up."""
     bench = prepared()
     bench.replicas.lead_on(epochs=2)
     bench.loop.settle()

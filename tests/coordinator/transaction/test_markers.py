@@ -1,4 +1,4 @@
-"""The queue of markers: what no transcript shows."""
+"""The queue of markers: cases that no transcript shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def job(partitions: int) -> MarkerJob:
 
 
 def test_partitions_led_elsewhere_are_not_searched_for_among_those_led_here() -> None:
-    """6,000 of them took 232 ms of one turn. No clock: whoever searches compares, and whoever compares is counted."""
+    """6,000 partitions took 232 ms of one turn. The test uses no clock: a search compares names, and it counts the
+    comparisons."""
     compared = 0
 
     class Topic(str):
@@ -43,7 +44,7 @@ def test_partitions_led_elsewhere_are_not_searched_for_among_those_led_here() ->
 
 
 def test_a_refusal_that_nobody_expects_is_told_once_and_rests_longer(caplog: pytest.LogCaptureFixture) -> None:
-    """It was an error in the log for every partition, twenty times a second, for ever."""
+    """Before, it caused an error line for each partition, twenty times a second, without end."""
     queue = MarkerQueue(lambda partition: HERE, HERE)
     refused = job(3)
     places = queue.add(refused)

@@ -1,8 +1,14 @@
-"""Producers, zombies, brokers that fail and coordinators that restart, in any order, against what must always hold.
+"""Producers, zombies, brokers that fail and coordinators that restart, in any order, compared with rules that must
+hold.
 
-The invariants are those of INVARIANTS: every transaction ends (liveness, at the end of each run), its partitions hear
-one decision (T4), one epoch of a transactional id is alive (T5), markers carry rising coordinator epochs (T6), a
-marker is written only when the decision is committed (T8); a restart of the coordinator changes nothing.
+These are the invariants:
+
+* each transaction ends (liveness, at the end of each run);
+* its partitions get one decision (T4);
+* one epoch of a transactional id is alive (T5);
+* markers carry rising coordinator epochs (T6);
+* a marker is written only when the decision is committed (T8);
+* a restart of the coordinator changes nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +42,7 @@ TIMEOUT_MS = 20_000
 some_id = st.sampled_from(IDS)
 some_partition = st.sampled_from(PARTITIONS)
 some_broker = st.sampled_from(BROKERS)
-#: Most ask with the newest identity that they were given; zombies with an older one.
+#: Most producers ask with their newest identity, zombies with an older one.
 backwards = st.sampled_from([0, 0, 0, 0, 1, 2])
 versions = st.sampled_from([2, 2, 2, 0])
 
@@ -52,11 +58,11 @@ class Life(RuleBasedStateMachine):
             self.bench.init(name, TIMEOUT_MS)
         #: identities that were given out, the newest last
         self.given: dict[str, list[tuple[int, int]]] = {name: [] for name in IDS}
-        #: what markers said, by producer id and epoch of the decision
+        #: the decisions in markers, by producer id and epoch of the decision
         self.decisions: dict[tuple[int, int, int], bool] = {}
         self.coordinators: dict[tuple[Any, int], int] = {}
         self.markers_seen = 0
-        #: ends that were answered, to be borne out by markers
+        #: ends that were answered, which markers must confirm
         self.answered: dict[tuple[int, int], bool] = {}
         self.waiting: list[tuple[Any, Any]] = []
 
@@ -98,7 +104,7 @@ class Life(RuleBasedStateMachine):
         answer = self.bench.add(Producer(name, *identity), partition, version=version)
         present = self.bench.shard.transactions.get(name)
         if answer is ErrorCode.NONE:
-            # T5: nobody who is not the newest begins or goes on with anything.
+            # T5: only the newest producer begins or continues a transaction.
             assert present is not None
             assert identity == (present.producer_id, present.epoch)
             assert partition in present.partitions
@@ -113,7 +119,7 @@ class Life(RuleBasedStateMachine):
         def judge(answer: Identity) -> None:
             self.give(name, answer)
             if answer.error is ErrorCode.NONE and version == 2:
-                # The same end, answered twice, is the same decision.
+                # If the same end is answered twice, both answers are the same decision.
                 assert self.answered.setdefault(identity, commit) is commit
 
         self.when(self.bench.end(Producer(name, *identity), commit, version), judge)
@@ -121,7 +127,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(name=some_id, partitions=st.sets(some_partition, min_size=1), commit=st.booleans(), version=versions)
     def transact(self, name: str, partitions: set[Any], commit: bool, version: int) -> None:
-        """What producers mostly do."""
+        """Do a usual transaction of a producer."""
         if not self.given[name]:
             self.init(name, False)
         for partition in sorted(partitions):
@@ -180,7 +186,7 @@ class Life(RuleBasedStateMachine):
         after = {name: forgetful(transaction) for name, transaction in self.bench.shard.transactions.items()}
         for name, transaction in before.items():
             if transaction.state in PREPARED and not transaction.partitions:
-                # Nothing to wait for: the next coordinator completes it while it loads.
+                # The transaction has no partitions to wait for, so the next coordinator completes it while it loads.
                 assert after.pop(name).state in IDLE
             else:
                 assert after.pop(name) == transaction
@@ -217,7 +223,7 @@ class Life(RuleBasedStateMachine):
             newest[name] = identity
 
     def teardown(self) -> None:
-        """Everything heals, and every transaction ends."""
+        """Repair everything, and check that each transaction ends."""
         if not hasattr(self, "bench"):
             return
         bench = self.bench
@@ -241,7 +247,7 @@ class Life(RuleBasedStateMachine):
 
 
 def forgetful(transaction: Transaction) -> Transaction:
-    """What a failover leaves of it."""
+    """Return the transaction as it is after a failover."""
     return transaction._replace(last_epoch=-1)
 
 
@@ -256,7 +262,7 @@ def written(bench: TransactionBench) -> list[tuple[str, Transaction]]:
 
 
 def committed_decisions(bench: TransactionBench) -> dict[tuple[int, int], set[bool]]:
-    """By producer id and epoch: the decisions below the high watermark."""
+    """Return the decisions below the high watermark by producer id and epoch."""
     found: dict[tuple[int, int], set[bool]] = {}
     for batch in bench.partition.log.batches:
         for position, header in iter_batches(batch):

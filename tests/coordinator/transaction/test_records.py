@@ -1,4 +1,4 @@
-"""Values of `__transaction_state` are written by hand, and are the generated writer's to the byte."""
+"""Values of `__transaction_state` are encoded by hand, with the same bytes as the generated writer's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transaction coordinator around its shards: what no transcript says in one line."""
+"""The transaction coordinator around its shards: cases that no transcript shows in one line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def state(bench: TransactionBench) -> TransactionState:
 
 
 def test_a_topic_that_the_old_image_does_not_have_yet_is_not_deleted() -> None:
-    """A restarting broker leads by an old image, and its transaction log is ahead of it: tests/simulation found it."""
+    """A broker that restarts leads by an old image, and its transaction log is ahead of it. tests/simulation found
+    it."""
     bench = TransactionBench()
     bench.leader(("t", 0), 2)
     identity = bench.init("x")
@@ -72,12 +73,12 @@ def test_nobody_answers_for_a_partition_that_is_led_elsewhere() -> None:
     assert bench.end(producer, True).error is ErrorCode.NOT_COORDINATOR
     assert bench.service.verify_partitions(producer, [("t", 0)]) == {("t", 0): ErrorCode.NOT_COORDINATOR}
     assert bench.service.describe("x") == (ErrorCode.NOT_COORDINATOR, None)
-    # Listing is asked of every broker: what others lead is theirs to tell.
+    # Each broker answers a listing with the transactions that it coordinates, and no others.
     assert bench.service.list_transactions(None, (), -1) == (ErrorCode.NONE, [])
 
 
 def test_ids_that_could_not_be_written_leave_nothing_behind() -> None:
-    """Each left the decision that its replay would have taken, until the memory was full."""
+    """Each refused id left its decision in memory, until the memory was full."""
     bench = TransactionBench()
     bench.partition.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
     for number in range(3):

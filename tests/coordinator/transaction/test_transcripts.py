@@ -1,7 +1,7 @@
 """Conversations with a transaction coordinator as text: commands in; answers, records, markers and the whole state out.
 
-The files are tests/transcripts/transactions/*.txt. A line that begins with "> " is a command, one with "#" a remark;
-all else is what came of the command above it. After a change that you can explain:
+The files are tests/transcripts/transactions/*.txt. A line that begins with "> " is a command, one with "#" a remark.
+All other lines are results of the command above them. After a change that you can explain:
 
     REWRITE_TRANSCRIPTS=1 python -m pytest tests/coordinator/transaction/test_transcripts.py
 
@@ -141,7 +141,7 @@ class TransactionConversation(Conversation):
         self.bench = self.bench.restart()
         self.markers_told = 0
 
-    # -- what came of it ----------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------------
 
     def _answer(self, value: Any) -> None:
         self.asked += 1

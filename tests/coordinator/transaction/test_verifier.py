@@ -1,4 +1,4 @@
-"""Verification by a coordinator on another broker: batches, what an answer means, and what passes with time."""
+"""Verification by a coordinator on another broker: batches, the meaning of answers, and errors that pass with time."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_comes_while_one_request_is_under_way_goes_together() -> None:
         asking.verifier.verify("x", 1, 0, [T1], add=True),
         asking.verifier.verify("x", 1, 0, [T0], add=True),
         asking.verifier.verify("y", 2, 5, [T0], add=False),
-        # Another epoch of the same id cannot stand in the same request.
+        # Another epoch of the same id cannot be in the same request.
         asking.verifier.verify("x", 1, 1, [T0], add=True),
     ]
     asking.answer()
@@ -133,7 +133,7 @@ def test_between_two_transactions_it_asks_again_for_a_while() -> None:
     assert not cast(Any, waiting).done()
     assert renewed == []
     asking.bench.advance(20)
-    # Guards are taken anew before the coordinator is asked again.
+    # New guards are taken before the coordinator is asked again.
     assert renewed == [0]
     assert len(asking.sent) == 1
     asking.answer()
@@ -143,7 +143,7 @@ def test_between_two_transactions_it_asks_again_for_a_while() -> None:
         asking.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
         asking.bench.advance(20)
     assert told(waiting) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
-    # Who has added partitions by itself is told at once.
+    # A client that has added partitions by itself gets the answer at once.
     waiting = asking.verifier.verify("x", 1, 0, [T0], add=False)
     asking.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert told(waiting) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}

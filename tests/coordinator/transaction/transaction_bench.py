@@ -1,7 +1,7 @@
-"""A transaction coordinator with everything around it pretended: its log, other brokers, leaders, producer ids, time.
+"""A transaction coordinator with a simulated environment: its log, other brokers, leaders, producer ids, time.
 
-Answers and effects come as they would on a node; markers for this node (broker 1) are written to `written`, markers
-for others wait in `requests` until a test answers them.
+Answers and effects come as on a node. Markers for this node (broker 1) are written to `written`, and markers for others
+wait in `requests` until a test answers them.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ HERE = 1
 
 
 class Led:
-    """The part of a PartitionImage that is asked for."""
+    """The part of a PartitionImage that the coordinator uses."""
 
     def __init__(self, leader: int) -> None:
         self.leader = leader
 
 
 class Cluster:
-    """The metadata: who leads what, and the transaction.version."""
+    """The metadata: the leaders of partitions, and the transaction.version."""
 
     def __init__(self) -> None:
         self.leaders: dict[TopicPartition, int] = {}
@@ -114,7 +114,7 @@ class TransactionBench:
         if previous is not None:
             self.replicas.stored = previous.replicas.stored
             self.replicas.epoch = previous.replicas.epoch
-        #: markers that were written on this node, and what writing the next one answers
+        #: markers that were written on this node, and the answers to the next ones
         self.written: list[tuple[TopicPartition, Marker]] = []
         self.verdicts: dict[TopicPartition, list[ErrorCode]] = {}
         self.requests: list[tuple[int, WriteTxnMarkersRequest, asyncio.Future[Any]]] = []
@@ -138,7 +138,7 @@ class TransactionBench:
         return partition
 
     def restart(self, *, start: bool = True) -> TransactionBench:
-        """Another coordinator takes over what is in the log. Without `start` its metadata is not whole yet."""
+        """Let another coordinator take over from the log. Without `start` its metadata is not complete yet."""
         self.replicas.lose()
         self.service.close()
         return TransactionBench(self.properties, self, start=start)
@@ -162,7 +162,7 @@ class TransactionBench:
         return future
 
     def answer(self, broker: int, codes: dict[TopicPartition, ErrorCode] | None = None) -> None:
-        """The oldest request to a broker is answered."""
+        """Answer the oldest request to a broker."""
         entry = next(each for each in self.requests if each[0] == broker)
         self.requests.remove(entry)
         _, request, future = entry
@@ -199,7 +199,7 @@ class TransactionBench:
         self.loop.settle()
 
     def leader(self, partition: TopicPartition, broker: int | None) -> None:
-        """None: the partition is deleted."""
+        """Set a partition's leader. None means that the partition is deleted."""
         if broker is None:
             self.cluster.leaders.pop(partition, None)
         else:
@@ -223,7 +223,7 @@ class TransactionBench:
         return found
 
     def store(self, transactional_id: str, transaction: Transaction) -> TransactionBench:
-        """A record that an earlier coordinator wrote, for the next."""
+        """Write a record of an earlier coordinator, and return the bench of the next one."""
         record = transaction_record(transactional_id, transaction, self.cluster.finalized[TRANSACTION_VERSION])
         key, value = records.encode(record)
         self.partition.append(
@@ -247,5 +247,5 @@ class TransactionBench:
 
 
 def now(value: Any) -> Any:
-    """The answer if it is there; else its future."""
+    """Return the answer if it exists already, otherwise its future."""
     return value.result() if isinstance(value, asyncio.Future) and value.done() else value

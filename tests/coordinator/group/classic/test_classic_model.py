@@ -1,9 +1,12 @@
-"""Random conversations with a coordinator, compared with a model that only knows what must hold.
+"""Random conversations with a coordinator, compared with a model that has only the rules that must hold.
 
-Clients behave as consumers do: join, sync, heartbeat, commit what they own, sometimes die, come back or start twice.
-Appends are refused and coordinators replaced at random. Checked after every step: at most one owner per partition and
-generation; the generation rises; one leader; what was committed is what is fetched, also by the next coordinator;
-what is written is what a replay of the log gives.
+Clients behave as consumers do: join, sync, heartbeat, commit their partitions, sometimes die, come back or start twice.
+Appends are refused and coordinators replaced at random. These rules are checked after each step:
+
+* a partition has at most one owner per generation;
+* the generation rises, and has one leader;
+* a fetch returns the commits, also from the next coordinator;
+* a replay of the log gives the written state.
 """
 
 from __future__ import annotations
@@ -65,10 +68,10 @@ class Groups(RuleBasedStateMachine):
         self.consumers = [Consumer(number, instance, 9) for number, instance in enumerate(instances)]
         self.generation = 0
         self.acknowledged: dict[int, int] = {}
-        #: commits that were refused by the log: they may not appear
+        #: commits that the log refused, which must not appear
         self.next_offset = 0
         self.owners: dict[tuple[int, int], str] = {}
-        #: days that passed altogether: offsets are kept for seven after the group became empty
+        #: days that passed altogether: offsets are kept for seven days after the group became empty
         self.idle_days = 0
         self.written = 0
 
@@ -113,7 +116,8 @@ class Groups(RuleBasedStateMachine):
 
     @rule(rounds=st.integers(1, 6))
     def everybody_does_what_it_should(self, rounds: int) -> None:
-        """Long enough, and the group is stable: random steps alone rarely get there."""
+        """Let all members do the right thing for several rounds, so that the group becomes stable. Random steps alone
+        rarely get there."""
         for _ in range(rounds):
             for which in range(len(self.consumers)):
                 consumer = self._pick(which)
@@ -200,7 +204,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule(partition=st.sampled_from(PARTITIONS), back=st.integers(0, 5))
     def reset(self, partition: int, back: int) -> None:
-        """kafka-consumer-groups --reset-offsets: a commit of nobody, which only an empty group takes."""
+        """kafka-consumer-groups --reset-offsets: a commit without a member, which only an empty group accepts."""
         empty = self._is_empty()
         token = self.bench.commit(GROUP, {("t", partition): back})
         answer = self.bench.answers.pop(token)
@@ -243,7 +247,7 @@ class Groups(RuleBasedStateMachine):
 
     @rule(days=st.sampled_from([1, 6, 16]))
     def let_days_pass(self, days: int) -> None:
-        """Everybody is forgotten at once; offsets after the week that they are kept, counted from when that was."""
+        """Let all members expire at once. Offsets expire after a week, counted from that time."""
         self.bench.refuse_next = None
         self.bench.advance(days * 86_400_000)
         for consumer in self.consumers:
@@ -267,13 +271,13 @@ class Groups(RuleBasedStateMachine):
         return group is None or group.state is ClassicGroupState.EMPTY
 
     def _forget_offsets(self) -> None:
-        """The group is gone, and its offsets with it."""
+        """Forget the offsets, which are deleted with the group."""
         self.acknowledged.clear()
         self.owners.clear()
 
     @rule()
     def fail_over(self) -> None:
-        """Requests that are parked are lost with the old coordinator; clients find the new one."""
+        """Replace the coordinator. Requests that wait are lost with the old one, and clients find the new one."""
         self.bench = self.bench.restart()
         for consumer in self.consumers:
             consumer.token = None
@@ -285,7 +289,7 @@ class Groups(RuleBasedStateMachine):
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def _pick(self, which: int) -> Consumer | None:
-        """A consumer that is not waiting for an answer."""
+        """Return a consumer that is not waiting for an answer."""
         if which >= len(self.consumers):
             return None
         consumer = self.consumers[which]
@@ -316,7 +320,7 @@ class Groups(RuleBasedStateMachine):
         key = (consumer.generation, partition)
         group = classic_groups(self.bench.shard)[GROUP]
         before = self.owners.get(key)
-        # A static member hands its partitions on to its next incarnation within a generation.
+        # A static member passes its partitions on to its next incarnation within a generation.
         if before is not None and before != consumer.member:
             assert before not in group.members, f"{key} belongs to {before} and to {consumer.member}"
         self.owners[key] = consumer.member
@@ -335,7 +339,7 @@ class Groups(RuleBasedStateMachine):
     def the_generation_rises(self) -> None:
         written, self.written = self.bench.log[self.written :], len(self.bench.log)
         if any(key == GROUP_KEY and value is None for key, value in written):
-            # It was empty and without offsets when the expiry came: another one of its name begins again.
+            # The group was empty and without offsets when the expiry came. Another one with its name begins again.
             self.generation = 0
             self.owners.clear()
         group = classic_groups(self.bench.shard).get(GROUP)
@@ -357,7 +361,7 @@ class Groups(RuleBasedStateMachine):
         for member in group.members.values():
             assert member.awaiting_sync is None or group.state is ClassicGroupState.COMPLETING_REBALANCE
             assert member.awaiting_join is None or group.state is ClassicGroupState.PREPARING_REBALANCE
-        # Everybody who may be forgotten has somebody watching, unless its request is parked here.
+        # Each member that may expire has a timer, unless its request waits here.
         watched = {key[2] for key, _ in self.bench.timers() if key[0] == "session"}
         for member in group.members.values():
             assert member.member_id in watched or member.excused_from_heartbeat

@@ -1,6 +1,6 @@
-"""Conversations with a coordinator as text: commands in, every answer, record and the whole state out.
+"""Conversations with a coordinator as text: commands in, each answer, each record and the whole state out.
 
-The files are tests/transcripts/groups/*.txt; conversation.py says how they are read and rewritten.
+The files are tests/transcripts/groups/*.txt; conversation.py describes how they are read and rewritten.
 
     > join GROUP [MEMBER] [instance=I] [protocols=a,b] [type=T] [session=MS] [rebalance=MS] [v=VERSION]
     > sync GROUP MEMBER GENERATION [MEMBER:ASSIGNMENT …] [instance=I]
@@ -39,7 +39,7 @@ from tests.coordinator.group.harness import START_MS, Bench, Refused, classic_gr
 
 
 class GroupConversation(Conversation):
-    """Runs commands, prints what came of them."""
+    """Runs commands and prints their results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class GroupConversation(Conversation):
     def do_refuse(self, plain: list[str], options: dict[str, str]) -> None:
         self.bench.refuse_next = ErrorCode[plain[0]]
 
-    # -- what came of it ----------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------------
 
     def _tell(self) -> None:
         for token in list(self.bench.answers):

@@ -159,7 +159,7 @@ def test_a_sync_that_waits_is_told_when_a_rebalance_begins() -> None:
 
 
 def test_a_session_that_ended_while_its_sync_was_parked_is_watched_again() -> None:
-    """Found by test_model.py: nobody would ever have removed this member."""
+    """Found by test_classic_model.py: nothing would ever have removed this member."""
     bench = Bench()
     joined = [bench.new_member() for _ in range(2)]
     bench.advance(6_000)
@@ -380,7 +380,7 @@ def test_a_refused_assignment_begins_another_rebalance() -> None:
 
 
 def test_assignments_that_are_refused_again_and_again_are_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    """As while a disk is full: the member joins again at once, and wrote two lines each second."""
+    """As while a disk is full: the member joined again at once, and caused two log lines each second."""
     caplog.set_level(logging.INFO)
     bench = Bench(GroupSettings(initial_rebalance_delay_ms=0))
     member, token = bench.new_member()

@@ -1,4 +1,5 @@
-"""What the assignors of consumer groups promise. compat_tests/consumer_groups compares them with Apache Kafka's."""
+"""The rules that the assignors of consumer groups keep. compat_tests/consumer_groups compares them with Apache
+Kafka's."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def subscriber(*topics: bytes, instance_id: str | None = None) -> Subscriber:
 
 
 def after(members: Mapping[str, Subscriber], target: Assignment) -> dict[str, Subscriber]:
-    """The members with this target behind them; whoever is not in it is new."""
+    """Return the members after this target. Members that are not in it are new."""
     return {
         member_id: member._replace(assigned={t: frozenset(p) for t, p in target.get(member_id, {}).items()})
         for member_id, member in members.items()
@@ -48,7 +49,7 @@ def load(own: Mapping[bytes, set[int]]) -> int:
 
 
 def check(members: Mapping[str, Subscriber], counts: Mapping[bytes, int], target: Assignment) -> None:
-    """Every partition of a subscribed topic has one owner, who subscribes to it."""
+    """Check that each partition of a subscribed topic has one owner, which subscribes to the topic."""
     assert target.keys() == members.keys()
     for member_id, own in target.items():
         assert own.keys() <= members[member_id].topic_ids
@@ -94,8 +95,8 @@ def test_uniform_is_balanced_and_moves_no_more_than_it_must(
 
     loads = [load(own) for own in target.values()]
     assert max(loads) - min(loads) <= 1
-    # Who is still there keeps everything up to the larger share, and loses only what is over it or makes room for
-    # those who have less than the smaller one.
+    # A member that stays keeps everything up to the larger share. It loses only partitions beyond that, or makes room
+    # for members that have less than the smaller share.
     quota, extra = divmod(sum(loads), len(members))
     kept = {n: len(owned(target[n]) & owned(before.get(n, {}))) for n in members}
     most_that_can_stay = sum(min(load(before.get(n, {})), quota) for n in members)
@@ -133,13 +134,13 @@ def test_range_takes_static_members_first() -> None:
         "c": subscriber(topic(1), instance_id="x"),
     }
     assert range_(members, Topics(counts)) == {"c": {topic(1): {0, 1}}, "b": {topic(1): {2, 3}}, "a": {topic(1): {4}}}
-    # the instance is what counts, not the member id with which it came back
+    # The instance id counts, not the member id with which the member came back.
     again = {"z" if name == "c" else name: member for name, member in members.items()}
     assert range_(again, Topics(counts))["z"] == {topic(1): {0, 1}}
 
 
 def test_a_target_with_more_partitions_than_are_known_here_loses_them() -> None:
-    """Regression: the coordinator that computed it had newer metadata, and the quotas did not add up."""
+    """Regression: the coordinator that computed the target had newer metadata, and the quotas did not add up."""
     members = {
         "a": subscriber(topic(1))._replace(assigned={topic(1): frozenset({0, 1, 2, 3})}),
         "b": subscriber(topic(1)),

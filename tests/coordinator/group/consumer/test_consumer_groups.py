@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848): what single heartbeats do. Whole stories are in transcripts/consumer_groups."""
+"""Consumer groups (KIP-848): the effect of single heartbeats. Whole stories are in transcripts/consumer_groups."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_timeout_that_could_not_be_written_comes_again(bench: ConsumerBench) -
 
 
 def test_a_member_whose_leaving_could_not_be_written_is_still_watched(bench: ConsumerBench) -> None:
-    """Apache Kafka forgets its session, and the member stays for ever."""
+    """Apache Kafka forgets its session, and then the member stays without end."""
     for epoch_, options in ((-1, {}), (0, {"topics": ["t"], "owned": set(), "rebalance_ms": 1})):
         bench.enter("m1", instance="i")
         if epoch_ == 0:
@@ -165,7 +165,7 @@ def test_commits_and_fetches_name_an_epoch(bench: ConsumerBench) -> None:
 
     assert commit(mine, 3) is ErrorCode.NONE
     assert commit(mine, 4) is ErrorCode.STALE_MEMBER_EPOCH
-    # Behind, and still the owner since then.
+    # An older epoch, and the member has owned the partition since then.
     assert commit(mine, 2) is ErrorCode.NONE
     assert commit(mine, 1) is ErrorCode.STALE_MEMBER_EPOCH
     assert commit(other, 2) is ErrorCode.STALE_MEMBER_EPOCH
@@ -230,7 +230,7 @@ def test_a_static_member_that_stays_away_is_out(bench: ConsumerBench) -> None:
 
 
 def test_an_instance_that_its_member_gave_up_is_free_when_the_member_is_gone(bench: ConsumerBench) -> None:
-    """Until then it is the member's, as in Apache Kafka, where nobody ever gets it again."""
+    """Until then it is the member's. In Apache Kafka no other member ever gets it again."""
     bench.enter("m", instance="x")
     bench.enter("m", instance="y")
     assert bench.group().static_members == {"x": "m", "y": "m"}
@@ -316,7 +316,8 @@ def test_targets_are_not_computed_too_often() -> None:
 
 
 def test_a_clock_that_goes_back_does_not_keep_the_next_target() -> None:
-    """By an hour, or to that of a coordinator whose clock is behind: the group would wait for that hour."""
+    """If the clock goes back by an hour, or a coordinator's clock lags by an hour, the group would wait for that
+    hour."""
     bench = ConsumerBench(settings(assignment_interval_ms=1_000))
     bench.create("t")
     bench.enter("m1")
@@ -372,7 +373,7 @@ def test_deleting_and_expiry(bench: ConsumerBench) -> None:
     for _ in range((keep + 600_000) // 40_000 + 1):
         bench.advance(40_000)
         bench.beat("m1", 2)
-    # Nobody subscribes to u.
+    # No member subscribes to u.
     assert bench.committed("g") == {("t", 0): 7}
     bench.beat("m1", -1)
     bench.advance(600_000)
@@ -385,7 +386,7 @@ def test_deleting_and_expiry(bench: ConsumerBench) -> None:
 
 
 def test_tombstones_take_everything(bench: ConsumerBench) -> None:
-    """What is left of a deleted group, were its log compacted: nothing."""
+    """If the log of a deleted group were compacted, nothing would remain."""
     bench.enter("m1", topics=["t"], regex="t.*", instance="i")
     bench.advance(0)
     bench.beat("m1", -1, instance="i")

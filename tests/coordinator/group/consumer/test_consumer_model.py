@@ -1,15 +1,15 @@
-"""Random conversations with a consumer group (KIP-848), compared with a model that only knows what must hold.
+"""Random conversations with a consumer group (KIP-848), compared with a model that has only the rules that must hold.
 
-Clients behave as consumers do: they join, heartbeat, stop reading what they are told to give up and say so, lose
-answers, leave, vanish, come back as static members; some of them speak the classic protocol. Topics come, grow and go;
-appends are refused, coordinators replaced. Checked after every step:
+Clients behave as consumers do. They join, heartbeat, stop reading partitions that they must give up and confirm that,
+lose answers, leave, vanish, and come back as static members. Some of them use the classic protocol. Topics come, grow
+and go; appends are refused, coordinators replaced. These rules are checked after each step:
 
-* no two clients read the same partition (NoDoubleClientAssignment), nor does the coordinator think so;
+* no two clients read the same partition (NoDoubleClientAssignment), also in the coordinator's state;
 * the target names members of the group and no partition twice (LegalTargetAssignment);
 * a member's epoch is not ahead of the target's, nor that ahead of the group's (ValidMemberEpoch); epochs only rise;
-* Stable: every member's epoch is the group's;
-* what is written is what a replay of the log gives, down to every count;
-* long enough without disturbance, and everybody has reached a target that shares all topics among them.
+* in the state Stable each member's epoch is the group's;
+* a replay of the log gives the written state, down to each count;
+* after enough time without disturbance all members have reached a target that shares all topics among them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SOFT = {"resolving", "refresh_deadline_ms", "refresh_epoch", "rejoin_timers", "_
 
 
 class Client:
-    """`reads` is what it consumes; `wanted` what it was told last."""
+    """`reads` has the partitions that it consumes, `wanted` those of its last assignment."""
 
     def __init__(self, number: int, instance: str | None, topics: tuple[str, ...], regex: str, classic: bool) -> None:
         self.member = "" if classic else f"m{number}"
@@ -56,7 +56,7 @@ class Client:
         self.epoch = 0
         self.joined = False
         self.must_sync = False
-        #: the last heartbeat had no answer or was refused
+        #: True if the last heartbeat had no answer or was refused
         self.unheard = False
         self.reads: Partitions = set()
         self.wanted: Partitions = set()
@@ -92,7 +92,7 @@ class ConsumerGroups(RuleBasedStateMachine):
     def appear(self, instance: str | None, topics: tuple[str, ...], regex: str, classic: bool) -> None:
         if len(self.clients) < 6:
             if instance is not None:
-                # There is one of it: the one before has died.
+                # An instance id has one process, so the former one has died.
                 self.clients = [client for client in self.clients if client.instance != instance]
             self.count += 1
             self.clients.append(Client(self.count, instance, topics, "" if classic else regex, classic))
@@ -105,7 +105,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 5))
     def reconcile(self, which: int) -> None:
-        """Stop reading what is to be given up, begin with the rest."""
+        """Stop reading partitions that must be given up, and begin with the others."""
         client = self._pick(which)
         if client is not None:
             client.reads = set(client.wanted)
@@ -187,7 +187,7 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     def _join_classic(self, client: Client, *, lost: bool) -> None:
         if "g" not in consumer_groups(self.bench.shard) or not self.bench.group().members:
-            # Groups of classic members alone are another model's.
+            # Another model tests groups of classic members alone.
             return
         metadata = embedded(*client.topics, owned=client.reads)
         protocols = {"range": metadata}
@@ -231,7 +231,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.bench.advance(seconds * 1_000)
         group = consumer_groups(self.bench.shard).get("g")
         for client in self.clients:
-            # Who was thrown out was silent for so long that it has stopped by itself.
+            # The group removes a member only after a long silence, in which the client has stopped by itself.
             if client.joined and (group is None or client.member not in group.members):
                 client.start_over()
 
@@ -260,24 +260,24 @@ class ConsumerGroups(RuleBasedStateMachine):
 
     @rule()
     def everybody_does_what_it_should(self) -> None:
-        """Long enough, and nothing is left to do."""
+        """Let all clients do the right thing for long enough, until nothing is left to do."""
         for _ in range(40):
             self.bench.advance(2_000)
             for client in self.clients:
                 if client.joined:
                     client.reads = set(client.wanted)
-                # Whoever was not heard says everything again, as Apache Kafka's consumer does.
+                # A client without an answer sends all fields again, as Apache Kafka's consumer does.
                 self._turn(client, says=client.unheard, lost=False)
                 if client.joined and client.reads != client.wanted:
                     client.reads = set(client.wanted)
                     if not client.classic:
                         self._beat(client, says=True, lost=False)
-        # Those that vanished are out by now, whose instances were taken have started over.
+        # Clients that vanished are removed by now, and those whose instances were taken have started over.
         self.partitions_have_one_reader()
         group = consumer_groups(self.bench.shard).get("g")
         if group is None or len(group.members) == group.classic_count:
-            # Heartbeats of the classic protocol compute no target: where a group may not be downgraded it waits, as in
-            # Apache Kafka, for somebody to join.
+            # Heartbeats of the classic protocol compute no target. A group that may not be downgraded waits for another
+            # member to join, as in Apache Kafka.
             return
         assert group.state is ConsumerState.STABLE, [
             (member.member_id, member.epoch, member.state) for member in group.members.values()

@@ -1,6 +1,6 @@
-"""Conversations with consumer groups (KIP-848) as text: commands in, every answer, record and the whole state out.
+"""Conversations with consumer groups (KIP-848) as text: commands in, each answer, each record and the whole state out.
 
-The files are tests/transcripts/consumer_groups/*.txt; conversation.py says how they are read and rewritten.
+The files are tests/transcripts/consumer_groups/*.txt; conversation.py describes how they are read and rewritten.
 
     > topic NAME PARTITIONS         made, or grown
     > drop NAME                     deleted
@@ -38,7 +38,7 @@ from tests.coordinator.group.harness import START_MS, Refused, classic_groups, c
 
 
 class ConsumerConversation(Conversation):
-    """Runs commands, prints what came of them."""
+    """Runs commands and prints their results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class ConsumerConversation(Conversation):
         )
 
     def do_sync(self, plain: list[str], options: dict[str, str]) -> None:
-        """A leader gives each member that it names all that it says: `sync a 1 a=t-0,t-1 b=-`."""
+        """A leader gives each member that it names a whole assignment: `sync a 1 a=t-0,t-1 b=-`."""
         assignments = {member: _embedded_assignment(_partitions(text)) for member, text in options.items()}
         self.bench.sync("g", plain[0], int(plain[1]), assignments)
 
@@ -111,7 +111,7 @@ class ConsumerConversation(Conversation):
     def do_refuse(self, plain: list[str], options: dict[str, str]) -> None:
         self.bench.refuse_next = ErrorCode[plain[0]]
 
-    # -- what came of it ----------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------------
 
     def _answer(self, answer: Any) -> str:
         match answer:

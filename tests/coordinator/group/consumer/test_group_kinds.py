@@ -27,7 +27,7 @@ from tests.coordinator.group.harness import Refused, classic_groups, consumer_gr
 
 
 def classic_pair(bench: ConsumerBench) -> list[str]:
-    """Two classic members, the first of which has half of the topic."""
+    """Return two classic members. The first has half of the topic."""
     members = bench.stable(2, protocols={"range": embedded("t")})
     half = AssignmentTopicPartition(topic="t", partitions=[0, 1])
     assignments = (ConsumerProtocolAssignment(assigned_partitions=[half]), ConsumerProtocolAssignment())
@@ -69,7 +69,7 @@ def test_an_empty_consumer_group_gives_way(bench: ConsumerBench) -> None:
 
 
 def test_upgrade_and_downgrade_with_members(bench: ConsumerBench) -> None:
-    """Two classic members get a third of the new protocol, and are among themselves again."""
+    """A member of the new protocol joins two classic members and leaves again."""
     first, second = classic_pair(bench)
     bench.enter("new")
     group = bench.group()
@@ -135,7 +135,7 @@ def test_a_group_that_was_not_upgraded_waits_on_for_its_members(bench: ConsumerB
     for _ in range(12):
         bench.advance(5_000)
         bench.heartbeat("g", second, 1)
-    # The other one did not come back.
+    # The other member did not come back.
     joined = bench.answers.pop(token)
     assert (joined.error_code, joined.generation_id) == (ErrorCode.NONE, 2)
     bench.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -155,7 +155,7 @@ def test_a_new_group_that_was_not_upgraded_begins_its_first_rebalance_again(benc
 
 
 def test_members_of_a_group_that_was_not_downgraded_are_watched_on(bench: ConsumerBench) -> None:
-    """The session of the classic member that stays was forgotten with the group that was not written."""
+    """The session of the classic member that stays was dropped with the group that was not written."""
     bench.enter("new")
     stays = bench.answers.pop(bench.join("g", version=3, protocols={"range": embedded("t")})).member_id
     bench.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -166,7 +166,7 @@ def test_members_of_a_group_that_was_not_downgraded_are_watched_on(bench: Consum
 
 @pytest.mark.parametrize("leaves", [False, True])
 def test_a_group_that_cannot_become_classic_still_loses_its_member(bench: ConsumerBench, leaves: bool) -> None:
-    """Only the first protocol of a member is looked at when it joins; the one that all support is another one."""
+    """When a member joins, only its first protocol is read. The protocol that all support is another one."""
     bench.enter("new")
     both = {"range": embedded("t"), "x": b""}
     members = [
@@ -230,7 +230,7 @@ def test_a_classic_member_that_does_not_rejoin_is_out(bench: ConsumerBench) -> N
 
 
 def test_a_group_may_become_classic_while_loading_ends(bench: ConsumerBench) -> None:
-    """There are pauses in it, and timers run."""
+    """Loading has pauses, in which timers run."""
     bench.enter("new")
     bench.join("g", version=3, protocols={"range": embedded("t")})
     bench.enter("m", group="h")

@@ -1,7 +1,7 @@
 """An answer that never reaches its member: the next connection brings the assignment again (C).
 
-librdkafka's heartbeat after a request that timed out says nothing of its partitions, and Apache Kafka then tells it
-nothing: here the first heartbeat on another connection is answered with the whole assignment.
+librdkafka's heartbeat after a request that timed out does not contain its partitions, and Apache Kafka then sends none.
+Here the first heartbeat on another connection is answered with the whole assignment.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def epoch_of(bench: ConsumerBench, member: str) -> int:
 
 
 def beat(bench: ConsumerBench, member: str, connection: int | None, owned: Partitions | None = None) -> object:
-    """A heartbeat that says nothing new; what it is assigned."""
+    """Send a heartbeat without changes, and return the assignment of the answer."""
     return given(bench.beat(member, epoch_of(bench, member), connection=connection, owned=owned))
 
 
 def two_members(bench: ConsumerBench) -> Partitions:
-    """The first was told to give two of its partitions up: which are left to it."""
+    """Let the first member give up two of its partitions, and return the ones that it keeps."""
     bench.enter("m1", connection=1)
     bench.enter("m2", connection=2)
     kept = beat(bench, "m1", 1)
@@ -48,7 +48,7 @@ def two_members(bench: ConsumerBench) -> Partitions:
 
 def test_c_a_lost_answer_that_revokes_is_given_again_on_another_connection(bench: ConsumerBench) -> None:
     kept = two_members(bench)
-    # Its client never got that, and its next heartbeat says nothing of its partitions.
+    # Its client never got that, and its next heartbeat does not contain its partitions.
     assert beat(bench, "m1", 11) == kept
     assert beat(bench, "m1", 11) is None, "once is enough"
     beat(bench, "m1", 11, owned=kept)
@@ -66,7 +66,7 @@ def test_c_a_lost_answer_that_grants_is_given_again_on_another_connection(bench:
 
 
 def test_c_a_confirmation_whose_answer_was_lost_changes_nothing(bench: ConsumerBench) -> None:
-    """The member repeats what it owns; the broker knows it already."""
+    """The member repeats its partitions, which the broker knows already."""
     kept = two_members(bench)
     beat(bench, "m1", 1, owned=kept)
     log = len(bench.log)
@@ -75,7 +75,8 @@ def test_c_a_confirmation_whose_answer_was_lost_changes_nothing(bench: ConsumerB
 
 
 def test_c_a_revocation_that_was_not_confirmed_is_waited_for_on_another_connection(bench: ConsumerBench) -> None:
-    """What is given again is what is left: nothing goes to others before the member says that it stopped."""
+    """The answer repeats the partitions that are left. Others get nothing before the member confirms that it
+    stopped."""
     kept = two_members(bench)
     for connection in (11, 12, 13):
         assert beat(bench, "m1", connection) == kept
@@ -93,7 +94,7 @@ def test_c_on_the_same_connection_nothing_is_repeated(bench: ConsumerBench) -> N
 
 
 def test_c_the_first_heartbeat_at_another_coordinator_is_answered_in_full(bench: ConsumerBench) -> None:
-    """The coordinator before may have ended between its record and its answer."""
+    """The former coordinator may have ended between its record and its answer."""
     bench.enter("m1", connection=1)
     later = bench.restart()
     assert beat(later, "m1", 1) == everything()
@@ -103,7 +104,7 @@ def test_c_the_first_heartbeat_at_another_coordinator_is_answered_in_full(bench:
 def test_c_an_answer_that_could_not_be_written_is_none(bench: ConsumerBench) -> None:
     bench.enter("m1", connection=1)
     bench.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
-    # Another host is a record.
+    # A change of the host is written as a record.
     answer = bench.beat("m1", epoch_of(bench, "m1"), client="other", connection=11)
     assert answer == Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert beat(bench, "m1", 11) == everything()
@@ -130,7 +131,7 @@ def test_c_a_member_that_turns_a_classic_group_into_its_own_is_told_once(bench: 
 
 @pytest.mark.parametrize("returns_as", ["m1", "m3"])
 def test_c_a_static_member_that_returns_is_told_once(bench: ConsumerBench, returns_as: str) -> None:
-    """Its records are deleted and written again by the request that is answered. The differential test found it."""
+    """The request that is answered deletes its records and writes them again. The differential test found it."""
     bench.enter("m1", instance="i", connection=1)
     bench.beat("m1", -2, instance="i", connection=1)
     assert given(bench.enter(returns_as, instance="i", connection=3)) == everything()

@@ -83,7 +83,7 @@ def test_what_is_no_pattern_says_why_in_the_words_of_re2j(pattern: str, reason: 
 
 
 def test_patterns_of_clients_do_not_fill_the_memory() -> None:
-    """A thousand of them took 6 GiB, and each 0.3 s of everybody's time."""
+    """A thousand patterns took 6 GiB, and each held up the loop for 0.3 s."""
     for number in range(100):
         compile_pattern(f"orders-{number}")
     kept = compile_pattern.cache_info()

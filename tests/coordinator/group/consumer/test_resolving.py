@@ -1,4 +1,4 @@
-"""Regular expressions of consumer groups (KIP-848): when they are resolved, and what then counts."""
+"""Regular expressions of consumer groups (KIP-848): when they are resolved, and the effect of that."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_regular_expressions_see_new_topics_but_not_at_every_heartbeat() -> None
     bench.beat("m1", 2)
     bench.advance(0)
     assert bench.group().resolved["t.*"].topics == {"t", "tea"}
-    # Nothing is new, but permissions may be.
+    # Nothing is new, but permissions may have changed.
     for _ in range(2):
         bench.advance(30_000)
         bench.beat("m1", 2)
@@ -65,7 +65,7 @@ def test_a_bad_regular_expression(bench: ConsumerBench) -> None:
 def test_a_refused_heartbeat_does_not_keep_others_from_resolving(bench: ConsumerBench) -> None:
     bench.enter("m1")
     group = bench.group()
-    # A record may hold it that another broker wrote.
+    # A record that another broker wrote may have this state.
     group.update_member(group.members["m1"]._replace(state=MemberState.UNKNOWN))
     refused(bench, bench.beat("m1", 2, regex="t.*"), ErrorCode.FENCED_MEMBER_EPOCH)
     assert not group.resolving
