@@ -1,4 +1,4 @@
-"""The commit of a partition by itself: which callbacks run, in which order, and with what."""
+"""The commit of a partition by itself: the callbacks, their order, and their codes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Heard:
         return lambda code: self.codes.append((name, code))
 
     def take(self) -> list[str]:
-        """The names that heard that all is well since the last time."""
+        """Return the names that were called back without an error since the last call."""
         assert all(code == ErrorCode.NONE for _, code in self.codes)
         names = [name for name, _ in self.codes]
         self.codes.clear()
@@ -71,7 +71,7 @@ def test_nothing_that_owes_a_flush_is_answered_before_it(commit: Commit, heard: 
     commit.when_flushed(9, heard.as_("last"))
     assert heard.take() == ["before"]
     commit.flushed()
-    # What was appended meanwhile owes the next flush.
+    # Records that were appended in the meantime owe the next flush.
     commit.owe_flush(7)
     commit.tell_flushed()
     assert heard.take() == ["first"]
@@ -104,7 +104,7 @@ def test_what_fails_is_told_once_first_what_waits_for_a_flush(commit: Commit, he
 
 
 def test_a_callback_may_wait_again(commit: Commit, heard: Heard) -> None:
-    """As a produce request that waited for its flush waits for its commit."""
+    """A produce request that waited for its flush then waits for its commit in this way."""
     commit.owe_flush(0)
 
     def wait_again(code: ErrorCode) -> None:
@@ -135,7 +135,7 @@ def test_what_is_forgotten_is_not_called_and_not_kept(commit: Commit, heard: Hea
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_callback_may_have_others_forgotten(commit: Commit, heard: Heard, fails: bool) -> None:
-    """As an answer does that waits for several appends: with the first that fails, or after the last."""
+    """An answer that waits for several appends does so: with the first one that fails, or after the last one."""
     others: list[Waiter] = []
 
     def forget_others(code: ErrorCode) -> None:

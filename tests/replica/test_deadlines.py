@@ -49,14 +49,14 @@ def test_neighbours_share_a_timer() -> None:
 
 
 class _Forgetful(dict[int, list[Deadline]]):
-    """Says of every tick that it has no timer yet."""
+    """Returns for each tick that it has no timer yet."""
 
     def get(self, tick: int, default: Any = None) -> Any:
         return default
 
 
 def test_two_timers_of_one_tick_take_nothing_from_each_other() -> None:
-    """The second one found nothing (a KeyError), and the deadlines of the first one never passed."""
+    """The second timer found nothing (a KeyError), and the deadlines of the first one never passed."""
     loop = VirtualLoop()
     errors: list[dict[str, Any]] = []
     loop.set_exception_handler(lambda _, context: errors.append(context))

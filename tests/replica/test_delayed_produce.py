@@ -38,12 +38,12 @@ def test_what_has_not_committed_in_time_is_named_by_its_place() -> None:
     first.note_fetched(2, 1)
     world.loop.advance(1.1)
     assert answers == [{1: ErrorCode.REQUEST_TIMED_OUT}]
-    # A partition that commits nothing for long does not keep what has given up.
+    # A partition that commits nothing for long does not keep requests that were given up.
     assert second._commit._waiting == []
 
 
 def test_what_was_committed_by_enough_and_is_no_longer_on_enough_is_said_to_be_so() -> None:
-    """The replica set shrank before the request came to wait, for a flush of another partition for example."""
+    """The replica set shrank before the request began to wait, for example because of a flush of another partition."""
     world = World()
     partition = world.create("t", replicas=(1, 2), min_insync_replicas="2")
     answers: list[dict[int, ErrorCode]] = []
@@ -70,7 +70,7 @@ def test_nothing_is_answered_after_the_client_has_gone() -> None:
 
 
 def test_what_was_cut_off_while_a_flush_went_on_is_not_acknowledged() -> None:
-    """This broker leads again, and another record is committed where the request's was."""
+    """This broker leads again, and another record is committed at the offset of the request's record."""
     world = World()
     partition = world.create("t", replicas=(1, 2))
     answers: list[dict[int, ErrorCode]] = []

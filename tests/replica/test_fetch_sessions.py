@@ -1,4 +1,4 @@
-"""The cache of fetch sessions: which fetcher gets one, which loses one, and epochs (KIP-227)."""
+"""The cache of fetch sessions: the fetcher that gets one, the one that loses one, and epochs (KIP-227)."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_consumers_have_room_for_so_many_partitions_and_followers_for_all(monkey
     assert not cache.sessions.make_room(0, 0.0)
     cache.sessions.close(first.id)
     second = cache.must_create(6)
-    # Those of clients that have gone make room; those in use do not.
+    # Sessions of clients that have gone make room, and those in use do not.
     cache.sessions.find(second.id, 1, True, LATER)
     assert cache.create(5, LATER) is None
     cache.must_create(4, LATER)

@@ -46,7 +46,7 @@ def test_a_disk_that_fails_under_an_append_takes_its_directory_offline(world: Wo
 
 
 def test_a_follower_leaves_the_room_of_the_metadata_log_alone(world: World) -> None:
-    """As a leader does: what is left on a full disk is the metadata log's."""
+    """As on a leader, the room that is left on a full disk belongs to the metadata log."""
     partition, follower = followed(world)
     owner = Owner(world)
     world.disk.capacity_bytes = world.disk._used + RESERVE
@@ -108,7 +108,7 @@ def test_a_role_change_waits_for_the_end_of_a_truncation(world: World, threads: 
     threads.run()
     assert (partition.is_leader, partition.leader_epoch, heard) == (True, 2, [(True, 2)])
     assert told.codes == [ErrorCode.NONE]
-    # The new epoch begins where the log ends now.
+    # The new epoch begins at the log's present end.
     assert partition.log.epoch_end_offset(0) == (0, 2)
     assert partition.append(batch(b"x"), required_acks=-1, now_ms=NOW_MS).first_offset == 2
 

@@ -29,15 +29,15 @@ def test_a_replica_that_is_to_leave_counts_until_it_has_left() -> None:
 
 
 class Controller(RuleBasedStateMachine):
-    """A controller that carries out what the leader asks, or refuses it, and whose word arrives late or never. The
-    maximal set holds all that the controller's set holds, at every moment."""
+    """A controller that carries out the leader's requests, or refuses them, and whose answers arrive late or never. The
+    maximal set always includes the controller's set."""
 
     def __init__(self) -> None:
         super().__init__()
         self.isr = Isr((1, 2, 3), 0)
-        #: the truth, by partition epoch
+        #: the controller's sets, by partition epoch
         self.truth: list[tuple[int, ...]] = [(1, 2, 3)]
-        #: what the controller was asked and has not decided
+        #: requests that the controller has not decided
         self.asked: list[PendingIsr] = []
 
     def settled(self) -> bool:
@@ -58,7 +58,7 @@ class Controller(RuleBasedStateMachine):
     @precondition(lambda self: self.asked)
     @rule()
     def decide(self) -> None:
-        """As AlterPartition: what does not follow the newest partition epoch is not done."""
+        """Decide as AlterPartition does: a change that is not based on the newest partition epoch is not made."""
         change = self.asked.pop(0)
         if change.partition_epoch == len(self.truth) - 1:
             self.truth.append(change.replicas)
@@ -72,14 +72,14 @@ class Controller(RuleBasedStateMachine):
 
     @rule(replica=st.sampled_from(REPLICAS[1:]))
     def fence(self, replica: int) -> None:
-        """The controller takes a replica out by itself."""
+        """Let the controller remove a replica by itself."""
         newest = self.truth[-1]
         if replica in newest:
             self.truth.append(tuple(other for other in newest if other != replica))
 
     @rule(data=st.data())
     def tell(self, data: st.DataObject) -> None:
-        """The metadata, or an answer, says what the set was at some epoch, not always the newest."""
+        """Pass on a set in the metadata or an answer, which is not always the newest."""
         epoch = data.draw(st.integers(self.isr.partition_epoch, len(self.truth) - 1))
         if epoch > self.isr.partition_epoch:
             self.isr.settle(self.truth[epoch], epoch)
@@ -90,7 +90,7 @@ class Controller(RuleBasedStateMachine):
 
     @invariant()
     def the_set_of_the_controller_is_within_the_maximal_one(self) -> None:
-        # Only this leader makes the set larger, and it counts a replica from the moment at which it asks.
+        # Only this leader makes the set larger, and it counts a replica from its request on.
         assert set(self.truth[-1]) <= set(self.isr.maximal)
 
     @invariant()

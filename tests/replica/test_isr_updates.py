@@ -1,4 +1,4 @@
-"""What the controller says about an ISR, and what the leader does then."""
+"""The controller's answers about an ISR, and their effect on the leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MANAGER = "kafka.server:type=ReplicaManager,name="
 
 
 class Led:
-    """Partition 0 of t, which brokers 1, 2 and 3 have; the ISR is 1 and 2, and 3 has caught up."""
+    """Partition 0 of t on brokers 1, 2 and 3. The ISR is 1 and 2, and 3 has caught up."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -31,13 +31,13 @@ class Led:
         self.partition.append(batch(b"x"), required_acks=1, now_ms=NOW_MS)
 
     def isr(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What is committed, and what counts."""
+        """Return the committed set and the maximal one."""
         leader = self.partition.leader
         assert leader is not None
         return leader.isr.committed, leader.isr.maximal
 
     def counts(self) -> tuple[float, float, float]:
-        """Expansions, shrinkings, failures."""
+        """Return the counts of expansions, shrinkings and failures."""
         found = self.world.metrics.snapshot()
         expands, shrinks = found[MANAGER + "IsrExpandsPerSec"], found[MANAGER + "IsrShrinksPerSec"]
         return expands, shrinks, found[MANAGER + "FailedIsrUpdatesPerSec"]
@@ -117,7 +117,7 @@ def test_an_answer_after_the_metadata_is_ignored(led: Led) -> None:
 
 
 def test_the_metadata_may_be_before_the_answer(led: Led) -> None:
-    """It was no expansion then."""
+    """Then it did not count as an expansion."""
     led.world.change(led.partition, isr=[1, 2, 3])
     assert led.isr() == ((1, 2, 3), (1, 2, 3))
     assert led.counts() == (1, 0, 0)

@@ -90,7 +90,7 @@ def test_a_change_in_flight_counts_for_the_high_watermark_and_not_for_acks_all()
     cluster.fetch(2, 7, 7)
     cluster.fetch(3, 5, 7)
     assert cluster.leader.expansion(3, 5) is not None
-    # Long after: only the change in flight makes it count.
+    # Long after that, only the change in flight makes it count.
     assert cluster.leader.committed(7, 10_000) == 5
     assert not cluster.leader.has_enough_replicas(3)
     assert cluster.leader.had_enough_replicas(3)
@@ -108,7 +108,7 @@ def test_a_follower_joins_when_it_has_what_is_committed_and_has_come_to_this_epo
     change = leader.expansion(2, 6)
     assert change is not None
     assert change.replicas == (1, 2)
-    # One change at a time.
+    # Only one change at a time.
     assert leader.expansion(2, 6) is None
     assert leader.shrinking(100, 10_000) is None
 
@@ -128,10 +128,10 @@ def test_a_follower_leaves_when_it_has_not_kept_up() -> None:
     assert leader.shrinking(7, LAG_MS) is None
     change = leader.shrinking(7, LAG_MS + 1)
     assert change is not None
-    # Broker 3 has never had all that the leader had; the epoch gave it its time.
+    # Broker 3 has never had all of the leader's records. The epoch gave it a time that is over now.
     assert change.replicas == (1, 2)
     leader.isr.settle((1, 2), 11)
-    # What has all there is stays, however long ago it came.
+    # A follower that has all records stays, however long ago it fetched.
     assert leader.shrinking(5, 10_000) is None
 
 
@@ -142,14 +142,14 @@ def test_what_the_controller_is_asked_names_epochs() -> None:
     assert change is not None
     request = cluster.leader.request_for(4, change)
     assert (request.partition_index, request.leader_epoch, request.partition_epoch) == (4, 3, 10)
-    # The leader knows no epoch of a follower that has not fetched.
+    # The leader does not know the epoch of a follower that has not fetched.
     told = [(state.broker_id, state.broker_epoch) for state in request.new_isr_with_epochs]
     assert told == [(1, EPOCH), (2, ANY_EPOCH), (3, ANY_EPOCH)]
 
 
 def test_the_metadata_ends_a_change_in_flight_only_if_it_is_newer() -> None:
-    """Apache Kafka ends it also when the metadata only repeats what an answer has said before. The leader would count
-    without a replica that the controller may have put into the ISR by then."""
+    """Apache Kafka ends it also if the metadata only repeats an earlier answer. The leader would then count without a
+    replica that the controller may have put into the ISR."""
     cluster = Cluster((1, 2, 3), (1, 2))
     leader = cluster.leader
     leader.isr.settle((1, 2), 11)
@@ -165,14 +165,14 @@ def test_the_metadata_ends_a_change_in_flight_only_if_it_is_newer() -> None:
 
 
 def test_metadata_that_repeats_an_answer_brings_the_replica_set() -> None:
-    """The answer about the ISR that ends a reassignment says nothing of the replicas that have gone with it."""
+    """The answer about the ISR that ends a reassignment does not name the replicas that have gone with it."""
     cluster = Cluster((1, 2, 3), (1, 2))
     leader = cluster.leader
     leader.isr.settle((1, 2), 11)
     cluster.fetch(3, 5, 5)
     assert leader.expansion(3, 0) is not None
     cluster.change(isr=(1, 2), replicas=(1, 2))
-    # The controller cannot have taken broker 3 into the ISR: it is no replica.
+    # The controller cannot have taken broker 3 into the ISR, because it is no replica.
     assert (leader.isr.pending, leader.isr.maximal, leader.replicas) == (None, (1, 2), (1, 2))
 
 

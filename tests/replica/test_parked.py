@@ -1,4 +1,4 @@
-"""A fetch that waits is told of what its partitions get, once, and leaves nothing behind."""
+"""A fetch that waits is notified of changes of its partitions, once, and leaves nothing over."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.replica.world import NOW_MS, World, batch
 
 
 class Reader:
-    """Says that so many bytes are missing until told that there are enough."""
+    """Returns a number of missing bytes until there are enough."""
 
     def __init__(self, missing: int = 1) -> None:
         self.missing = missing
@@ -91,7 +91,7 @@ def test_cancelled_it_leaves_nothing_behind(world: World) -> None:
 
 
 def test_many_partitions_that_change_in_one_turn_are_one_read(world: World) -> None:
-    """It read all its partitions once for each that had changed: a thousand of a thousand."""
+    """Before, it read all its partitions once for each that had changed: a thousand times a thousand."""
     world.create("t", 20)
     partitions = [world.replicas.get("t", index) for index in range(20)]
     reader = Reader()
@@ -121,7 +121,7 @@ def test_whatever_happens_to_a_partition_it_is_read_again(world: World, what: st
 
 
 def test_bytes_count_when_the_replica_set_has_them_not_when_they_are_appended(world: World) -> None:
-    """What was appended before it parked and committed after did not wake it."""
+    """Records that were appended before it parked and committed after that did not wake it."""
     partition = world.create("t", replicas=(1, 2))
     partition.append(batch(b"x"), required_acks=1, now_ms=NOW_MS)
     partition.append(batch(b"y"), required_acks=1, now_ms=NOW_MS)
@@ -135,7 +135,7 @@ def test_bytes_count_when_the_replica_set_has_them_not_when_they_are_appended(wo
 
 @pytest.mark.parametrize("isolation", list(Isolation))
 def test_a_follower_is_woken_by_the_append_and_a_client_by_the_commit(world: World, isolation: Isolation) -> None:
-    """An append that was not committed yet woke no fetch, a follower's neither."""
+    """An append that was not committed yet woke no fetch, not even a follower's."""
     partition = world.create("t", replicas=(1, 2))
     reader = Reader()
     reader.enough = True

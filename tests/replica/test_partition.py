@@ -1,4 +1,4 @@
-"""One partition: what its role allows, when its high watermark moves, which parts are told."""
+"""One partition: what its role allows, how its high watermark moves, which parts are notified."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def test_a_smaller_replica_set_commits_what_it_has(world: World) -> None:
 
 
 def test_a_new_epoch_of_this_leader_keeps_what_followers_proved_and_any_other_leader_ends_it(world: World) -> None:
-    """As Apache Kafka, which keeps it also when it hears of two elections at once: another leader may have led between
-    them, and have followers cut their logs."""
+    """As in Apache Kafka, which keeps it also if it gets two elections at once. But another leader may have led between
+    them, and followers may have cut their logs."""
     partition = world.create("t", replicas=(1, 2))
     append(partition)
     append(partition)
@@ -83,7 +83,7 @@ def test_a_new_epoch_of_this_leader_keeps_what_followers_proved_and_any_other_le
 
 
 def test_the_high_watermark_stands_still_while_too_few_are_in_sync(world: World) -> None:
-    """KIP-966. What only the leader had was committed, and gone with it."""
+    """KIP-966. Records that only the leader had were committed, and lost with it."""
     partition = world.create("t", replicas=(1, 2), min_insync_replicas="2")
     append(partition)
     partition.note_fetched(2, 1)
@@ -106,7 +106,8 @@ def test_it_moves_on_when_fewer_are_asked_for(world: World) -> None:
 
 
 def with_a_follower_a_moment_behind(world: World) -> Partition:
-    """Two records, one committed; broker 2 is outside the ISR and had all that there was a moment ago."""
+    """Return a partition with two records, one of them committed. Broker 2 is outside the ISR and had all records a
+    moment ago."""
     partition = world.create("t", replicas=(1, 2))
     world.register(1, 2)
     world.change(partition, isr=[1])
@@ -118,7 +119,7 @@ def with_a_follower_a_moment_behind(world: World) -> Partition:
 
 
 def test_it_waits_for_a_follower_that_keeps_up_outside_the_isr(world: World) -> None:
-    """Without that a follower that is always a moment behind never reaches the high watermark, and never joins."""
+    """Without that, a follower that always lags by a moment never reaches the high watermark, and never joins."""
     partition = with_a_follower_a_moment_behind(world)
     world.broker_changes(2, fenced=1)
     assert partition.high_watermark == 2
@@ -156,7 +157,7 @@ def test_acks_all_asks_for_no_more_replicas_than_there_are(
         return
     with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
         append(partition)
-    # A replica that is being added counts before it is in sync, one that is gone does not: as in Apache Kafka.
+    # A replica that is being added counts before it is in sync, and one that is gone does not, as in Apache Kafka.
     world.change(partition, replicas=[1])
     assert append(partition) == 0
     world.change(partition, replicas=[1, 2, 3], adding_replicas=[2, 3])
@@ -185,7 +186,7 @@ def test_who_waits_hears_that_the_leadership_went(world: World) -> None:
 
 
 def test_a_new_epoch_of_the_same_leader_fails_no_waiter(world: World) -> None:
-    """As Apache Kafka's DelayedProduce: it asks whether the log is led here, not in which epoch."""
+    """As Apache Kafka's DelayedProduce: it checks whether the log is led here, and not in which epoch."""
     partition = world.create("t", replicas=(1, 2))
     append(partition)
     codes: list[ErrorCode] = []
@@ -199,7 +200,7 @@ def test_a_new_epoch_of_the_same_leader_fails_no_waiter(world: World) -> None:
     fetch = ParkedFetch(world.replicas.purgatory.deadlines, lambda: [partition], 1, 60.0, read)
     world.change(partition, leader=1)
     world.loop.settle()
-    # The fetch is read again, for it may name the epoch before, and waits on.
+    # The fetch is read again, because it may name the former epoch, and waits on.
     assert (partition.leader_epoch, codes, reads, fetch.future.done()) == (1, [], [False], False)
     partition.note_fetched(2, 1)
     world.loop.settle()
@@ -215,7 +216,7 @@ def test_only_a_leader_takes_records(world: World) -> None:
 
 
 def test_a_read_for_a_follower_changes_nothing(world: World) -> None:
-    """A read moved the high watermark: what a fetch proves is now said apart from it."""
+    """A read moved the high watermark. Now the result of a fetch is noted separately."""
     partition = world.create("t", replicas=(1, 2))
     append(partition)
     codes: list[ErrorCode] = []
@@ -230,7 +231,7 @@ def test_a_read_for_a_follower_changes_nothing(world: World) -> None:
 
 @pytest.mark.parametrize("as_replica", [False, True])
 def test_a_disk_that_cannot_be_read_is_an_answer(world: World, as_replica: bool) -> None:
-    """A follower's read let the error through: the connection was closed, the directory kept."""
+    """A follower's read let the error through: the connection was closed, and the directory stayed online."""
     partition = world.create("t", replicas=(1, 2))
     world.change(partition, isr=[1])
     append(partition)
@@ -247,7 +248,7 @@ def test_a_disk_that_cannot_be_read_is_an_answer(world: World, as_replica: bool)
 
 
 def test_who_asks_to_wait_for_a_log_that_is_gone_is_told(world: World) -> None:
-    """A request for two partitions of one directory: the second append failed it."""
+    """In a request for two partitions of one directory the second append failed it."""
     partition = world.create("t", replicas=(1, 2))
     append(partition)
     partition.handle.take_offline()

@@ -1,4 +1,4 @@
-"""What a follower's fetches prove, and since when it has kept up."""
+"""The facts that a follower's fetches prove, and the last time at which it had caught up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_at_the_leaders_end_it_is_caught_up_now() -> None:
 
 
 def test_always_a_batch_behind_it_keeps_up_all_the_same() -> None:
-    """It has now what the leader had at the fetch before."""
+    """It now has what the leader had at the fetch before."""
     follower = FollowerProgress(2)
     for number in range(1, 6):
         follower.note(fetch(number * 10, number * 10 + 10, number * 1_000))
@@ -63,7 +63,7 @@ def test_a_new_epoch_gives_time_to_those_in_the_isr_only() -> None:
     assert (inside.end_offset, inside.caught_up_ms) == (10, 5_000)
     assert (outside.end_offset, outside.caught_up_ms) == (10, NEVER_MS)
     outside.note(fetch(10, 12, 6_000))
-    # What it had when the epoch began it had at no time of this epoch yet.
+    # At no time of this epoch yet did it have the leader's records.
     assert outside.caught_up_ms == NEVER_MS
     outside.note(fetch(12, 12, 7_000))
     assert outside.caught_up_ms == 7_000
@@ -73,8 +73,8 @@ def test_a_new_epoch_gives_time_to_those_in_the_isr_only() -> None:
 def test_it_was_caught_up_only_at_a_time_at_which_it_had_what_the_leader_had(
     steps: list[tuple[int, int, int]],
 ) -> None:
-    """Against the definition: the largest time at which the leader's end was no further than the follower is now, or
-    was at one of its fetches."""
+    """Compare with the definition: the greatest time at which the leader's end was no further than the follower's end,
+    at that time or at one of its fetches."""
     follower = FollowerProgress(2)
     leader_end = now_ms = 0
     ends: list[tuple[int, int]] = []

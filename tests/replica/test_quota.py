@@ -1,4 +1,4 @@
-"""The rate of throttled replicas, and which are throttled."""
+"""The rate of throttled replicas, and the set of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Clock:
 
 
 class Quotas:
-    """Those of node 1."""
+    """The quotas of node 1."""
 
     def __init__(self, **config: str) -> None:
         self.clock = Clock()

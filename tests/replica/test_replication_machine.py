@@ -1,8 +1,8 @@
-"""A leader, two followers and the controller, with nothing in order: hypothesis delays, repeats and loses what they say
-to each other, fences followers, has them lose records, and elects: the same leader anew, or a follower for a while.
+"""A leader, two followers and the controller without any order: hypothesis delays, repeats and loses their messages. It
+fences followers, lets them lose records, and elects the same leader anew, or a follower for a while.
 
-Real are the leader's partition, its way to the controller, and what the controller decides. A follower is a number: how
-far its log goes. One that leads writes nothing, so that its end is where all logs are cut.
+The leader's partition, its way to the controller, and the controller's decisions are real. A follower is a number: the
+end of its log. A follower that leads writes nothing, so all logs are cut at its end.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Fetch:
 class Follower:
     end: int = 0
     broker_epoch: int = -1
-    #: of its last fetch
+    #: that of its last fetch
     leader_epoch: int = 0
 
 
@@ -65,11 +65,11 @@ class Question:
 
 @dataclass
 class Wires:
-    """What is on its way: to followers and from them, to the controller and back."""
+    """Messages on their way: to followers and from them, to the controller and back."""
 
     fetches: list[Fetch] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
-    #: metadata that the leader has not heard
+    #: metadata that the leader has not got
     metadata: list[list[TopLevel]] = field(default_factory=list)
 
 
@@ -82,7 +82,7 @@ class Replication(RuleBasedStateMachine):
         self.followers = {number: Follower() for number in FOLLOWERS}
         self.wires = Wires()
         self.high_watermark = 0
-        #: leader epoch -> where logs are cut that come to it from an older one
+        #: leader epoch -> the end at which logs of older epochs are cut
         self.cuts: dict[int, int] = {}
         runtime = self.world.runtime
         leadership = FakeLeadership()
@@ -106,7 +106,7 @@ class Replication(RuleBasedStateMachine):
         self.wires.metadata.append(list(records))
 
     def hear(self, *, of_all: bool = False) -> None:
-        """Of the oldest, or of all as of one: then the leader may never have followed."""
+        """Pass on the oldest metadata, or all of it at once. Then the leader may never have followed."""
         news = self.wires.metadata
         heard = [news.pop(0) for _ in range(len(news) if of_all else 1)]
         self.world.publish(*(record for records in heard for record in records))
@@ -118,7 +118,7 @@ class Replication(RuleBasedStateMachine):
 
     @property
     def decided(self) -> PartitionImage:
-        """The partition as the controller has it."""
+        """The partition in the controller's state."""
         return self.controller.state.image.topics.by_id[topic_id("t")].partitions[0]
 
     def elect(self, leader: int) -> None:
@@ -162,7 +162,7 @@ class Replication(RuleBasedStateMachine):
         self.elect(number)
         self.cuts[self.decided.leader_epoch] = self.followers[number].end
         for each in FOLLOWERS:
-            # It follows for a moment, and has its log cut.
+            # The follower fetches for a moment, and its log is cut.
             self.fetch_of(each)
         self.elect(NODE)
 
@@ -174,11 +174,11 @@ class Replication(RuleBasedStateMachine):
 
     @rule(number=FOLLOWER, count=st.integers(1, 3))
     def a_follower_fetches(self, number: int, count: int) -> None:
-        """As in an undisturbed network."""
+        """Fetch as in an undisturbed network."""
         self.take(self.fetch_of(number), True, count)
 
     def fetch_of(self, number: int) -> Fetch:
-        """In the newest leader epoch, for which the follower has had its log cut."""
+        """Return a fetch in the newest leader epoch, for which the follower has cut its log."""
         follower, epoch = self.followers[number], self.decided.leader_epoch
         cuts = [end for cut_in, end in self.cuts.items() if follower.leader_epoch < cut_in <= epoch]
         follower.end = min([follower.end, *cuts])
@@ -188,7 +188,7 @@ class Replication(RuleBasedStateMachine):
     @precondition(lambda self: self.wires.fetches)
     @rule(data=st.data(), answered=st.booleans(), count=st.integers(1, 3))
     def a_fetch_arrives(self, data: st.DataObject, answered: bool, count: int) -> None:
-        """Not always the oldest. `answered`: the follower gets the records."""
+        """Let a fetch arrive, which is not always the oldest. `answered`: the follower gets the records."""
         which = data.draw(st.integers(0, len(self.wires.fetches) - 1))
         self.take(self.wires.fetches.pop(which), answered, count)
 
@@ -248,7 +248,7 @@ class Replication(RuleBasedStateMachine):
     @precondition(lambda self: self.wires.questions)
     @rule(lost=st.booleans())
     def the_answer_arrives_or_the_connection_breaks(self, lost: bool) -> None:
-        """A request that has not arrived may arrive later all the same: it stays, and no answer is waited for."""
+        """A request that has not arrived may still arrive later. It stays, and its answer is not awaited."""
         question = self.wires.questions[0]
         if question.future.done():
             if question.answer is not None:
@@ -282,7 +282,7 @@ class Replication(RuleBasedStateMachine):
             assert len(leader.isr.committed) >= self.min_isr
 
     def teardown(self) -> None:
-        """When nothing is lost any more, all followers join, and all is committed."""
+        """Lose no more messages. Then all followers join, and everything is committed."""
         if not hasattr(self, "partition"):
             return
         for number in FOLLOWERS:
@@ -307,7 +307,7 @@ TestReplication.settings = settings(max_examples=60, stateful_step_count=50, dea
 
 
 def test_what_a_follower_proved_before_another_broker_led_counts_no_more() -> None:
-    """The leader hears of both elections at once; chance finds this seldom."""
+    """The leader gets both elections at once, which random steps seldom produce."""
     machine = Replication()
     machine.begin(1)
     machine.append()

@@ -1,4 +1,5 @@
-"""The replicas of a node follow the metadata: made, found, deleted, made again; their directories, and failures."""
+"""The replicas of a node follow the metadata: created, found, deleted, created again; their directories, and
+failures."""
 
 from __future__ import annotations
 
@@ -125,9 +126,9 @@ def test_a_replica_that_cannot_be_made_in_one_directory_is_made_in_the_next(
     partition = world.create("t")
     append(partition)
     assert partition.log.path == "d2/t-0"
-    # No second folder for the next start to choose from.
+    # There is no second folder among which the next start would have to choose.
     assert [world.folders(f"d{number}") for number in range(3)] == [[], [], ["t-0"]]
-    # Only full is not broken.
+    # A full directory is not a broken one.
     assert [log_dir.path for log_dir, _ in world.failures] == (["d0", "d1"] if code == errno.EIO else [])
 
 
@@ -184,7 +185,7 @@ def test_records_are_counted_once(world: World) -> None:
 
 
 def test_upkeep_goes_on_after_a_task_that_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its timer was set after the task, so that one bug ended retention until the next start."""
+    """Its timer was set after the task, so one bug ended retention until the next start."""
     world.create("t")
     upkeep = world.upkeep()
     calls = []

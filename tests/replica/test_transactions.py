@@ -1,4 +1,4 @@
-"""One partition and transactions: guards, markers, what a read-committed reader is told."""
+"""One partition and transactions: guards, markers, and the result of a read-committed read."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def end(
 
 
 def read(partition: Partition, offset: int = 0) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """Values and aborted transactions, as a read-committed consumer gets them."""
+    """Return values and aborted transactions, as a read-committed consumer gets them."""
     found = partition.read(offset, 1 << 20, read_committed=True, min_one=True)
     data = found.joined()
     return (
@@ -101,7 +101,7 @@ def test_a_transaction_begins_with_the_guard_of_its_verification() -> None:
     with refused(ErrorCode.INVALID_TXN_STATE):
         send(partition, guard=object())
     assert send(partition, guard=guard) == 0
-    # Open now: there is nothing to verify, and the guard is spent.
+    # The transaction is open now: there is nothing to verify, and the guard is used up.
     assert partition.start_verification(PID, 0, 1, supports_epoch_bump=False) is None
     assert send(partition, seq=1) == 1
     end(partition, commit=False)
@@ -158,11 +158,11 @@ def test_epochs_of_markers() -> None:
     begin(partition, epoch=3)
     with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
         end(partition, commit=True, epoch=2)
-    # transaction.version 2: a marker with the epoch of the data is one that was late.
+    # transaction.version 2: a marker with the epoch of the data is a late one.
     with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
         end(partition, commit=True, epoch=3, version=2)
     assert end(partition, commit=True, epoch=4, coordinator_epoch=7, version=2) == 1
-    # Its repetition, after a lost answer, does no harm.
+    # Its repetition after a lost answer does no harm.
     assert end(partition, commit=True, epoch=4, coordinator_epoch=7, version=2) == 2
     with refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
         end(partition, commit=True, epoch=4, coordinator_epoch=6)

@@ -1,4 +1,4 @@
-"""A replica table on a memory disk, its metadata as records, its loop as the test moves it."""
+"""A replica table on a memory disk, with its metadata as records, and a loop that the test moves."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class FakeRuntime:
         future: asyncio.Future[Any] = self.loop.create_future()
         try:
             future.set_result(function(*args))
-        except Exception as error:  # noqa: BLE001  # whatever a call raises is its result
+        except Exception as error:  # noqa: BLE001  # any error of a call is its result
             future.set_exception(error)
         return future
 
@@ -86,9 +86,9 @@ class FakeRuntime:
 
 
 class World:
-    """Node 1. `publish` replays records; `loop.settle()` runs what they caused.
+    """Node 1. `publish` replays records, and `loop.settle()` runs everything that they cause.
 
-    With a `disk` that another world has left it waits for `replicas.start()`.
+    With a `disk` of another world it waits for `replicas.start()`.
     """
 
     def __init__(
@@ -110,13 +110,13 @@ class World:
             self.disk.make_dirs(f"d{number}")
             self.log_dirs.append(LogDir.open(self.disk, f"d{number}", directory_id(number), NOW_MS))
         self.failures: list[tuple[LogDir, StorageError]] = []
-        #: what the controller was asked about ISRs, and has not answered
+        #: requests about ISRs that the controller has not answered
         self.isr_requests: list[tuple[RequestPartitionData, Answered]] = []
         self.ask_controller: AlterPartition = lambda topic_id, change, answered: self.isr_requests.append(
             (change, answered)
         )
         self.image: MetadataImage = EMPTY_IMAGE
-        #: bytes a second, by configuration key
+        #: bytes per second, by configuration key
         self.quota_rates: dict[str, int] = {}
         self.replicas = ReplicaTable(
             self.runtime,
@@ -136,7 +136,7 @@ class World:
             self.replicas.start()
 
     def upkeep(self, **config: str) -> Upkeep:
-        """With a configuration of its own."""
+        """Return an upkeep, with a configuration of its own if there are values."""
         chosen = self.config_with({key.replace("_", "."): value for key, value in config.items()})
         return Upkeep(
             self.runtime, chosen if config else self.config, self.replicas.logs, lambda: self.replicas.bytes_in.value
@@ -173,7 +173,7 @@ class World:
         self.publish(PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic_id, **fields))
 
     def register(self, *broker_ids: int, epoch: int = 7) -> None:
-        """Brokers that are alive; also: those that have restarted, with another epoch."""
+        """Register live brokers, or, with another epoch, brokers that have restarted."""
         self.publish(
             *(
                 RegisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch, incarnation_id=bytes(16), fenced=False)
@@ -182,7 +182,7 @@ class World:
         )
 
     def broker_changes(self, broker_id: int, *, fenced: int = 0, in_controlled_shutdown: int = 0) -> None:
-        """1: it is now, -1: it is no longer."""
+        """A value of 1 sets it, -1 clears it."""
         broker = self.image.brokers[broker_id]
         self.publish(
             BrokerRegistrationChangeRecord(
@@ -195,12 +195,12 @@ class World:
 
     @property
     def asked_isr(self) -> list[int]:
-        """The only ISR that the controller was asked for."""
+        """Return the only ISR that the controller was asked for."""
         ((change, _),) = self.isr_requests
         return [state.broker_id for state in change.new_isr_with_epochs]
 
     def answer_isr(self, code: ErrorCode = ErrorCode.NONE, **fields: Any) -> None:
-        """The controller answers the oldest question, with what was asked unless `fields` say otherwise."""
+        """Let the controller answer the oldest request, with the requested values unless `fields` has others."""
         change, answered = self.isr_requests.pop(0)
         told: dict[str, Any] = {
             "partition_index": change.partition_index,

@@ -1,4 +1,4 @@
-"""A leader as a model: logs of batches with epochs, fetch sessions, and what it answers to Fetch and ListOffsets."""
+"""A leader as a model: logs of batches with epochs, fetch sessions, and its answers to Fetch and ListOffsets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def batch(base_offset: int, epoch: int, *values: bytes) -> bytes:
 
 
 class ModelLog:
-    """Batches one after the other. It is what a fetcher sees of a replica, too."""
+    """Batches one after the other. It also is a replica for a fetcher."""
 
     def __init__(self, epoch: int = 0, topic: str = "t") -> None:
         self.topic = topic
@@ -41,7 +41,7 @@ class ModelLog:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.epochs = LeaderEpochs()
-        #: answered instead of records
+        #: the error that is answered instead of records
         self.error = ErrorCode.NONE
 
     @property
@@ -56,7 +56,7 @@ class ModelLog:
         self.epochs.assign(epoch, self.log_end_offset)
 
     def write(self, count: int = 1, records: int = 1, *, gap: int = 0) -> None:
-        """As leader."""
+        """Write as the leader."""
         for _ in range(count):
             base = self.log_end_offset + gap
             self.append(batch(base, self.epoch, *(b"%d" % (base + number) for number in range(records))))
@@ -90,7 +90,7 @@ class ModelLog:
         return contents(b"".join(self.batches))
 
     def read(self, asked: Any, max_bytes: int) -> PartitionData:
-        """What Apache Kafka's leader answers to one partition of a follower's fetch."""
+        """Return the answer of Apache Kafka's leader to one partition of a follower's fetch."""
         data = PartitionData(
             partition_index=asked.partition, high_watermark=-1, last_stable_offset=-1, log_start_offset=-1, records=b""
         )
@@ -134,34 +134,34 @@ def contents(records: bytes | memoryview) -> list[tuple[int, int, int]]:
 
 
 class Leader:
-    """Logs by topic id and index. `answer` is what a Peer (tests/net/peer.py) calls."""
+    """Logs by topic id and index. A Peer (tests/net/peer.py) calls `answer`."""
 
     def __init__(self) -> None:
         self.logs: dict[PartitionKey, ModelLog] = {}
         self.fetches: list[FetchRequest] = []
-        #: answered to the next Fetch
+        #: the error that is answered to the next Fetch
         self.refuses = ErrorCode.NONE
-        #: what the session asks of each partition
+        #: the position of each partition in the session
         self.asked: dict[PartitionKey, Any] = {}
-        # High watermark and log start that the follower was told.
+        # High watermark and log start that the follower got.
         self._told: dict[PartitionKey, tuple[int, int]] = {}
         self._id = 0
         self._epoch = 0
 
     def answer(self, request: Any, version: int = 18) -> Any:
-        """At once, even if there is nothing to say."""
+        """Answer at once, even if there is nothing new."""
         if isinstance(request, ListOffsetsRequest):
             return self._offsets(request)
         return self.take(request) or self.read(request)
 
     def on_connection(self) -> Leader:
-        """The same logs, and a session of its own."""
+        """Return a leader with the same logs, and a session of its own."""
         twin = Leader()
         twin.logs, twin.fetches = self.logs, self.fetches
         return twin
 
     def take(self, request: FetchRequest) -> FetchResponse | None:
-        """The session follows the request. Returns the answer if that is an error."""
+        """Update the session from the request. Returns the answer if that is an error."""
         self.fetches.append(request)
         if self.refuses:
             error, self.refuses = self.refuses, ErrorCode.NONE
@@ -184,7 +184,7 @@ class Leader:
         return None
 
     def read(self, request: FetchRequest) -> FetchResponse:
-        """What there is. A partition of which there is nothing to say is left out, but from a full answer."""
+        """Return the records. A partition without anything new is left out, except from a full answer."""
         answers: dict[bytes, FetchableTopicResponse] = {}
         left = request.max_bytes
         for key, asked in self.asked.items():

@@ -24,7 +24,7 @@ BROKER_EPOCH = 77
 
 
 class Pipe(asyncio.Transport):
-    """One end of a connection; what is written arrives in a later turn of the loop."""
+    """One end of a connection. Written data arrives in a later turn of the loop."""
 
     def __init__(self, loop: Loop, protocol: asyncio.BaseProtocol) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Pipe(asyncio.Transport):
 
 @dataclass
 class Broker(Peer):
-    """It answers a fetch when it has something to say, or when replica.fetch.wait.max.ms is over."""
+    """It answers a fetch when there is something new, or when replica.fetch.wait.max.ms is over."""
 
     leader: Leader = field(default_factory=Leader)
     loop: Loop = field(default_factory=Loop)
@@ -85,7 +85,7 @@ class Broker(Peer):
         return BrokerSide(self)
 
     def answer_now(self) -> None:
-        """Something has changed: look again at what waits."""
+        """Look again at the fetches that wait, because something has changed."""
         for connection in self.connections:
             connection.go_on()
 
@@ -95,7 +95,7 @@ class BrokerSide(PeerConnection):
         super().__init__(broker)
         self._broker = broker
         self.leader = broker.leader.on_connection()
-        # The time until which the fetch that is first waits.
+        # The time until which the first fetch waits.
         self._waits_until: float | None = None
 
     def go_on(self) -> None:
@@ -123,8 +123,7 @@ class BrokerSide(PeerConnection):
 
 
 class Node:
-    """`brokers[2]` is a broker that others than node 1 lead from: its logs are models. Time stands still until
-    `run`."""
+    """Node 1. `brokers[2]` has the logs that broker 2 leads, as models. Time stands still until `run`."""
 
     def __init__(self, brokers: tuple[int, ...] = (2, 3), disk: MemoryDisk | None = None, **config: str) -> None:
         settings = {key.replace("_", "."): value for key, value in config.items()}
@@ -137,7 +136,7 @@ class Node:
         }
         self.addresses: dict[int, tuple[str, int] | None] = {broker: ("host", broker) for broker in brokers}
         self.refused: set[int] = set()
-        #: (when, port) of each attempt to connect
+        #: (time, port) of each attempt to connect
         self.attempts: list[tuple[float, int]] = []
         #: this node's ends of its connections
         self.pipes: list[Pipe] = []
@@ -171,13 +170,14 @@ class Node:
         return future
 
     def lead(self, broker: int, partition: Partition, log: ModelLog, epoch: int) -> None:
-        """This broker has the log, and leads it in this epoch."""
+        """Give this broker the log, and let it lead in this epoch."""
         log.topic = partition.topic
         self.brokers[broker].logs[partition.topic_id, partition.index] = log
         log.lead(epoch)
 
     def follow(self, name: str = "t", *, leader: int = 2, records: int = 0, **configs: str) -> Partition:
-        """A partition that node 1 led in epoch 0, with so many records, and that broker `leader` leads in epoch 1."""
+        """Return a partition that node 1 led in epoch 0, with this many records, and that broker `leader` leads in
+        epoch 1."""
         partition = self.world.create(name, 1, (NODE, 2, 3), 0, **configs)
         for _ in range(records):
             partition.append(batch(b"mine"), required_acks=1, now_ms=NOW_MS)
@@ -189,7 +189,7 @@ class Node:
         self.loop.advance(seconds)
 
     def asked(self, broker: int) -> dict[PartitionKey, Any]:
-        """What the sessions of a broker ask of each partition."""
+        """Return the positions in the sessions of a broker."""
         sides = [side for side in self.peers[broker].connections if not side.lost]
         found: dict[PartitionKey, Any] = {}
         for side in sides:
@@ -198,13 +198,13 @@ class Node:
         return found
 
     def settle(self) -> None:
-        """Leaders look at what they have, and everything that follows from it happens; time stands still."""
+        """Let leaders look at their logs, and run everything that follows. Time stands still."""
         for peer in self.peers.values():
             peer.answer_now()
         self.loop.settle()
 
     def until(self, what: Callable[[], object], turns: int = 2000) -> None:
-        """Let the loop turn until something is so; time passes only when nothing is left to do."""
+        """Let the loop turn until a condition holds. Time passes only when nothing is left to do."""
         for _ in range(turns):
             if what():
                 return
@@ -228,7 +228,7 @@ def stored(partition: Partition) -> list[tuple[int, int, int]]:
 
 
 def led(*batches_per_epoch: tuple[int, int]) -> ModelLog:
-    """(epoch, how many batches were written in it)."""
+    """Return a log from pairs (epoch, number of batches that were written in it)."""
     log = ModelLog()
     for epoch, count in batches_per_epoch:
         log.lead(epoch)
@@ -238,7 +238,7 @@ def led(*batches_per_epoch: tuple[int, int]) -> ModelLog:
 
 
 class Held:
-    """What runs on threads, held back until `run`."""
+    """Calls on threads, held back until `run`."""
 
     def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         self._loop = node.loop
@@ -258,7 +258,7 @@ class Held:
         def call() -> None:
             try:
                 future.set_result(function(*args))
-            except Exception as error:  # noqa: BLE001  # whatever a call raises is its result
+            except Exception as error:  # noqa: BLE001  # any error of a call is its result
                 future.set_exception(error)
 
         self._calls.append(call)

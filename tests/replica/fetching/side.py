@@ -1,4 +1,4 @@
-"""A fetcher whose effects are done to model logs at once, against a model of its leader."""
+"""A fetcher whose effects act on model logs at once, with a model of its leader."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ SETTINGS = FetchSettings(
 
 
 class Side:
-    """Node 1 follows."""
+    """Node 1, which follows."""
 
     def __init__(self, leader: Leader | None = None, settings: FetchSettings = SETTINGS) -> None:
         self.leader = leader or Leader()
-        #: bytes a second of throttled partitions
+        #: bytes per second of throttled partitions
         self.limit = 1 << 62
         self.quota = ReplicationQuota(WindowedRate(lambda: self.now, 11, 1), lambda: self.limit)
         self.fetcher = Fetcher(1, settings, self.quota)
         self.now = 100.0
         self.failed: list[Fail] = []
-        #: every truncation: the log and the offset
+        #: each truncation: the log and the offset
         self.truncations: list[tuple[ModelLog, int]] = []
 
     def follow(self, log: ModelLog, epoch: int = 0, index: int = 0, topic_id: bytes = TOPIC_ID) -> PartitionFetch:
@@ -55,13 +55,13 @@ class Side:
         return effects
 
     def round(self) -> list[Effect]:
-        """One request and its answer."""
+        """Do one request and take its answer."""
         request = self.ask()
         assert request is not None
         return self.take(self.leader.answer(request))
 
     def settle(self, rounds: int = 100) -> None:
-        """Until answers bring nothing new, or nothing is to be asked before a delay is over."""
+        """Run until answers bring nothing new, or nothing is to be sent before a delay is over."""
         for _ in range(rounds):
             request = self.ask()
             if request is None:

@@ -1,7 +1,7 @@
-"""Three replicas that lead in turn: followers become what their leader is, and nothing committed is ever cut off.
+"""Three replicas that lead in turn: followers become equal to their leader, and no committed record is ever cut off.
 
-The logs are models, the fetchers are the real ones. Every election is clean: all three replicas are in the ISR, the
-leader's high watermark is what all of them have proved by their fetches.
+The logs are models, the fetchers are real. Each election is clean: all three replicas are in the ISR, and the leader's
+high watermark is the end that all of them have proved by their fetches.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(number=integers(0, REPLICAS - 1))
     def elect(self, number: int) -> None:
-        """A new leader epoch. Requests and answers of the epoch before are lost; that is tried elsewhere."""
+        """Begin a new leader epoch. Requests and answers of the former epoch are lost. Other tests have late ones."""
         self.epoch += 1
         self.number = number
         self.logs[number].lead(self.epoch)
@@ -67,7 +67,7 @@ class Replicas(RuleBasedStateMachine):
             self._prove(follower, answered)
 
     def _prove(self, follower: int, answered: FetchResponse) -> None:
-        """The leader has served records from there on: the follower has what comes before."""
+        """Note that the leader has served records from an offset on, so the follower has all records before."""
         leader = self.sides[follower].leader
         asked = leader.asked[TOPIC_ID, 0]
         answers = [data for topic in answered.responses for data in topic.partitions]

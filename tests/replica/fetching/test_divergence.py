@@ -1,4 +1,4 @@
-"""Where a follower cuts its log: the cases of KIP-101 and KIP-279."""
+"""The offset at which a follower cuts its log: the cases of KIP-101 and KIP-279."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Log:
 @pytest.mark.parametrize(
     ("entries", "end", "epoch", "leader_end", "expected"),
     [
-        # Both know the epoch: where it ends first.
+        # Both have the epoch: cut where it ends first.
         ([(0, 0), (2, 10)], 15, 0, 8, 8),
         ([(0, 0), (2, 10)], 15, 0, 12, 10),
         ([(0, 0)], 15, 0, 12, 12),
-        # Only the leader knows it: back to the end of the one before, and ask again.
+        # Only the leader has it: cut to the end of the one before, and ask again.
         ([(0, 0), (3, 10)], 15, 1, 12, 10),
-        # The follower has forgotten everything that old.
+        # The follower no longer has epochs that old.
         ([(5, 10)], 15, 3, 12, 10),
         ([], 15, 3, 12, 12),
         ([], 15, 3, 20, 15),

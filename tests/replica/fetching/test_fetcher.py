@@ -1,4 +1,4 @@
-"""What a fetcher asks, and what each answer means."""
+"""The requests of a fetcher, and the meaning of each answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.replica.fetching.side import BROKER_EPOCH, TOPIC_ID, Side
 
 
 def led(epoch: int, *batches_per_epoch: tuple[int, int]) -> ModelLog:
-    """A leader's log: (epoch, how many batches were written in it)."""
+    """Return a leader's log from pairs (epoch, number of batches that were written in it)."""
     log = ModelLog()
     for written_in, count in batches_per_epoch:
         log.lead(written_in)
@@ -33,7 +33,7 @@ def led(epoch: int, *batches_per_epoch: tuple[int, int]) -> ModelLog:
 
 
 def copied(*batches_per_epoch: tuple[int, int]) -> ModelLog:
-    """A follower's log with the same kind of contents."""
+    """Return a follower's log with the same kind of content."""
     log = ModelLog()
     for written_in, count in batches_per_epoch:
         log.epoch = written_in
@@ -101,7 +101,7 @@ def test_several_divergences_are_followed_one_after_the_other() -> None:
 
 
 def test_an_epoch_in_which_nothing_was_written_does_not_hold_the_follower_up() -> None:
-    """It led in epoch 3 and wrote nothing; the leader of epoch 4 never heard of epoch 3."""
+    """It led in epoch 3 and wrote nothing. The leader of epoch 4 does not have epoch 3."""
     side = Side()
     log = side.leader.logs[TOPIC_ID, 0] = led(4, (0, 5))
     log.write(2)
@@ -113,7 +113,7 @@ def test_an_epoch_in_which_nothing_was_written_does_not_hold_the_follower_up() -
 
 
 def test_a_divergence_that_changes_nothing_is_waited_out() -> None:
-    """A leader that says the same again and again is not asked without a pause."""
+    """A leader that repeats the same answer is not asked without a pause."""
     side = Side()
     side.follow(copied((0, 5)), epoch=1)
     side.ask()
@@ -140,7 +140,7 @@ def test_a_leader_that_has_not_heard_of_its_epoch_is_asked_again_soon_and_then_l
         pauses.append(round(wakes_at - side.now, 3))
         side.now = wakes_at
     assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
-    # The next time it is new again.
+    # The next error begins with a short pause again.
     log.error = ErrorCode.NONE
     side.round()
     log.error = code
@@ -181,7 +181,7 @@ def test_a_divergence_without_an_offset_cuts_nothing(end_offset: int) -> None:
 
 
 def test_a_follower_behind_the_leaders_start_starts_over_there() -> None:
-    """A replaced empty disk, or a follower that was away for long."""
+    """For example a disk was replaced by an empty one, or the follower was away for long."""
     side = Side()
     log = side.leader.logs[TOPIC_ID, 0] = led(1, (0, 9))
     log.delete_before(6)
@@ -209,7 +209,7 @@ def test_a_follower_that_is_ahead_without_a_common_epoch_cuts_to_the_leaders_end
 
 
 def test_a_fetch_offset_that_both_ends_allow_is_tried_again_later() -> None:
-    """The second case of Apache Kafka's: the leader has gone on meanwhile."""
+    """Apache Kafka's second case: the leader has written more in the meantime."""
     side = Side()
     log = side.leader.logs[TOPIC_ID, 0] = led(1, (0, 9))
     mine = copied((0, 5))
@@ -293,7 +293,7 @@ def test_an_error_is_waited_out_and_others_go_on(code: ErrorCode) -> None:
 def test_a_topic_that_stays_unknown_to_its_leader_is_a_warning(
     code: ErrorCode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One that is being made or deleted is none."""
+    """A topic that is being created or deleted causes none."""
     caplog.set_level(logging.INFO, "pykbroker.replica.fetching.fetcher")
     side = Side()
     log = side.leader.logs[TOPIC_ID, 0] = led(1, (0, 3))
@@ -489,7 +489,8 @@ def asked_for(request: object) -> set[int]:
 
 
 def two_followed(side: Side) -> tuple[PartitionFetch, PartitionFetch]:
-    """Partitions 0 and 1, of which 0 is throttled, 10 bytes a second; the answer to the first fetch is on its way."""
+    """Follow partitions 0 and 1. Partition 0 is throttled to 10 bytes per second. The answer to the first fetch is on
+    its way."""
     for index in range(2):
         side.leader.logs[TOPIC_ID, index] = led(1, (1, 40))
     side.quota.throttle("t", frozenset({0}))

@@ -1,4 +1,4 @@
-"""What a node that follows does to its logs: gaps, flushes, truncations, large answers, roles that are over."""
+"""The effects of following on a node's logs: gaps, flushes, truncations, large answers, roles that are over."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.replica.world import batch as produced
 
 
 def test_a_followers_gap_is_noted_before_it_is_appended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else an unclean stop takes the gap for a loss."""
+    """Otherwise an unclean stop takes the gap for a loss."""
     node = Node()
     partition = node.follow()
     log = ModelLog()
@@ -41,7 +41,7 @@ def test_a_followers_gap_is_noted_before_it_is_appended(monkeypatch: pytest.Monk
 
 
 def test_a_followers_gap_is_no_loss_after_a_kill() -> None:
-    """The gap lies between two segments, and nothing but the entry says that nothing is missing there."""
+    """The gap is between two segments, and only the entry shows that nothing is missing there."""
     node = Node()
     partition = node.follow(internal_segment_bytes="300")
     log = ModelLog()
@@ -77,7 +77,8 @@ def test_a_gap_that_cannot_be_noted_is_not_appended(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_next_fetch_waits_for_the_flush_that_the_topic_promises(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leader counts what the next fetch proves as acknowledged: with flush.messages it is to be durable."""
+    """The leader counts records that the next fetch proves as acknowledged, so with flush.messages they must be
+    durable."""
     node = Node()
     partition = node.follow(flush_messages="1")
     log = led((0, 2))
@@ -97,7 +98,7 @@ def test_the_next_fetch_waits_for_the_flush_that_the_topic_promises(monkeypatch:
 
 
 def test_a_flush_that_a_truncation_overtakes_is_owed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A round leaves out a log that is being cut, and tells nothing: the flush would be owed for ever."""
+    """A round leaves out a log that is being cut, and reports nothing. The flush would be owed without end."""
     node = Node((2, 3, 4))
     flushes = Held(node, monkeypatch, "sync")
     cuts = Held(node, monkeypatch, "Truncation.run")
@@ -110,7 +111,7 @@ def test_a_flush_that_a_truncation_overtakes_is_owed_anew(monkeypatch: pytest.Mo
     node.world.change(partition, leader=3)
     node.settle()
     assert partition.log.log_end_offset == 3
-    # It owes a flush, for the round after the one that is under way. Now another leader, and another log.
+    # It owes a flush in the round after the present one. Then there is another leader, and another log.
     other = led((0, 1))
     node.lead(4, partition, other, 3)
     other.write(3)

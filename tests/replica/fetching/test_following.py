@@ -1,4 +1,4 @@
-"""What a follower becomes: its log, its epochs, its role, as its leader says."""
+"""A follower's log, epochs and role follow its leader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_follower_becomes_what_its_leader_is() -> None:
     log.write(4, records=3)
     node.settle()
     assert stored(partition) == log.contents()
-    # The leader's high watermark may be behind the follower's end, and ahead of it.
+    # The leader's high watermark may be smaller or greater than the follower's end.
     assert partition.high_watermark == 5
     log.high_watermark = 11
     node.settle()
@@ -45,7 +45,7 @@ def test_the_fetch_names_replica_broker_epoch_and_limits() -> None:
 
 
 def test_a_log_that_went_another_way_is_cut_and_follows() -> None:
-    """An unclean election: what this node wrote is not in the new leader's log."""
+    """An unclean election: the records of this node are not in the new leader's log."""
     node = Node()
     partition = node.follow(records=5)
     log = led((0, 2))
@@ -57,7 +57,7 @@ def test_a_log_that_went_another_way_is_cut_and_follows() -> None:
 
 
 def test_a_leader_that_wrote_nothing_in_its_epoch_follows_another() -> None:
-    """Its epoch began at its log's end, and no other log has it: the entry goes, although nothing is cut."""
+    """Its epoch began at its log's end, and no other log has it. The entry is removed, although nothing is cut."""
     node = Node()
     partition = node.follow(records=2)
     node.world.change(partition, leader=NODE)
@@ -114,7 +114,8 @@ def test_a_follower_that_becomes_leader_begins_its_epoch_at_its_end() -> None:
 
 
 def test_an_answer_that_comes_late_changes_nothing() -> None:
-    """It was asked as follower of epoch 1, and comes when this node leads, and then follows another leader."""
+    """The request was sent as a follower in epoch 1. The answer comes when this node leads, and then follows another
+    leader."""
     node = Node()
     partition = node.follow(records=2)
     node.peers[2].held.add(ApiKey.FETCH)
@@ -139,7 +140,7 @@ def test_an_answer_that_comes_late_changes_nothing() -> None:
 
 
 def test_a_role_change_while_a_truncation_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The truncation ends, then this node leads; the fetcher of the epoch before changes nothing any more."""
+    """The truncation ends, then this node leads. The fetcher of the former epoch changes nothing."""
     node = Node()
     threads = Threads(node.world, monkeypatch)
     partition = node.follow(records=5)
@@ -154,7 +155,7 @@ def test_a_role_change_while_a_truncation_runs(monkeypatch: pytest.MonkeyPatch) 
     threads.run()
     node.run(1)
     assert (partition.is_leader, partition.log.log_end_offset) == (True, 2)
-    # And back.
+    # Then it follows again.
     node.world.change(partition, leader=3)
     other = led((0, 2))
     node.lead(3, partition, other, 3)

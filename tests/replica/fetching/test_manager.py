@@ -1,4 +1,4 @@
-"""Which partitions a node fetches, over which connections, with which settings, and what its metrics say."""
+"""The partitions that a node fetches, its connections and settings, and its metrics."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_full_disk_is_waited_out() -> None:
 
 
 def test_a_disk_that_is_full_in_the_middle_of_an_answer_is_waited_out() -> None:
-    """What the log has taken already is not asked for again."""
+    """Records that the log has taken already are not fetched again."""
     node = Node()
     partition = node.follow()
     log = led((0, 600))
@@ -226,7 +226,7 @@ def test_a_leader_that_comes_back_elsewhere_is_found() -> None:
     node.addresses[2] = None
     node.run(2.5)
     assert not node.attempts
-    # Broker 2 listens where the model of broker 3 does.
+    # Broker 2 listens at the address of the model of broker 3.
     node.addresses[2] = ("host", 3)
     node.run(1)
     assert stored(partition) == log.contents()
@@ -290,13 +290,13 @@ def test_how_long_an_answer_is_waited_for() -> None:
     node = Node(replica_socket_timeout_ms="2000")
     partition = node.follow()
     node.lead(2, partition, led((0, 1)), 1)
-    # The leader answers the setup of the connection, which has a timeout of its own, and not the fetch.
+    # The leader answers the setup of the connection, which has a timeout of its own, but not the fetch.
     node.peers[2].held.add(ApiKey.FETCH)
     node.run(1.9)
     assert node.metric(MANAGER.format("MinFetchRate")) == 0
     assert len(node.attempts) == 1
     node.peers[2].held.clear()
-    # The connection is given up, and after replica.fetch.backoff.ms there is another.
+    # The connection is given up, and after replica.fetch.backoff.ms there is another one.
     node.run(1.5)
     assert len(node.attempts) == 2
     assert partition.log.log_end_offset == 1
@@ -345,7 +345,7 @@ def test_the_number_of_fetchers_changes_while_they_fetch() -> None:
 
 @pytest.mark.parametrize(
     ("topic", "index", "count", "expected"),
-    # What Apache Kafka's Utils.abs(31 * topic.hashCode() + partition) % count says.
+    # The result of Apache Kafka's Utils.abs(31 * topic.hashCode() + partition) % count.
     [("t", 0, 7, 3596 % 7), ("t", 5, 7, 3601 % 7), ("polygenelubricants", 0, 5, 0)],
 )
 def test_the_fetcher_of_a_partition(topic: str, index: int, count: int, expected: int) -> None:

@@ -1,4 +1,4 @@
-"""What a leader sent, in pieces for the loop."""
+"""The records of a leader, in pieces for the loop."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_offsets_that_are_missing_are_a_gap(hole: int) -> None:
 
 
 def test_what_was_written_in_a_newer_epoch_is_left_out() -> None:
-    """Apache Kafka since 4.1: the answer may come from a leader that is newer than this side knows."""
+    """As in Apache Kafka since 4.1: the answer may come from a leader that is newer than this side knows."""
     records = batch(0, 1) + batch(1, 2) + batch(2, 1)
     (piece,) = pieces(memoryview(records), 0, 1)
     assert contents(piece.records) == [(0, 0, 1)]

@@ -1,4 +1,4 @@
-"""The follower's side of a fetch session, against the session that a leader keeps."""
+"""The follower's side of a fetch session, compared with the session of a leader."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_an_answer_that_leaves_out_or_invents_partitions_is_not_used() -> None:
     assert session.answered(7, [key(0)]) is None
     built(session)
     assert session.answered(7, [key(1)]) is not None
-    # The leader closes the session that it has, and makes another.
+    # The leader closes its session, and makes another one.
     assert (built(session).session_id, built(session).session_epoch) == (7, 0)
 
 
@@ -94,7 +94,7 @@ def test_a_session_that_the_leader_does_not_know_is_not_named_again() -> None:
 
 
 class Sessions(RuleBasedStateMachine):
-    """Whatever changes and gets lost: the leader's session is what is wanted, when it has taken a request."""
+    """Whatever changes and gets lost, the leader's session has the wanted positions when it has taken a request."""
 
     @initialize()
     def begin(self) -> None:
