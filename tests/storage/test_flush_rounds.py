@@ -1,4 +1,5 @@
-"""flush.messages is a promise: nothing is answered or read before the fsync that covers it, and who waits shares it."""
+"""flush.messages is a promise: no record is acknowledged or read before the fsync that covers it, and waiters share
+it."""
 
 from __future__ import annotations
 
@@ -37,14 +38,14 @@ class Threads:
         return len(self._waiting)
 
     def run(self) -> list[str]:
-        """Run what waits; the files that were fsynced."""
+        """Run the calls that wait. Return the files that were fsynced."""
         self._world.loop.settle()
         before = len(self._world.disk.calls)
         waiting, self._waiting = self._waiting, []
         for future, function, args in waiting:
             try:
                 future.set_result(function(*args))
-            except Exception as error:  # noqa: BLE001  # whatever a call raises is its result
+            except Exception as error:  # noqa: BLE001  # any error of a call is its result
                 future.set_exception(error)
         fsynced = [call.path for call in self._world.disk.calls[before:] if call.operation == "fsync"]
         self._world.loop.settle()
@@ -62,7 +63,7 @@ def threads(world: World) -> Threads:
 
 
 class Told:
-    """What a waiter hears."""
+    """The result of a waiter."""
 
     def __init__(self, partition: Partition, *, acks: int = -1, value: bytes = b"x", **fields: Any) -> None:
         self.code: ErrorCode | None = None
@@ -128,7 +129,7 @@ def test_a_thousand_messages_are_flushed_once_and_the_others_answered_at_once(wo
         assert len(threads) == 0
         crossing = Told(partition)
         assert crossing.code is None
-        # What is below the threshold stays readable, what comes behind it waits as well.
+        # Records below the threshold stay readable, and later ones wait as well.
         behind = Told(partition, acks=1)
         assert (partition.high_watermark, behind.code) == (start + 2, None)
         threads.run()
@@ -168,7 +169,7 @@ def test_the_topic_configuration_acts_at_once(world: World, threads: Threads) ->
     owing = Told(partition)
     assert owing.code is None
     configure(world, "t", NEVER)
-    # What was promised is kept, and who comes behind it cannot overtake it.
+    # The promise is kept, and later records cannot overtake it.
     behind = Told(partition)
     assert (codes(owing, behind), partition.high_watermark) == ([None] * 2, 1)
     threads.run()

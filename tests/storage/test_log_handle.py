@@ -1,4 +1,4 @@
-"""The handle of one log: its states, when the log is opened, and what its user hears."""
+"""The handle of one log: its states, the opening of the log, and the calls to its user."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def base_offsets(log: PartitionLog) -> tuple[int, ...]:
 
 
 def gappy(world: World) -> Partition:
-    """A replica that follows, with a gap before each batch."""
+    """Return a replica that follows, with a gap before each batch."""
     partition, follower = followed(world, records=0, **CONFIG)
     told = Told()
     follower.note_gaps(told)
@@ -48,7 +48,7 @@ def gappy(world: World) -> Partition:
 
 
 def move(world: World, partition: Partition) -> str:
-    """To the other directory. Returns the folder."""
+    """Move it to the other directory. Returns the folder."""
     target = f"d{1 - int(partition.log.path[1])}"
     assert world.replicas.logs.moves.alter("t", 0, target) == ErrorCode.NONE
     for _ in range(200):

@@ -1,8 +1,8 @@
-"""Every prefix of a recorded move between two log directories loses power; the next start has all that was promised, in
-one directory, and goes on with the move.
+"""Power is lost after each prefix of a recorded move between two log directories. The next start has everything that
+was promised, in one directory, and goes on with the move.
 
-What is promised: a record below the log's recovery point, wherever the log was then. What is legal: a prefix of what
-was ever appended; where only the process died, all of it.
+Promised are records below the log's recovery point, wherever the log was then. Legal is any prefix of the records that
+were ever appended. If only the process died, it must be all of them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Recording:
         self.assigned = int(self.partition.log.path[1])
 
     def opened(self, handle: LogHandle, log_dir: LogDir) -> None:
-        """A move back is found in the folders."""
+        """Do nothing, because a move back is found in the folders."""
 
     def assign(self, handle: LogHandle, log_dir: LogDir, told: Callable[[], None]) -> None:
         self.note()
@@ -108,7 +108,7 @@ class Recording:
 
 
 class TruncatedRecording(Recording):
-    """As of a follower, whose leader says now and then that it went another way."""
+    """A recording of a follower, whose leader sometimes diverges."""
 
     def actions(self) -> Sequence[Callable[[], None]]:
         return *super().actions(), self.append, self.truncate
@@ -143,12 +143,12 @@ def check(recording: Recording, calls: int, disk: MemoryDisk, survive: Survive, 
         promised = min(len(moment.records) for moment in past[-1:] + under_way)
     else:
         promised = min(moment.promised for moment in past[-1:] + under_way)
-    # The metadata is elsewhere: between two calls it may have heard of the assignment, or not yet.
+    # The metadata is elsewhere: between two calls it may have the assignment, or not yet.
     for assigned in {moment.assigned for moment in past if moment.calls == past[-1].calls}:
         after = disk.power_loss(Survive.EVERYTHING)
         world, log = start_again(after, assigned)
         found = values(log)
-        # A file system that reorders may take the name of the first file and leave the second, as long as neither was
+        # A file system that reorders may lose the name of the first file and keep the second, as long as neither was
         # flushed (docs/architecture.md).
         first = log.log_start_offset
         assert first == 0 or (promised == 0 and survive is Survive.CHOSEN), f"{what}: it begins at {first}"
@@ -158,7 +158,7 @@ def check(recording: Recording, calls: int, disk: MemoryDisk, survive: Survive, 
         )
         assert end >= promised, f"{what}: {end} records of {promised}"
         assert sum(log_dir.holds("t", 0) for log_dir in world.log_dirs) == 1, what
-        # It goes on: with the move, and with appends.
+        # The node goes on with the move, and with appends.
         partition = world.replicas.get("t", 0)
         partition.append(batch(b"after"), required_acks=-1, now_ms=NOW_MS)
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""Logs that nobody has used since the start: requests that name many of them, and the rest."""
+"""Logs that were not used since the start: requests that name many of them, and the rest."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from tests.api.test_fetch import request as fetch_request
 from tests.replica.world import NOW_MS, World, batch, topic, topic_id
 
 PARTITIONS = 5 * OPENED_PER_TURN
-#: How many are open turn by turn.
+#: The numbers of open logs, turn by turn.
 TURNS = list(range(0, PARTITIONS + 1, OPENED_PER_TURN))
 ALL = range(PARTITIONS)
 
 
 def stopped() -> MemoryDisk:
-    """What a node with a record in each partition has left."""
+    """Return the disk of a node with a record in each partition, after a clean stop."""
     world = World()
     world.create("t", PARTITIONS)
     for partition in world.replicas:
@@ -79,7 +79,7 @@ def half() -> Half:
 
 
 def turns(world: World) -> Iterator[int]:
-    """How many logs are open after each turn, until nothing happens any more."""
+    """Yield the number of open logs after each turn, until it stays the same."""
     before = -1
     while (count := open_in(world)) != before:
         yield count
@@ -237,7 +237,7 @@ REQUESTS: list[tuple[Any, Any]] = [
 
 
 def codes(answer: Any) -> list[int]:
-    """Of every partition, wherever they stand in it."""
+    """Return the error codes of all partitions, wherever they are in the answer."""
     if isinstance(answer, list):
         return [code for one in answer for code in codes(one)]
     fields = {name: getattr(answer, name) for name in getattr(answer, "__slots__", ())}

@@ -27,7 +27,7 @@ GAUGES = "kafka.log:type=LogManager,name=remaining"
 
 
 class Workers:
-    """Stands in for `Runtime.run_apart`: the test says when a job is done, and how."""
+    """Replaces `Runtime.run_apart`. The test decides when a job is done, and with which result."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -55,7 +55,7 @@ class Workers:
                 else:
                     try:
                         future.set_result(work())
-                    except Exception as raised:  # noqa: BLE001  # as a worker would
+                    except Exception as raised:  # noqa: BLE001  # as from a worker
                         future.set_exception(raised)
                 self.world.loop.settle()
                 return
@@ -72,7 +72,7 @@ SIZES = {"tiny": 1, "small": 10, "middle": 20, "large": 40}
 
 
 def killed(sizes: dict[str, int] | None = None, directories: int = 1) -> MemoryDisk:
-    """What a node with these topics has left; the number of batches in each."""
+    """Return the disk of a killed node with these topics, each with its number of batches."""
     world = World(directories)
     for name, count in (sizes or SIZES).items():
         partition = world.create(name)
@@ -201,7 +201,7 @@ def test_a_crash_while_recovering_costs_the_work_only() -> None:
     world, workers = restarted(disk)
     workers.end("tiny-0")
     use(world.replicas.get("tiny", 0))
-    workers.jobs[1][1]()  # recovered, and nobody was told
+    workers.jobs[1][1]()  # recovered, and no part was notified
     world, workers = restarted(disk.power_loss(Survive.EVERYTHING))
     for name in ("tiny-0", "small-0", "middle-0", "large-0"):
         workers.end(name)
@@ -225,7 +225,7 @@ def test_a_log_whose_worker_dies_is_recovered_here(caplog: pytest.LogCaptureFixt
     workers.end("large-0", WorkerDied("killed"))
     assert use(world.replicas.get("large", 0)) == 40
     assert "large-0: its recovery is done again in this process" in caplog.text
-    # Its place is free.
+    # Its slot is free.
     assert len(workers.running) == 2
 
 
@@ -271,11 +271,11 @@ def test_a_topic_that_is_deleted_while_a_thread_recovers_it_is_not_touched_again
     workers.end("large-0", WorkerDied("killed"))
     threads.end_one()
     world.delete("large")
-    # The part that was on its way meets a folder that is gone.
+    # The part that was under way meets a folder that is gone.
     threads.end_one()
     assert "large-0" not in world.folders()
     assert not world.failures
-    # Its place is free.
+    # Its slot is free.
     assert len(workers.running) == 2
 
 
@@ -447,7 +447,7 @@ def test_logs_of_a_clean_stop_are_opened_on_first_use_and_then_one_by_one() -> N
 
 
 def end(world: World, jobs: int) -> None:
-    """Drive `close` to its end: in this world blocking calls are over at once."""
+    """Run `close` to its end. Blocking calls are immediate in this world."""
     loop = asyncio.new_event_loop()
     world.runtime.run_blocking = partial(run_here, loop)  # type: ignore[method-assign]
     try:
@@ -460,7 +460,7 @@ def run_here(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *arg
     future: asyncio.Future[Any] = loop.create_future()
     try:
         future.set_result(function(*args))
-    except Exception as error:  # noqa: BLE001  # whatever a call raises is its result
+    except Exception as error:  # noqa: BLE001  # any error of a call is its result
         future.set_exception(error)
     return future
 
@@ -512,7 +512,7 @@ def test_small_logs_share_a_job(many: dict[str, int]) -> None:
         workers.end(job)
     assert workers.running == ["d-0"]
     workers.end("d-0")
-    # Nobody has asked for them yet.
+    # No request has asked for them yet.
     assert not [partition for partition in world.replicas if partition.log_if_open]
     assert {name: use(world.replicas.get(name, 0)) for name in many} == many
 

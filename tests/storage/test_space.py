@@ -1,4 +1,4 @@
-"""What is said of a full disk, and when appends are tried again."""
+"""The lines about a full disk, and the time at which appends are tried again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESERVE = 1 << 20
 
 
 class Owner:
-    """A reserve that comes back when it is asked to."""
+    """A reserve that comes back on request."""
 
     def __init__(self, world: World) -> None:
         self._loop = world.runtime.loop

@@ -1,4 +1,4 @@
-"""While a thread truncates a log nothing else uses it, and its folder keeps its name."""
+"""While a thread truncates a log no other part uses it, and its folder keeps its name."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_log_that_is_truncated_is_nobody_elses_until_the_end(world: World, thr
     with pytest.raises(KafkaError) as refused:
         handle.open()
     assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    # Upkeep, metrics and checkpoints come by.
+    # Upkeep, metrics and checkpoints run in the meantime.
     upkeep = world.upkeep()
     upkeep.start()
     world.loop.advance(120)
@@ -77,7 +77,7 @@ def test_a_disk_that_is_full_leaves_the_log_as_it_was(world: World, threads: Thr
 
 @pytest.mark.parametrize("operation", ["truncate", "unlink"])
 def test_a_disk_that_is_full_in_the_middle_ends_the_log(world: World, threads: Threads, operation: str) -> None:
-    """Files and memory would tell of different logs."""
+    """Files and memory would differ."""
     partition = world.create("t", 1, (1, 2), 0, internal_segment_bytes="100")
     for _ in range(4):
         partition.append(batch(b"x"), required_acks=1, now_ms=NOW_MS)

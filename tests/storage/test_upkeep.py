@@ -1,4 +1,4 @@
-"""What happens to logs from time to time: the files that retention lets go, and the numbers of every log."""
+"""Periodic upkeep of logs: the files that retention deletes, and the gauges of each log."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def files(world: World, suffix: str, folder: str = "t-0") -> int:
 
 def test_names_go_as_soon_as_the_log_start_is_noted_and_files_after_the_delay(world: World) -> None:
     fill(world.create("t", **SMALL))
-    # log.initial.task.delay.ms, then the checkpoint of the log start, long before its own time.
+    # log.initial.task.delay.ms, then the checkpoint of the log start, long before its own interval.
     world.loop.advance(30)
     assert files(world, ".log") == 4
     world.loop.advance(3)
@@ -79,7 +79,7 @@ def test_retention_does_not_wait_for_the_ages_of_segments_that_are_not_in_memory
     assert (len(loads), len(log.files.segments)) == (1, 4)
     loads[0].set_result(None)
     again.loop.settle()
-    # One load was enough for all of them. The active segment, expired too, has got a successor.
+    # One load was enough for all of them. The active segment has expired too, and was replaced.
     assert (len(loads), len(log.files.segments)) == (1, 1)
     assert log.log_start_offset == 4
 
@@ -182,7 +182,7 @@ def test_what_is_much_is_sent_to_the_device_early(
 
 
 def test_a_log_that_is_written_to_goes_to_the_device_in_small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One large portion would hold up whoever appends meanwhile."""
+    """One large portion would hold up appends in the meantime."""
     world = World()
     seen: list[tuple[int, int]] = []
     monkeypatch.setattr(MemoryFile, "write_back", lambda file, position, size: seen.append((position, size)))

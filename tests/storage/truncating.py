@@ -1,4 +1,4 @@
-"""A replica table whose truncations run when a test says so."""
+"""A replica table whose truncations run when a test calls for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.replica.world import NOW_MS, World, batch
 
 
 class Threads:
-    """`run` lets the truncations that were begun do their work; the loop hears of it when it turns."""
+    """`run` does the work of the truncations that were begun. The loop gets the result when it turns."""
 
     def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         self._loop = world.loop
@@ -38,7 +38,7 @@ class Threads:
         for function, future in held:
             try:
                 future.set_result(function())
-            except Exception as error:  # noqa: BLE001  # whatever a call raises is its result
+            except Exception as error:  # noqa: BLE001  # any error of a call is its result
                 future.set_exception(error)
         self._loop.settle()
 
@@ -52,7 +52,7 @@ class Told:
 
 
 def followed(world: World, name: str = "t", records: int = 4, **configs: str) -> tuple[Partition, PartitionFollower]:
-    """A partition with records that broker 2 leads in epoch 1."""
+    """Return a partition with records that broker 2 leads in epoch 1."""
     partition = world.create(name, 1, (1, 2), 0, **configs)
     for number in range(records):
         partition.append(batch(b"%d" % number), required_acks=1, now_ms=NOW_MS)
