@@ -47,7 +47,7 @@ def test_an_acl_is_created_once() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("field", ["resource_name", "principal", "host"])
 def test_many_filters_that_name_something_look_at_few_acls_each(field: str) -> None:
-    """A filter that names nothing, and one that matches by prefix, look at all."""
+    """A filter that names nothing, and one that matches by prefix, look at all ACLs."""
     names = [f"User:{number}" for number in range(2_000)]
 
     def acl(name: str) -> Acl:

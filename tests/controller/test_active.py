@@ -1,4 +1,4 @@
-"""The active controller's own clockwork, on a clock that the test moves."""
+"""The active controller's own timers, on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_an_idle_log_moves_every_half_second() -> None:
         await world.lead()
         await clock.advance(2.3)
         assert kinds(world).count("NoOpRecord") == 4
-        # Nothing idle is written while there is something else to write.
+        # No idle record is written while there is something else to write.
         for _ in range(10):
             await clock.advance(0.3)
             await world.controller.submit("work", lambda state, now_ms: Result(None, [_config()]))
@@ -148,7 +148,7 @@ def test_a_silent_broker_is_fenced_when_its_session_ends() -> None:
 
 @pytest.mark.parametrize("wish", ["serve", "shut down"])
 def test_what_a_full_disk_refused_is_done_by_the_next_heartbeat(wish: str) -> None:
-    """The controller remembers of a heartbeat only what its log has taken (seed 2388)."""
+    """The controller keeps from a heartbeat only what its log has taken (seed 2388)."""
 
     async def main(clock: Clock) -> None:
         world = World()
@@ -237,7 +237,7 @@ def test_a_transaction_that_a_leader_left_open_is_aborted() -> None:
 
 @pytest.mark.parametrize("next_leader", [1, 2])
 def test_a_transaction_left_open_is_aborted_after_the_first_abort_was_lost(next_leader: int) -> None:
-    """A node that renounced once forgot the transaction, took half of it for whole, and never aborted it: from then on
+    """A node that renounced once forgot the transaction, took half of it for whole, and never aborted it. From then on
     no node would have published any metadata."""
     topic = [BeginTransactionRecord(name="half"), TopicRecord(name="half", topic_id=b"t" * 16)]
 
@@ -254,7 +254,7 @@ def test_a_transaction_left_open_is_aborted_after_the_first_abort_was_lost(next_
         await clock.advance(0.1)
         assert kinds(world)[-1] == "AbortTransactionRecord"
         assert list(world.controller.state.image.topics.by_name) == ["before"]
-        # The leadership goes before the abort is committed.
+        # The leadership is lost before the abort is committed.
         world.quorum.lose_uncommitted()
         world.quorum.lead(2)
         assert kinds(world)[-1] == "TopicRecord"
@@ -319,7 +319,7 @@ def test_a_very_large_operation_is_several_batches() -> None:
 
 @pytest.mark.slow
 def test_an_operation_of_which_a_part_is_committed_stays_in_part() -> None:
-    """The next leader has what was committed of it; a controller that renounced knew nothing of it."""
+    """The next leader has the committed part of it. A controller that renounced knew nothing of it."""
 
     async def main(clock: Clock) -> None:
         world = World()
@@ -345,8 +345,8 @@ def test_an_operation_of_which_a_part_is_committed_stays_in_part() -> None:
 
 
 def test_a_leadership_that_ends_within_an_append_leaves_nothing_of_it() -> None:
-    """A node that was paused learns from the clock, as it appends, that it leads no longer. It once took the records
-    into the state that it had just reset: "topic exists already" at the next commit, and a wrong state from then on."""
+    """When a node that was paused appends, its clock shows that it no longer leads. It once took the records into the
+    state that it had just reset: "topic exists already" at the next commit, and a wrong state from then on."""
 
     async def main(clock: Clock) -> None:
         world = World()
@@ -369,7 +369,7 @@ def test_a_leadership_that_ends_within_an_append_leaves_nothing_of_it() -> None:
         assert "t" not in world.controller.state.image.topics.by_name
         world.quorum.append = append  # type: ignore[method-assign]
         world.quorum.lose_uncommitted()
-        # The next leader makes a topic of that name.
+        # The next leader creates a topic with that name.
         world.quorum.append(encode_records([TopicRecord(name="t", topic_id=b"u" * 16)], 30))
         world.quorum.commit()
         assert world.controller.state.image.topics == world.loader.image.topics
@@ -425,7 +425,8 @@ def test_a_controller_whose_own_batch_cannot_be_replayed_decides_nothing_more() 
 
 @pytest.mark.slow
 def test_an_answer_whose_client_has_left_is_no_error_line() -> None:
-    """Two nodes sent heartbeats and went: the last controller stopped with "Future exception was never retrieved"."""
+    """Two nodes sent heartbeats and stopped. The last controller stopped with "Future exception was never
+    retrieved"."""
     complaints: list[dict[str, Any]] = []
 
     async def main(clock: Clock) -> None:

@@ -145,7 +145,7 @@ def test_a_live_broker_keeps_its_id_until_its_session_is_over() -> None:
 
 
 def test_a_second_process_cannot_take_the_id_of_a_broker_that_starts() -> None:
-    """It is fenced while it recovers its logs, and its heartbeats count all the same."""
+    """The broker is fenced while it recovers its logs, and its heartbeats still count."""
     pure = Pure(brokers=0)
     register(pure, 1)
     for _ in range(3):
@@ -175,7 +175,7 @@ def test_a_new_controller_gives_a_session_to_the_brokers_that_serve() -> None:
 
 
 def test_a_broker_that_was_let_go_is_back_at_once() -> None:
-    """Its shutdown was granted: the next start need not wait for the session to run out."""
+    """Its shutdown was granted, so the next start need not wait until the session runs out."""
     pure = Pure(brokers=2)
     beat(pure, 1)
     assert beat(pure, 1, want_shut_down=True).should_shut_down
@@ -209,7 +209,7 @@ def test_a_new_incarnation_loses_its_leaderships_at_once() -> None:
     assert (partition(pure).leader, partition(pure).isr, partition(pure).leader_epoch) == (0, (0,), 1)
     alone = partition(pure, name="alone")
     assert (alone.leader, alone.isr, alone.leader_epoch) == (-1, (1,), 1)
-    # Caught up means having read the registration, which comes after the changes.
+    # A broker is caught up when it has read the registration, which comes after the changes.
     assert pure.state.registration_offsets[1] > at
     assert not beat(pure, 1).is_fenced
     alone = partition(pure, name="alone")
@@ -239,7 +239,7 @@ def test_silent_brokers_are_fenced_one_at_a_time() -> None:
 def fence_early(pure: Pure, broker_id: int) -> None:
     epoch = pure.state.image.brokers[broker_id].epoch
     pure.apply(fence_gone_broker(pure.state, broker_id, epoch, pure.now_ms))
-    # As ActiveController.fence_early.
+    # As in ActiveController.fence_early.
     pure.state.sessions.end(BrokerSession(broker_id, epoch))
 
 
@@ -286,7 +286,7 @@ def test_what_needs_an_unclean_election_waits_until_the_session_would_have_been_
     assert (partition(pure).leader, partition(pure).isr) == (0, (0,))
     fence_early(pure, 0)
     assert (partition(pure).leader, partition(pure).isr) == (-1, (0,))
-    # No other event meanwhile elects a leader.
+    # No other event in the meantime elects a leader.
     beat(pure, 2)
     assert elect_unclean_leaders(pure.state).records == []
     assert balance_leaders(pure.state).records == []
@@ -310,7 +310,7 @@ def test_an_administrator_need_not_wait() -> None:
 
 
 def test_the_last_known_leader_is_the_broker_that_was_fenced_early() -> None:
-    """KIP-966's last resort: nothing else could lead."""
+    """KIP-966's last resort: no other replica could lead."""
     pure = Pure(brokers=2)
     pure.replay([FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)])
     make(pure, [0, 1])
@@ -319,7 +319,7 @@ def test_the_last_known_leader_is_the_broker_that_was_fenced_early() -> None:
     assert (partition(pure).isr, partition(pure).leader) == ((0,), 0)
     fence_early(pure, 0)
     assert (partition(pure).isr, partition(pure).elr, partition(pure).last_known_elr) == ((), (0,), (0,))
-    # It comes back, and may have lost records: it is not eligible any more. It still leads once it serves.
+    # It comes back, and may have lost records, so it is no longer eligible. It still leads once it serves.
     both = [Feature(name=name, min_supported_version=0, max_supported_version=30) for name in ("metadata.version", ELR)]
     register(pure, 0, features=both)
     assert (partition(pure).elr, partition(pure).leader) == ((), -1)
@@ -329,7 +329,7 @@ def test_the_last_known_leader_is_the_broker_that_was_fenced_early() -> None:
 
 
 def test_a_new_controller_waits_for_brokers_that_are_fenced() -> None:
-    """It does not know which of them were fenced early."""
+    """The new controller does not know which of them were fenced early."""
     pure = Pure(brokers=3)
     make(pure, [0, 1])
     pure.replay([UNCLEAN])
@@ -373,7 +373,7 @@ def test_controlled_shutdown() -> None:
     assert (first.in_controlled_shutdown, first.should_shut_down) == (True, False)
     assert pure.state.image.brokers[0].in_controlled_shutdown
     assert (partition(pure).leader, partition(pure).isr) == (1, (1,))
-    # The others have not seen that the leadership moved.
+    # The other brokers have not seen that the leadership moved.
     assert not beat(pure, 0, want_shut_down=True).should_shut_down
     beat(pure, 1)
     beat(pure, 2)
@@ -395,7 +395,7 @@ def test_a_broker_that_shuts_down_is_not_taken_into_an_isr() -> None:
 
 
 def test_a_broker_that_shuts_down_gets_new_replicas_when_it_is_fenced() -> None:
-    """A topic with as many replicas as there are brokers can be made while one restarts."""
+    """A topic with as many replicas as there are brokers can be created while one restarts."""
     pure = Pure(brokers=2)
     make(pure, [0, 1])
     beat(pure, 0)
@@ -418,7 +418,7 @@ def test_a_broker_that_leads_nothing_may_go_at_once_and_leaves_every_isr() -> No
 
 
 def test_one_of_two_directories_fails() -> None:
-    """Only its replicas leave, and they cannot lead before they are somewhere else."""
+    """Only its replicas leave, and they cannot lead before they are in another directory."""
     pure = Pure(brokers=2)
     first, second = (bytes((0xE0, number)) + bytes(14) for number in range(2))
     pure.now_ms += SESSION_MS + 1
@@ -528,7 +528,7 @@ def test_isr_changes_that_are_refused(broker_id: int, changes: dict[str, Any], c
 
 
 def assign(pure: Pure, directory: bytes, index: int, topic: bytes | None = None) -> int:
-    """Broker 0 says where a partition of "t" is."""
+    """Let broker 0 report the directory of a partition of "t"."""
     topic_id = pure.state.image.topics.by_name["t"].id if topic is None else topic
     partitions = [ar.RequestPartitionData(partition_index=index)]
     request = ar.AssignReplicasToDirsRequest(
@@ -633,7 +633,7 @@ def test_unclean_election_by_the_topics_configuration() -> None:
 @acts(broker=("unclean.leader.election.enable",))
 def test_unclean_election_by_the_brokers_configuration() -> None:
     pure = Pure(brokers=2, config=node_config(**{"unclean.leader.election.enable": "true"}))
-    # The topic's own value comes first.
+    # The topic's own value has priority.
     pure.replay([ConfigRecord(resource_type=2, resource_name="t", name=UNCLEAN.name, value="false")])
     assert leader_after_the_isr_is_gone(pure) == -1
     pure = Pure(brokers=2, config=node_config(**{"unclean.leader.election.enable": "true"}))
@@ -651,7 +651,7 @@ def test_leaders_are_balanced() -> None:
 
 
 def test_eligible_leader_replicas() -> None:
-    """KIP-966: below the minimum, who leaves the ISR stays eligible, and leads when the ISR is empty."""
+    """KIP-966: below the minimum, a replica that leaves the ISR stays eligible, and leads when the ISR is empty."""
     pure = Pure(brokers=2)
     pure.replay([FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)])
     make(pure, [0, 1])

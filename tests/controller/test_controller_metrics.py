@@ -1,4 +1,4 @@
-"""The gauges of a controller, by what its image says."""
+"""The gauges of a controller, computed from its image."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_gauges_tell_of_brokers_and_partitions() -> None:
     beat(pure, 0, want_fence=True)
     assert gauge("ActiveControllerCount") == 1
     assert (gauge("ActiveBrokerCount"), gauge("FencedBrokerCount")) == (1, 2)
-    # One partition has lost its one replica, and broker 1 leads another for broker 0.
+    # One partition has lost its one replica, and broker 1 leads another instead of broker 0.
     assert (gauge("OfflinePartitionsCount"), gauge("PreferredReplicaImbalanceCount")) == (1, 2)
     assert (gauge("BrokerRegistrationState,broker=0"), gauge("BrokerRegistrationState,broker=1")) == (10, 30)
 

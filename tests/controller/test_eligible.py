@@ -44,14 +44,14 @@ def config(resource: Resource, value: str | None) -> ConfigRecord:
 
 
 def elr_on(brokers: int = 3, minimum: str = "2") -> Pure:
-    """A cluster as its first controller begins it, with one minimum for all brokers."""
+    """Return a cluster as its first controller begins it, with one minimum for all brokers."""
     pure = Pure(brokers)
     pure.replay([FeatureLevelRecord(name=ELR_VERSION, feature_level=1), config(CLUSTER, minimum)])
     return pure
 
 
 def alter(pure: Pure, resource: Resource, value: str | None) -> list[TopLevel]:
-    """Change the minimum; the records."""
+    """Change the minimum. Return the records."""
     operation = AlterOperation.DELETE if value is None else AlterOperation.SET
     result = incremental_alter(pure.state, {resource: [Alteration(KEY, operation, value)]}, False)
     assert result.response[resource].code is ErrorCode.NONE
@@ -74,7 +74,7 @@ def test_a_replica_that_may_lack_records_is_not_elected_after_the_minimum_fell(r
     make(pure, [1, 2])
     lose(pure, 2)
     assert in_sync_and_eligible(partition(pure)) == ((1,), (2,))
-    # From here on leader 1 commits alone, and 2 lacks what it commits.
+    # From here on leader 1 commits alone, and 2 lacks those records.
     assert alter(pure, resource, "1") == [
         config(resource, "1"),
         ClearElrRecord(topic_name="t" if resource[0] == TOPIC else ""),
@@ -109,7 +109,7 @@ def test_which_topics_a_change_concerns() -> None:
     assert partition(pure, 0, "other").partition_epoch == before + 1
     alter(pure, CLUSTER, "2")
     assert partition(pure).elr == ()
-    # A broker's value is written again although it is the same, a topic's is not.
+    # A broker's value is written even if it is the same, a topic's is not.
     assert alter(pure, (TOPIC, "other"), "3") == []
     assert alter(pure, (TOPIC, "other"), None) == [config((TOPIC, "other"), None), ClearElrRecord(topic_name="other")]
 
@@ -199,7 +199,7 @@ def test_switching_it_on_gives_all_brokers_one_minimum() -> None:
     pure.replay([config((BROKER, "2"), "2"), config((BROKER, "5"), "1")])
     assert enable(pure, validate_only=True) == []
     assert enable(pure) == [config(CLUSTER, "3"), config((BROKER, "2"), None), config((BROKER, "5"), None), level]
-    # What the cluster has is not touched, and once more changes nothing.
+    # The cluster's value stays, and a second call changes nothing.
     assert enable(pure) == [level]
     pure = Pure(brokers=0)
     pure.replay([config(CLUSTER, "2")])
@@ -251,7 +251,7 @@ def test_a_controller_that_takes_over_from_a_snapshot_knows_of_no_eligible_repli
 
 
 def test_the_last_leader_is_known_also_where_others_are_in_sync() -> None:
-    """A partition that loses its leader remembers it; one that has none to lose remembers nobody."""
+    """A partition that loses its leader keeps it as the last known one. One without a leader to lose keeps none."""
     pure = elr_on()
     make(pure, [1, 2])
     gone = PartitionChangeRecord(topic_id=pure.state.image.topics.by_name["t"].id, partition_id=0, isr=[1])
@@ -262,14 +262,14 @@ def test_the_last_leader_is_known_also_where_others_are_in_sync() -> None:
     assert partition(pure).last_known_elr == (1,)
 
 
-# A broker that comes back (KIP-966): after an unclean stop it may lack what it had not synced.
+# A broker that comes back (KIP-966): after an unclean stop it may lack unsynced records.
 
 CLEAN, UNCLEAN = True, False
 
 
 def restart(pure: Pure, broker_id: int, *, clean: bool, unregistered: bool = False) -> None:
-    """Register a new incarnation, which names the epoch of its last clean stop, and keep it fenced. `unregistered`: the
-    old one is taken out of the metadata before."""
+    """Register a new incarnation, which names the epoch of its last clean stop, and keep it fenced. With `unregistered`
+    the former one is removed from the metadata before."""
     pure.now_ms += SESSION_MS + 1
     epoch = pure.state.image.brokers[broker_id].epoch
     if unregistered:
@@ -301,7 +301,7 @@ def test_an_eligible_replica_stays_eligible_after_a_clean_stop_alone(clean: bool
 
 
 def test_a_broker_that_was_unregistered_is_not_eligible_when_it_comes_back() -> None:
-    """Nothing tells the controller whether its stop was clean, nor whether its disks are the old ones."""
+    """The controller cannot know whether its stop was clean, nor whether its disks are the old ones."""
     pure = elr_on()
     make(pure, [0])
     lose(pure, 0)

@@ -25,7 +25,7 @@ from tests.controller.world import Pure, directory_of
 def reassign(
     pure: Pure, replicas: list[int] | None, index: int = 0, name: str = "t", *, may_change_factor: bool = True
 ) -> Any:
-    """Ask for these replicas; null cancels. The verdict."""
+    """Ask for these replicas; null cancels. Return the verdict."""
     request = AlterPartitionReassignmentsRequest(
         allow_replication_factor_change=may_change_factor,
         topics=[
@@ -39,7 +39,7 @@ def reassign(
 
 
 def in_sync(pure: Pure, *replicas: int) -> Any:
-    """The leader says which replicas are in sync. The answer."""
+    """Let the leader report which replicas are in sync. Return the answer."""
     return alter(pure, partition(pure).leader, isr_epochs=[(replica, -1) for replica in replicas])
 
 
@@ -64,7 +64,7 @@ def test_a_replica_moves_when_the_new_one_is_in_sync() -> None:
     assert ongoing(pure) == ongoing(pure, "t") == [("t", 0)]
     assert ongoing(pure, "other") == []
     answer = in_sync(pure, 0, 1, 2, 3)
-    # The leader hears what came of it. Late fetches of the replica that is gone have an old leader epoch.
+    # The leader gets the result. Late fetches of the replica that is gone have an old leader epoch.
     assert (answer.error_code, answer.isr, answer.leader_id, answer.leader_epoch) == (0, [0, 1, 3], 0, 1)
     assert moving(pure) == ((0, 1, 3), (), ())
     assert len(partition(pure).directories) == 3
@@ -72,7 +72,7 @@ def test_a_replica_moves_when_the_new_one_is_in_sync() -> None:
 
 
 def test_a_dead_broker_is_replaced_while_another_replica_that_stays_is_out_of_sync() -> None:
-    """Broker 2 is dead, and broker 1 is behind. Neither of them keeps broker 3 from taking the place of broker 2."""
+    """Broker 2 is dead, and broker 1 lags. Neither of them keeps broker 3 from replacing broker 2."""
     pure = Pure(brokers=4)
     make(pure, [0, 1, 2])
     beat(pure, 2, want_fence=True)
@@ -111,7 +111,8 @@ def test_fewer_replicas_wait_for_all_that_stay() -> None:
 
 
 def test_a_second_reassignment_that_removes_what_the_first_adds_ends() -> None:
-    """Broker 2 is not awaited, and neither is broker 1, which is out of sync: no replica was added in its place."""
+    """Broker 2 is not awaited, and neither is broker 1, which is out of sync, because no replica was added in its
+    place."""
     pure = Pure(brokers=3)
     make(pure, [0, 1])
     in_sync(pure, 0)
@@ -199,7 +200,8 @@ def test_calling_back_may_need_an_unclean_election() -> None:
     pure.replay([ConfigRecord(resource_type=2, resource_name="t", name=key, value="true")])
     assert reassign(pure, None).error_code == 0
     assert moving(pure) == ((0, 1), (), ())
-    # The first of the replicas is fenced: the next that lives leads, and says that records may be lost.
+    # The first of the replicas is fenced. The next live one leads, and its recovery state shows that records may be
+    # lost.
     assert (partition(pure).leader, partition(pure).isr, partition(pure).leader_recovery_state) == (1, (1,), 1)
 
 
@@ -236,7 +238,7 @@ def test_refusals(replicas: list[int] | None, index: int, name: str, code: Error
 
 
 def test_the_number_of_replicas_may_be_fixed() -> None:
-    """KIP-860: it is that of the end of a reassignment under way."""
+    """KIP-860: during a reassignment, the number at its end counts."""
     pure = Pure(brokers=5)
     make(pure, [0, 1])
     refused = reassign(pure, [2], may_change_factor=False)

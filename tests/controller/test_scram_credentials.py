@@ -77,7 +77,7 @@ def _keys() -> tuple[bytes, bytes]:
     ],
 )
 def test_what_is_refused(change: ScramCredentialUpsertion | ScramCredentialDeletion, code: int, message: str) -> None:
-    """Without touching the others of the request."""
+    """Refuse the change without an effect on the others of the request."""
     pure = Pure()
     assert alter(pure, change, up("other", 1, 16384)) == {change.name: (code, message), "other": OK}
     assert known(pure) == {(1, "other")}

@@ -168,7 +168,7 @@ def test_defaults_come_from_the_controllers_configuration() -> None:
 
 def test_ten_times_the_partitions_are_ten_times_the_work() -> None:
     def calls(partitions: int) -> int:
-        """How many calls of functions it takes."""
+        """Return how many calls of functions it takes."""
         pure = Pure()
         request = CreateTopicsRequest(topics=[topic("t", partitions, 3)])
         made = 0

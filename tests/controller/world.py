@@ -36,7 +36,7 @@ class Listener(Protocol):
 
 
 class FakeQuorum:
-    """Commits what is appended in the loop's next turn, or when told."""
+    """Commits appended batches in the loop's next turn, or on request."""
 
     def __init__(self, node_id: int = 1) -> None:
         self.node_id = node_id
@@ -67,7 +67,7 @@ class FakeQuorum:
             self.kraft_version = version
 
     def commit(self, batches: int | None = None) -> None:
-        """What was appended, or only the first `batches` of it."""
+        """Commit all batches, or only the first `batches` of them."""
         end = len(self.log) if batches is None else self._told + batches
         while self._told < end:
             base_offset, values = self.log[self._told]
@@ -80,7 +80,7 @@ class FakeQuorum:
             listener.handle_leader(leader_id, self.epoch)
 
     def lose_uncommitted(self) -> None:
-        """Another leader took over without what was not committed."""
+        """Let another leader take over without the uncommitted batches."""
         del self.log[self._told :]
         self.log_end_offset = 1 + sum(len(values) for _, values in self.log)
 
@@ -95,7 +95,7 @@ class FakeRuntime:
 
 
 class DirectChannel:
-    """Hands requests to a function, later."""
+    """Passes requests to a function, later."""
 
     def __init__(self, call: Callable[[Any], Any]) -> None:
         self._call = call
@@ -112,7 +112,7 @@ class DirectChannel:
 
 
 class World:
-    """One controller that leads, a loader, no broker yet."""
+    """One controller that leads, a loader, and no broker yet."""
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = node_config() if config is None else config
