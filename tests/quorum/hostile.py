@@ -1,7 +1,7 @@
-"""Messages of the quorum from a peer that is broken or hostile: decodable, of our cluster mostly, and untrue.
+"""Messages of the quorum from a broken or hostile peer: they can be decoded, are mostly of our cluster, and are untrue.
 
 Each value is one that the replica under test knows (its epoch, its end, a voter's id) or its neighbour, so that a
-message comes further than to its first check. A seed names the whole conversation.
+message passes more than its first check. A seed determines the whole conversation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ APIS = (
     "UpdateRaftVoter",
     "Vote",
 )
-#: codes that the quorum uses, one that it does not, and one of a release to come
+#: codes that the quorum uses, one that it does not use, and one of a later release
 ERRORS = (0, 0, 0, 0, 0, 6, 8, 42, 74, 75, 104, 125, -1, 9999)
 GREATEST = 2**31 - 1
 
@@ -43,13 +43,13 @@ class Hostile:
         self.rng = rng
 
     def request(self, quorum: QuorumDriver) -> tuple[Any, int]:
-        """A request of any API and version, and its version."""
+        """Return a request of any API and version, and its version."""
         name = f"{self.rng.choice(APIS)}Request"
         version = self.rng.choice(entry(name).versions)
         return self.message(name, version, quorum), version
 
     def message(self, name: str, version: int, quorum: QuorumDriver) -> Any:
-        """Through its bytes, as it would come."""
+        """Return a message that was encoded and decoded, as if it came in."""
         while True:
             made = Maker(self.rng, self.rng.choice(("full", "random"))).message(entry(name), version)
             self._overlay(made, quorum)
@@ -102,7 +102,7 @@ class Hostile:
         return value
 
     def _add_records(self, response: FetchResponse, quorum: QuorumDriver) -> None:
-        """Whole batches, some of which continue the log."""
+        """Add whole batches. Some of them continue the log."""
         base = quorum.log_end_offset + self.rng.choice((0, 0, 0, 1, -1))
         epoch = quorum.epoch + self.rng.choice((0, 0, 0, 1, -1))
         data = bytearray(batches.data_batch([b"foreign"] * 3, max(0, base), epoch, WALL_MS))
@@ -114,7 +114,7 @@ class Hostile:
 
 
 def _make_single(message: Any) -> None:
-    """One topic with one partition, as all messages of the quorum have."""
+    """Keep one topic with one partition, as all messages of the quorum have."""
     for name in ("topics", "responses"):
         topics = getattr(message, name, None)
         if topics and hasattr(topics[0], "partitions"):
@@ -123,7 +123,7 @@ def _make_single(message: Any) -> None:
 
 
 class HostilePeers:
-    """Every other node of the quorum: answers each request, and never the truth."""
+    """All other nodes of the quorum. They answer each request, and never truthfully."""
 
     def __init__(self, hostile: Hostile) -> None:
         self._hostile = hostile

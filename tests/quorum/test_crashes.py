@@ -1,4 +1,4 @@
-"""A quorum of one that loses power after any call to its disk: what was committed is there, no epoch is led twice."""
+"""A quorum of one loses power after each call to its disk: committed records are there, and no epoch is led twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STORAGE = StorageConfig(segment_bytes=600, max_retention_bytes=1500)
 
 @dataclass(slots=True)
 class Recorded:
-    """What the driver promised, and after how many calls to the disk it did."""
+    """The promises of the driver, each with the number of calls to the disk before it."""
 
     disk: MemoryDisk
     formatted: int = 0
@@ -32,7 +32,7 @@ class Recorded:
 
 
 def record() -> Recorded:
-    """Three lives of a quorum of one, with snapshots and cleaning; each life ends without closing anything."""
+    """Record three lives of a quorum of one, with snapshots and cleaning. Each life ends without closing anything."""
     disk = MemoryDisk()
     recorded = Recorded(disk)
 
@@ -56,7 +56,7 @@ def record() -> Recorded:
                 await quorum.write_snapshot(offset, quorum.epoch, list(listener.values))
                 recorded.snapshots.append((len(disk.calls), offset))
         await until(lambda: quorum.high_watermark == quorum.log_end_offset)
-        # No farewell: the next life finds whatever is on the disk.
+        # There is no clean stop, and the next life finds the disk as it is.
         quorum._stopped = True
 
     async def test() -> None:

@@ -1,4 +1,4 @@
-"""A snapshot that arrives damaged takes nothing's place: the log stays as it was, and the follower asks again."""
+"""A snapshot that arrives damaged replaces nothing: the log stays as it was, and the follower asks again."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FOLDER = f"other/{DIRECTORY}"
 
 
 def flipped(data: bytes) -> bytes:
-    """One bit in the middle: in a record."""
+    """Flip one bit in the middle, in a record."""
     changed = bytearray(data)
     changed[len(changed) // 2] ^= 0x10
     return bytes(changed)
 
 
 def cut(data: bytes) -> bytes:
-    """The end is zeros, as after a power loss."""
+    """Replace the end by zeros, as after a power loss."""
     return data[: len(data) - 20] + bytes(20)
 
 
@@ -93,7 +93,7 @@ def test_a_damaged_snapshot_changes_nothing_and_comes_again(
         said = [record.getMessage() for record in caplog.records if "came damaged" in record.getMessage()]
         assert len(said) == 1
         assert f"snapshot {last + 1}-1 of leader 1" in said[0]
-        # On its way it was damaged, and not in the leader's file.
+        # It was damaged on its way, and not in the leader's file.
         peers.nodes["controller", 9093] = whole
         await until(lambda: len(listener.values) == 20)
         assert listener.values[0] == b"state-of-0"

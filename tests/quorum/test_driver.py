@@ -1,4 +1,5 @@
-"""The driver with a quorum of one: what is told when, what is on the disk when, what a failing disk does."""
+"""The driver with a quorum of one: the time of each call to a listener, of each write, and the effect of a failing
+disk."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def test_first_start_and_restart_on_a_real_disk(tmp_path: Path) -> None:
         assert quorum.epoch == 2
         quorum.register(listener)
         await until(lambda: quorum.high_watermark == 7 and "leader 1 epoch 2" in listener.told)
-        # Nobody leads for a listener that has not seen everything that was committed before.
+        # A listener gets no leader before it has seen everything that was committed before.
         told = [line for line in listener.told if line != "leader None epoch 2"]
         assert told == ["commit 3 epoch 1 a b", "commit 5 epoch 1 c", "leader 1 epoch 2"]
         await quorum.stop()
@@ -82,7 +83,7 @@ def test_not_committed_before_fsync_and_one_fsync_for_many() -> None:
         runtime.release()
         await until(lambda: quorum.high_watermark == 7)
         assert listener.values == [b"a", b"b", b"c", b"d"]
-        # The one that had begun covers everything that was written when it ran; the next one the rest.
+        # The fsync that had begun covers everything that was written by then, and the next one the rest.
         assert runtime.blocking_calls - before == 2
         await quorum.stop()
 
@@ -183,7 +184,8 @@ def test_failed_write_ends_the_replica() -> None:
         with pytest.raises(StorageError):
             quorum.append([b"lost"])
         assert quorum.failed is not None
-        # Its connection closes. An exception would be logged as the failure of a handler, once for each that waits.
+        # Its connection closes. An exception would be logged as the failure of a handler, once for each waiting
+        # request.
         assert waiting.cancelled()
         await quorum.stop()
 
@@ -220,7 +222,7 @@ def test_snapshots_late_listeners_and_cleaning() -> None:
     async def test() -> None:
         runtime = InlineRuntime()
         format_one(runtime.disk, "meta")
-        # Everything that a newer snapshot covers goes at once; segments of 300 bytes hold three batches.
+        # Files that a newer snapshot covers are deleted at once. Segments of 300 bytes hold three batches.
         storage = StorageConfig(segment_bytes=300, max_retention_bytes=1)
         taken: list[int] = []
 
@@ -254,7 +256,7 @@ def test_snapshots_late_listeners_and_cleaning() -> None:
         await again.start()
         await until(lambda: "leader 1 epoch 2" in listener.told)
         assert listener.values == early.values
-        # The voters come from the snapshot now, not from the checkpoint of the format.
+        # The voters come from the snapshot now, and not from the checkpoint of the format.
         assert again.kraft_version == 1
         assert again.voters.ids() == (1,)
         assert again.is_only_voter
@@ -334,7 +336,7 @@ def test_requests_of_the_quorum() -> None:
         assert isinstance(waiting, asyncio.Future)
         runtime.hold()
         quorum.append([b"news"])
-        # Served before it is committed: the fetch that follows is what commits, in a larger quorum.
+        # Served before it is committed, because the fetch that follows is what commits it in a larger quorum.
         partition = (await waiting).responses[0].partitions[0]
         assert partition.records
         assert partition.high_watermark == 3

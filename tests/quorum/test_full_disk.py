@@ -1,4 +1,4 @@
-"""A leader whose disk is full steps down where another voter can write, and refuses alone."""
+"""A leader whose disk is full steps down if another voter can write, and refuses changes if it is alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fill(disk: MemoryDisk, log_dir: str) -> None:
 
 
 def use_up(quorum: QuorumDriver, disk: MemoryDisk, log_dir: str) -> None:
-    """Take the disk's room, and what the reserve gives."""
+    """Use up the disk's room, and the room of the reserve."""
     fill(disk, log_dir)
     quorum.append([b"in the room of the reserve"])
     assert quorum.is_short_of_room
@@ -41,7 +41,7 @@ def use_up(quorum: QuorumDriver, disk: MemoryDisk, log_dir: str) -> None:
 
 
 class Lines(logging.Handler):
-    """Keeps texts; pytest keeps records, and with them failures, their frames and what these hold."""
+    """Keeps texts. pytest keeps records, and with them failures, their frames and the objects in these."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ def test_alone_it_refuses_and_takes_changes_again() -> None:
 
 @pytest.mark.parametrize("was_killed", [False, True])
 def test_a_node_starts_on_a_full_disk_in_the_room_of_the_reserve(was_killed: bool) -> None:
-    """The log of the metadata writes some of its files again when it is opened."""
+    """The metadata log writes some of its files again when it is opened."""
 
     async def test() -> None:
         disk = small_disk()
@@ -150,7 +150,7 @@ def test_a_node_starts_on_a_full_disk_in_the_room_of_the_reserve(was_killed: boo
 
 
 def test_a_full_disk_holds_up_no_leader_that_has_written_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may begin a new segment then, and lets that be."""
+    """It may begin a new segment then, but does not."""
     monkeypatch.setattr(metadata_storage, "_ROLL_BYTES", 0)
 
     async def test() -> None:

@@ -1,4 +1,4 @@
-"""A follower whose disk fills up while its log is cut, or is replaced by a snapshot: it waits for room, and goes on."""
+"""A follower whose disk fills up while its log is cut or replaced by a snapshot waits for room, and goes on."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Follower:
         return follower
 
     async def fall_behind(self) -> None:
-        """Have a log of some records, and be away while the leader replaces its beginning by a snapshot."""
+        """Make a log of some records, and stop while the leader replaces its beginning by a snapshot."""
         format_one(self.leader_runtime.disk, "meta")
         await self.lead()
         self.leader.append([b"first"])
@@ -67,7 +67,7 @@ class Follower:
         self.leader.node.log_start_moved(last + 1)
 
     async def diverge(self) -> None:
-        """Have records that the leader has lost with its power, before they were committed."""
+        """Make records that the leader has lost in a power loss, before they were committed."""
         format_one(self.leader_runtime.disk, "meta")
         await self.lead()
         self.leader.append([b"first"])
@@ -84,7 +84,7 @@ class Follower:
 
 
 class Neighbour:
-    """Writes to the same disk: from the call `begin` of the follower on it takes whatever room there is, until the
+    """Writes to the same disk. From the follower's call `begin` on it takes all the room that there is, until the
     follower has looked for room twice."""
 
     def __init__(self, disk: MemoryDisk, begin: int) -> None:
@@ -106,7 +106,7 @@ class Neighbour:
             self.is_writing = False
 
     def wait(self, room: MetadataRoom, again: Callable[[], None]) -> None:
-        """In place of a second."""
+        """Replaces the wait of a second."""
         parts = [size for name, size in self.disk.scan(FOLDER) if name.endswith(".part")]
         self.largest_part = max(self.largest_part, *parts, 0)
         self.waits += 1
@@ -124,7 +124,7 @@ def test_a_disk_that_fills_up_at_any_write_ends_no_follower(
     waited: list[int] = []
 
     async def filled_at(call: int) -> bool:
-        """Whether there are as many calls."""
+        """Return True if there are this many calls."""
         world = Follower(reserve_bytes)
         await prepare(world)  # type: ignore[misc]
         follower = await world.follow()
@@ -153,7 +153,7 @@ def test_a_disk_that_fills_up_at_any_write_ends_no_follower(
 def test_a_snapshot_that_does_not_fit_is_one_line_and_leaves_the_room_to_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It ended the node, and its pieces kept what room was left."""
+    """Before, it ended the node, and its pieces kept the room that was left."""
     caplog.set_level(logging.WARNING)
 
     async def test() -> None:
@@ -170,7 +170,7 @@ def test_a_snapshot_that_does_not_fit_is_one_line_and_leaves_the_room_to_others(
             if looks <= 3:
                 names = world.disk.list(FOLDER)
                 assert not [name for name in names if name.endswith(".part")]
-                # It would not help.
+                # Giving up the reserve would not help.
                 assert "pykbroker.reserve" in names
             if looks == 3:
                 world.disk.unlink("other/ballast")

@@ -1,6 +1,6 @@
-"""A peer of the quorum that sends what no node would: nothing that is committed changes, and the replica goes on.
+"""A peer of the quorum that sends what no node would send: no committed record changes, and the replica goes on.
 
-The messages can be decoded; what cannot be is refused before the quorum (tests/badinput).
+The messages can be decoded. Others are refused before the quorum (tests/badinput).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OWN = VoterSet.of([next(iter(VOTERS))])
 
 
 def replica(runtime: InlineRuntime, peers: HostilePeers | None, voters: VoterSet, **fields: Any) -> QuorumDriver:
-    """Node 1; its quorum is configured, so that the same directory can be started with other voters."""
+    """Return node 1. Its quorum is configured, so that the same directory can be started with other voters."""
     return driver(
         runtime,
         peers=peers,
@@ -51,7 +51,7 @@ def replica(runtime: InlineRuntime, peers: HostilePeers | None, voters: VoterSet
 
 
 async def with_a_log(runtime: InlineRuntime) -> None:
-    """Records that node 1 committed when it was alone."""
+    """Let node 1 commit records while it is alone."""
     runtime.disk.make_dirs("meta")
     quorum = replica(runtime, None, OWN)
     await quorum.start()
@@ -62,7 +62,7 @@ async def with_a_log(runtime: InlineRuntime) -> None:
 
 
 def stored(quorum: QuorumDriver, end: int) -> bytes:
-    """The bytes of the log below an offset."""
+    """Return the bytes of the log below an offset."""
     return quorum.storage.read(0, 1 << 30, end)
 
 
@@ -96,7 +96,7 @@ def test_nothing_committed_changes_and_the_replica_goes_on(role: str, seed: int)
             assert described.error_code == ErrorCode.NONE
             assert quorum.epoch < MAX_EPOCH_STEP
         else:
-            # As Apache Kafka: a leader that has not what is committed is followed no further.
+            # As in Apache Kafka: a leader that lacks committed records is not followed further.
             assert isinstance(quorum.failed, LeaderLostCommitted)
         assert committed > 0 or role != "leader"
         await quorum.stop(timeout_ms=1)
@@ -128,7 +128,7 @@ def begin_in(epoch: int, cluster_id: str = CLUSTER, voter: int = 1, directory: b
 
 @pytest.mark.parametrize("make", [vote_in, begin_in])
 def test_an_epoch_out_of_nowhere_is_refused(make: Callable[..., Any]) -> None:
-    """An election raises the epoch by one. Were the greatest epoch believed, no election could follow."""
+    """An election raises the epoch by one. If the greatest epoch were believed, no election could follow."""
 
     async def test() -> None:
         runtime = InlineRuntime()
@@ -150,7 +150,7 @@ def test_an_epoch_out_of_nowhere_is_refused(make: Callable[..., Any]) -> None:
         assert (quorum.epoch, quorum.is_leader) == (before, True)
         assert read_file(runtime.disk, f"meta/{DIRECTORY}/quorum-state") == state
         if make is vote_in:
-            # For another voter, or for this voter with another disk.
+            # The vote is for another voter, or for this voter with another disk.
             assert code(make(before, voter=3)) == ErrorCode.INVALID_VOTER_KEY
             assert code(make(before, directory=bytes([9]) * 16)) == ErrorCode.INVALID_VOTER_KEY
         assert stored(quorum, quorum.log_end_offset) == log

@@ -1,4 +1,4 @@
-"""In a quorum of several a voter that lost what it had does not vote; an observer fetches it again."""
+"""In a quorum of several, a voter that lost records does not vote, and an observer fetches them again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ THREE = VoterSet.of(VoterNode(ReplicaKey(id), (Endpoint("CONTROLLER", f"c{id}", 
 
 
 def damage(runtime: InlineRuntime, folder: str) -> bytes:
-    """Flip a bit in the middle of the log; its bytes before."""
+    """Flip a bit in the middle of the log. Return its bytes before that."""
     path = f"{folder}/__cluster_metadata-0/{0:020}.log"
     data = read_file(runtime.disk, path)
     at = len(data) // 2
@@ -69,7 +69,7 @@ def test_a_voter_that_lost_records_or_its_vote_refuses(what: str) -> None:
             voter.append([b"%d" % number])
         await until(lambda: voter.high_watermark == voter.log_end_offset)
         await voter.stop()
-        # It was one of three.
+        # It was one of three voters.
         fields["static_voters"] = THREE
         if what == "a bit":
             damage(runtime, "meta")

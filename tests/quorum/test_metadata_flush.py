@@ -1,4 +1,4 @@
-"""When the metadata log is fsynced: controller.quorum.append.linger.ms."""
+"""The time of fsyncs of the metadata log: controller.quorum.append.linger.ms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.coordinator.fakes import Loop
 
 
 class Log:
-    """A log whose fsyncs end when the test says so."""
+    """A log whose fsyncs end when the test ends them."""
 
     def __init__(self, linger_ms: int = 25) -> None:
         self.loop = Loop()

@@ -15,7 +15,7 @@ from tests.quorum.world import CLUSTER, InlineRuntime, Listener, driver, format_
 
 
 def serve(runtime: InlineRuntime, quorum: QuorumDriver) -> Any:
-    """As a controller listener would: request and response through their bytes."""
+    """Serve as a controller listener would: encode and decode requests and responses."""
 
     def call(request: Any) -> Any:
         version = type(request).MAX_VERSION
@@ -78,12 +78,12 @@ def test_observer_follows() -> None:
         started = runtime.loop.time()
         leader.append([b"c"])
         await until(lambda: listener.values == [b"a", b"b", b"c"])
-        # Told by the parked fetch and by the next one for the high watermark, not by a poll.
+        # It came with the parked fetch, and with the next one for the high watermark, and not by polling.
         assert runtime.loop.time() - started < 0.3
         assert "leader 1 epoch 1" in listener.told
         await follower.stop()
 
-        # The controller restarts while the observer is away, and again while it is there.
+        # The controller restarts while the observer is away, and again while it runs.
         await leader.stop()
         leader = driver(runtime)
         await leader.start()
@@ -112,7 +112,7 @@ def test_observer_takes_a_snapshot() -> None:
         runtime = InlineRuntime()
         format_one(runtime.disk, "meta")
         peers = InMemoryPeers(runtime)
-        # Pieces of 50 bytes.
+        # The snapshot comes in pieces of 50 bytes.
         leader = driver(runtime, snapshot_max_bytes=50)
         await leader.start()
         peers.nodes["controller", 9093] = serve(runtime, leader)
@@ -145,13 +145,14 @@ def test_observer_takes_a_snapshot() -> None:
 
 
 def test_what_is_up_to_date_has_all_that_the_leader_calls_committed() -> None:
-    """Not a first part of it, nor a snapshot without what came behind: an ACL may be in the rest."""
+    """It must not be a first part of it, nor a snapshot without the records after it, because an ACL may be in the
+    rest."""
 
     async def play(has_snapshot: bool) -> None:
         runtime = InlineRuntime()
         format_one(runtime.disk, "meta")
         peers = InMemoryPeers(runtime)
-        # A record or two for each answer.
+        # Each answer has a record or two.
         leader = driver(runtime, fetch_max_bytes=100)
         await leader.start()
         peers.nodes["controller", 9093] = serve(runtime, leader)
@@ -176,7 +177,7 @@ def test_what_is_up_to_date_has_all_that_the_leader_calls_committed() -> None:
         # It came in pieces.
         assert len(told) > 5
         assert seen[0][0] == (b"state" if has_snapshot else b"x0")
-        # One that comes back is up to date as well, without anything new.
+        # An observer that comes back is up to date as well, without anything new.
         await follower.stop()
         again, listener = observer(runtime, Shared(peers), "other"), Listener()
         again.register(listener, up_to_date)
@@ -236,7 +237,7 @@ def test_three_voters_elect_and_hand_on() -> None:
         del peers.nodes[f"c{first.node_id}", 9093]
         await until(functools.partial(lambda living: len(leaders(living)) == 1, quorums))
         second = leaders(quorums)[0]
-        # Handed on: the successor does not wait for the fetch timeout.
+        # The leadership was handed on, so the successor does not wait for the fetch timeout.
         assert runtime.loop.time() - started < 0.25
         assert second.epoch > epoch
         second.append([b"b"])

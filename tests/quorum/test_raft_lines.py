@@ -1,4 +1,4 @@
-"""What the log says of a replica's peers: each thing once, however often it happens."""
+"""The log lines about a replica's peers: each fact once, however often it happens."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_peer_that_refuses_everything_is_one_line(lines: RaftLines, caplog: py
     assert "formatted for ours" in line
     assert answer(1, ErrorCode.INCONSISTENT_CLUSTER_ID) == []
     assert len(answer(3, ErrorCode.INCONSISTENT_CLUSTER_ID)) == 1
-    # What changes is said again; what is usual while leaders change is never said.
+    # A change is logged again. Usual answers during a change of leaders are never logged.
     assert len(answer(1, 9999)) == 1
     assert answer(1, ErrorCode.NONE) == []
     assert answer(1, ErrorCode.BROKER_NOT_AVAILABLE) == []
@@ -62,7 +62,7 @@ def test_configured_voters_that_differ_from_the_leaders_are_named(
         lines.voters(own, 0, (1, 2, 3))
     (line,) = said(caplog)
     assert "names 1, 2, but the newest leader in the metadata log was elected by the voters 1, 2, 3" in line
-    # With voters in the log there is nothing to differ.
+    # With voters in the log nothing can differ.
     lines.voters(own, 1, (1, 2, 4))
     assert said(caplog) == []
 

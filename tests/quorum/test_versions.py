@@ -1,4 +1,4 @@
-"""Voters of different releases: what one cannot say to the other is an answer, as in Apache Kafka."""
+"""Voters of different releases: a request that one cannot send to the other gets an answer, as in Apache Kafka."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VOTERS = VoterSet.of(
 
 
 class OlderVoter:
-    """Knows no pre-vote, and gives its vote."""
+    """A voter that knows no pre-vote, and gives its vote."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()

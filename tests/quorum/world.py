@@ -1,4 +1,5 @@
-"""What the tests of the driver share: runtimes on a real loop, a listener that remembers, a formatted directory."""
+"""Shared parts of the driver's tests: runtimes on a real loop, a listener that records its calls, a formatted
+directory."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ WALL_MS = 1_700_000_000_000
 
 
 class InlineRuntime:
-    """A loop of its own pace, a memory disk, and blocking calls at once, as the simulation has them; `hold` keeps them
-    waiting, so that a test sees what happens meanwhile."""
+    """A runtime with a real loop, a memory disk, and blocking calls that run at once, as in the simulation. `hold`
+    keeps them waiting, so that a test sees the state in between."""
 
     def __init__(self, disk: Disk | None = None) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
@@ -60,7 +61,7 @@ class InlineRuntime:
             self.blocking_calls += 1
             try:
                 result = function(*args)
-            except Exception as error:  # noqa: BLE001  # as a thread pool hands it over
+            except Exception as error:  # noqa: BLE001  # as a thread pool passes it on
                 future.set_exception(error)
             else:
                 future.set_result(result)
@@ -111,7 +112,7 @@ class InlineRuntime:
 
 
 class Listener:
-    """Remembers what it was told, as lines."""
+    """Records its calls, as lines."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -175,7 +176,7 @@ def driver(
 
 
 async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    """Let the loop run until something holds."""
+    """Let the loop run until a condition holds."""
 
     async def wait() -> None:
         while not condition():  # noqa: ASYNC110  # any turn of the loop may make it true
