@@ -92,7 +92,7 @@ def test_a_heartbeat_takes_a_probe_back() -> None:
     assert fence.heartbeat(7, 5, 2) == []
     assert fence.probed(7, probe.number, A, refuses=True) == []
     assert fence.probed(7, probe.number, B, refuses=True) == []
-    # Nor do its answers count for the next.
+    # Its answers do not count for the next probe either.
     following = probe_after_the_end(fence, 2)
     assert fence.probed(7, probe.number, A, refuses=True) == []
     assert fence.probed(7, following.number, B, refuses=True) == []
@@ -110,7 +110,7 @@ def test_a_newer_epoch_begins_anew() -> None:
     assert fence.metadata({7: registration(9)}) == [TryEndpoint(7, 9, A), TryEndpoint(7, 9, B)]
     assert fence.probed(7, probe.number, A, refuses=True) == []
     assert fence.probed(7, probe.number, B, refuses=True) == []
-    # What the former incarnation accepted counts no more, nor does what it still sends.
+    # Neither the former incarnation's endpoints count, nor its later messages.
     fence.tried(7, 5, A, accepts=True)
     assert fence.heartbeat(7, 5, 3) == []
     assert fence.connection_ended(3, by_peer=True, now_ms=0) == []
@@ -246,7 +246,7 @@ BROKERS = st.sampled_from((1, 2))
 
 
 class Anything(RuleBasedStateMachine):
-    """Events in any order, probes answered or not. A model of the rule's words judges every effect."""
+    """Events in any order, with probes answered or not. A model of the rule judges each effect."""
 
     tries: Bundle[TryEndpoint] = Bundle("tries")
 
@@ -258,7 +258,7 @@ class Anything(RuleBasedStateMachine):
         self.image = {1: registration(1), 2: registration(2)}
         self.is_active = True
         self.connections = 0
-        #: what a newest heartbeat said, by broker: its connection, negative for one that asks for a shutdown
+        #: the newest heartbeat of each broker: its connection, negative for one that asks for a shutdown
         self.last: dict[int, int] = {}
         #: accepted since the registration, by broker epoch
         self.accepted: dict[int, set[PeerAddress]] = {1: {A, B}, 2: {A, B}}
@@ -269,7 +269,7 @@ class Anything(RuleBasedStateMachine):
         self.fenced: set[int] = set()
         self.disarmed: set[int] = set()
         self.silent_since: dict[int, int] = {}
-        #: by broker, when it ended the connection of its heartbeats
+        #: the time at which each broker ended the connection of its heartbeats
         self.ended: dict[int, int] = {}
         for effect in self.fence.metadata(self.image):
             assert isinstance(effect, TryEndpoint)
@@ -316,7 +316,7 @@ class Anything(RuleBasedStateMachine):
     def tries_of(self, effects: list[DeathEffect]) -> Any:
         tries = [effect for effect in effects if isinstance(effect, TryEndpoint)]
         assert len(tries) == len(effects)
-        # A bundle takes one value: the first endpoint is tried, the other never answers or was the only one.
+        # A bundle takes one value. The first endpoint is tried; the other one never answers or does not exist.
         return tries[0]
 
     @rule(attempt=consumes(tries), accepts=st.booleans())

@@ -1,4 +1,4 @@
-"""A leader epoch begins: its followers ask for the partition at once, and not after the end of a long poll."""
+"""When a leader epoch begins, its followers ask for the partition at once, and not after the end of a long poll."""
 
 from __future__ import annotations
 

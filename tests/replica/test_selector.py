@@ -1,4 +1,4 @@
-"""Which replica a consumer is sent to."""
+"""The replica from which a consumer reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RACKS = {1: "east", 2: "west", 3: "west", 4: "north"}
 
 
 class Racks(Cluster):
-    """Broker 1 leads; its log ends at 10. All followers have everything."""
+    """Broker 1 leads, and its log ends at 10. All followers have all records."""
 
     def __init__(self, isr: tuple[int, ...] = (1, 2, 3, 4)) -> None:
         super().__init__((1, 2, 3, 4), isr)
