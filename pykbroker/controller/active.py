@@ -286,7 +286,7 @@ class ActiveController:
         pending, self._pending = self._pending, deque()
         self._appended.clear()
         # The next leader may overwrite all uncommitted records. A metadata transaction whose committed part has no end
-        # stays open: the next leader aborts it, and that may be this node.
+        # stays open. The next leader aborts it, and that may be this node.
         self.state.reset(self._committed)
         self._fault = None
         self.state.stop_sessions()
@@ -395,7 +395,7 @@ class ActiveController:
             )
             self._run("fence", fence_stale_broker)
             if stale_broker(state, self._now_ms()) is broker:
-                # The broker could not be fenced (the log refused): the next check tries again.
+                # The broker could not be fenced because the log refused, so the next check tries again.
                 break
         for broker_id in state.held.over(self._now_ms()):
             self._run("held elections", partial(_elect_held, broker_id))

@@ -72,8 +72,8 @@ def _alter_one(
         records.append(record)
         partition = merge_partition(partition, record)
         if record.leader not in (broker_id, NO_LEADER_CHANGE):
-            # The new ISR ended a reassignment, and that moved the leadership: the answer is an error, although a record
-            # is written.
+            # The new ISR ended a reassignment, and that moved the leadership. So the answer is an error, although a
+            # record is written.
             return _failed(index, ErrorCode.NEW_LEADER_ELECTED)
     return ap.ResponsePartitionData(
         partition_index=index,

@@ -1,7 +1,7 @@
 """The last heartbeat and the state of each broker: the controller's soft state about brokers.
 
-It is in no record: a new controller gives each unfenced broker a whole session. Responsible for the transitions that a
-heartbeat may request. The records for them are in brokers.py.
+It is in no record, so a new controller gives each unfenced broker a whole session. Responsible for the transitions that
+a heartbeat may request. The records for them are in brokers.py.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class _Builder:
         self._update_elr()
         self._elect()
         if record.leader == NO_LEADER_CHANGE and not set(before.replicas) <= set(self.replicas):
-            # A replica is gone: a new leader epoch refuses its late fetches.
+            # A replica is gone, and a new leader epoch refuses its late fetches.
             record.leader = before.leader
         if record.isr is not None or not change.elr_enabled:
             self.elr = []

@@ -108,7 +108,7 @@ class Host(Generic[S]):
         #: requests that wait for the end of the load
         self.held: HeldRequests
         self.timers: Timers
-        #: timers whose last input was refused: they fire again, and only the first refusal is logged
+        #: timers whose last input was refused. They fire again, and only the first refusal is logged.
         self.failing_timers: set[TimerKey] = set()
         self.loaded_records = 0
         self.skipped_records = 0

@@ -1,8 +1,8 @@
 """The machine that runs pure coordinator state over partitions of an internal topic: groups and transactions.
 
 Responsible for one shard per partition led by this node (host.py), loaded before a request asks it (shard_loading.py).
-It runs operations, appends, replays and answers at commit. It passes timers and markers as inputs, and ends each
-request in each possible way. Not responsible for what operations decide (the shard), nor for finding the partition.
+It runs operations, appends, replays and answers at commit. It passes timers and markers as inputs, and handles every
+end of a request. Not responsible for what operations decide (the shard), nor for finding the partition.
 
 An operation runs at once and alone. Its records go to the local log through `Partition.append`. If the append is
 refused, nothing has happened. If it is accepted, the records are replayed before anything else runs. Answers leave when
@@ -24,9 +24,9 @@ Transactions: a Result with `transaction` is one batch of that producer, and its
 `end_transaction` writes the producer's marker and passes the decision to the shard in the same call. Its answer leaves
 at commit, and so does each answer that shows what the marker decided.
 
-Effects are actions outside the shard that follow when its records are committed: the markers of a transaction are sent
-when its decision is committed. Effects wait with the answers, but have no timeout. Only the end of the leadership drops
-them.
+Effects are actions outside the shard that follow when its records are committed. For example, the markers of a
+transaction are sent when its decision is committed. Effects wait with the answers, but have no timeout. Only the end of
+the leadership drops them.
 
 Invariants:
 

@@ -140,7 +140,8 @@ class ShardLoading(Generic[S]):
             self._log_success(host)
             self._finished(host)
         except (KafkaError, StorageError, ValueError, OverflowError, DecodeError) as error:
-            # The error stays until an administrator repairs the log: answer requests, and wait for the next election.
+            # The error stays until an administrator repairs the log. Answer requests with an error, and wait for the
+            # next election.
             host.silence()
             logger.error("%r: cannot be loaded: %s", host.partition, error)
         except Exception:

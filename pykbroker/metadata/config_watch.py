@@ -69,7 +69,8 @@ class ConfigWatch:
             if resource_type not in _SILENT or (resource_type == ConfigResource.BROKER and name not in ("", self._own)):
                 continue
             noun, keys_of = _SILENT[resource_type]
-            # A value that equals the default has no other effect: the topic of transactions has such a value.
+            # A value that equals the default is not named, because it changes nothing. The topic of transactions has
+            # such a value.
             keys = keys_of(key for key, value in values.items() if value not in (None, _default(key)))
             found += [f"{key} ({noun})" for key in keys]
         if any(limit is not None for quotas in delta.client_quotas_changed.values() for limit in quotas.values()):

@@ -197,7 +197,7 @@ class MetadataDelta:
         )
 
     def replay(self, record: Any) -> None:
-        """Replay one record. An unknown type is a bug: a newer metadata.version was accepted."""
+        """Replay one record. An unknown type is a bug, because a newer metadata.version was accepted."""
         handler = _REPLAY.get(type(record))
         if handler is None:
             raise MetadataReplayError(f"no way to replay {type(record).__name__}")

@@ -46,7 +46,8 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     ELR_VERSION: VersionRange(0, 1),
 }
 
-#: Features that are not served, although a cluster may have them: they add only groups that clients cannot use here.
+#: Features that are not served, although a cluster may have them, because they add only groups that clients cannot use
+#: here.
 KEPT: Final[dict[str, VersionRange]] = {name: VersionRange(0, 1) for name in (SHARE_VERSION, STREAMS_VERSION)}
 
 #: The levels with which brokers and controllers register. Each finalised level must be within them.

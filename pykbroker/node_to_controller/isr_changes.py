@@ -4,7 +4,7 @@ Responsible for one request in flight, which carries all changes that wait, for 
 for asking again if an answer decides nothing. Not responsible for which change is due, nor for the effect of an answer
 on the partition (replica/isr_updates.py).
 
-A change is never given up: it is sent until the controller has answered it. The partition's leader checks whether the
+A change is never given up, but sent until the controller has answered it. The partition's leader checks whether the
 answer still applies.
 """
 

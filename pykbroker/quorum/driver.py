@@ -314,7 +314,7 @@ class QuorumDriver:
 
     def handle(self, request: Any, version: int | None = None, listener: str | None = None) -> Any:
         """Answer a request of the quorum with a response, or a future of one. `version` is that of the received
-        request, `listener` the name of the listener that received it: the answer has the leader's endpoint for the same
+        request, `listener` the name of the listener that received it. The answer has the leader's endpoint for the same
         listener. Raises CloseConnection while the node takes no part, as before its start and while it stops."""
         if self.failed is not None or self._stopped or self._started is None:
             raise CloseConnection(f"node {self.node_id} is no replica of the quorum now")
@@ -472,7 +472,8 @@ class QuorumDriver:
             self.storage.append_chunk(step)
 
     def _fetch_again(self, step: LogStep, go_on: Callable[[], None]) -> None:
-        """Wait until a whole snapshot has room, because a piece of it had none. Then fetch it from its beginning."""
+        """Wait for room for a whole snapshot, because one of its pieces had no room. Then fetch it from its
+        beginning."""
         assert isinstance(step, SnapshotChunk)
         if self.storage.has_room_for_snapshot(step.size):
             self.node.snapshot_dropped(self._now())

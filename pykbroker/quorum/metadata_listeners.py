@@ -65,8 +65,8 @@ class _Registration:
 
 
 class ListenerFailed(Exception):
-    """A listener has raised, which is a bug or a record that this release does not know. The replica cannot go on: as
-    leader it would decide without committed records, and its snapshots would lack them."""
+    """A listener has raised, which is a bug or a record that this release does not know. The replica cannot go on,
+    because as leader it would decide without committed records, and its snapshots would lack them."""
 
 
 class MetadataListeners:

@@ -155,7 +155,7 @@ class FetchSessions:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         session.epoch = next_epoch(epoch)
         session.last_used = now
-        # Move it to the end: dicts keep insertion order, so the first is the least recently used.
+        # Move it to the end. Dicts keep insertion order, so the first is the least recently used.
         del self._sessions[session_id]
         self._sessions[session_id] = session
         return session

@@ -91,7 +91,7 @@ class PartitionLeader:
             # The answer did not contain that the replica set has changed, too. The controller certainly refuses this
             # change.
             isr.withdraw()
-        # Otherwise a change stays in flight: it was based on this epoch, and the controller may make it.
+        # Otherwise a change stays in flight, because it was based on this epoch, and the controller may make it.
         self._set_replicas(image)
 
     def _set_replicas(self, image: PartitionImage) -> None:
@@ -120,7 +120,7 @@ class PartitionLeader:
         """Raise KafkaError for a broker that is not a follower, or for a former incarnation of it. `names_epoch`: the
         request names this leader epoch."""
         if replica_id not in self._followers:
-            # A follower that names the epoch has newer metadata, for example about a reassignment: it asks again.
+            # A follower that names the epoch has newer metadata, for example about a reassignment, and asks again.
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
             raise KafkaError(code, f"broker {replica_id} is not one of its replicas")
         if self._judgement.is_over(replica_id, broker_epoch):

@@ -409,7 +409,7 @@ class Partition:
             if stable == reached and stable_before == current:
                 stable_bytes = arrived_bytes
             else:
-                # A transaction is open, or was: the bytes that its end makes readable were not counted.
+                # A transaction is open, or was, so the bytes that its end makes readable were not counted.
                 stable_bytes = ENOUGH if stable > stable_before else 0
             self._shared.changed(self, 0, arrived_bytes, stable_bytes)
         else:

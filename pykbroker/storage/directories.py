@@ -141,8 +141,8 @@ class Directories:
     # -- failing ------------------------------------------------------------------------------------------------------
 
     def failed(self, error: StorageError) -> LogDir | None:
-        """Take the directory of the error offline, unless it is only full: its data can be read, and space may come
-        back. Returns the directory if it was online until now."""
+        """Take the directory of the error offline, unless it is only full, because its data can be read, and space may
+        come back. Returns the directory if it was online until now."""
         log_dir = next((log_dir for log_dir in self._log_dirs if log_dir.path == error.log_dir), None)
         if error.is_full:
             self._space.ran_out(error.log_dir)

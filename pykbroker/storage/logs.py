@@ -238,7 +238,7 @@ class Logs:
                 )
                 break
             except InconsistentTopicId as error:
-                # Metadata and folder disagree: the data is kept, but not served as another topic's.
+                # Metadata and folder disagree. The data is kept, but not served as another topic's.
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, str(error)) from error
             except StorageError as error:
                 self.directory_failed(error)

@@ -104,7 +104,7 @@ class Opener:
     def _begin_turn(self) -> None:
         batch = self._take()
         folders = [folder for handle in batch if (folder := self._folder_of(handle)) is not None]
-        # One folder stands for all: either all were read lately, or none.
+        # One folder stands for all, because either all were read lately, or none.
         if folders and is_cold(self._runtime.disk, folders[0]):
             warmed = self._runtime.run_blocking(warm, self._runtime.disk, folders)
             warmed.add_done_callback(lambda done: self._end_turn(batch))

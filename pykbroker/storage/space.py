@@ -110,7 +110,7 @@ class DiskSpace:
             return 0  # a directory that cannot be asked fails by itself, with its own line
 
     def _look_for_short(self) -> None:
-        """Find the directories on the disk of the reserve: they have no more room than the reserve gave."""
+        """Find the directories on the disk of the reserve, which have only the room that the reserve gave."""
         needed = self._reserve_bytes + _FOR_APPENDS_BYTES
         self.short = frozenset(path for path in self._directories if self._usable(path) < needed)
 

@@ -1,8 +1,8 @@
 """Committed offsets out of the log, many at a time: the part of loading that runs a million times.
 
 Responsible for the one loop that runs per record when `__consumer_offsets` is loaded. It does the same to a plain
-commit as `records.decode` and `GroupShard.replay`, but makes no objects: the key's bytes without the partition find the
-group and topic, and the value stays bytes. All other records (groups, tombstones, records that are long or have
+commit as `records.decode` and `GroupShard.replay`, but makes no objects. It looks group and topic up by the key's bytes
+without the partition, and the value stays bytes. All other records (groups, tombstones, records that are long or have
 headers) go through `iter_encoded` one by one, in the ordinary way.
 
 Not for batches of a transaction, which are undecided, nor for control batches.
@@ -146,7 +146,7 @@ class BulkLoad:
             return None
         partitions = self._shard.offsets.partitions_of(decoded.group, decoded.topic)
         self._known[key[:-4]] = partitions
-        # Once per key is enough: the end of a group has tombstones, and after those `_known` is empty.
+        # Once per key is enough, because a deleted group has tombstones, and after those `_known` is empty.
         self._shard.hold_offsets(decoded.group)
         return partitions
 

@@ -62,8 +62,8 @@ class Group(Protocol):
         ...
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Note that these topics were created, deleted or changed. It changes soft state only: the group looks at its
-        next input."""
+        """Note that these topics were created, deleted or changed. It changes soft state only, because the group looks
+        at its next input."""
         ...
 
     def offsets_expire_from_ms(self) -> int | None:

@@ -69,8 +69,8 @@ def uuid_order(uuid: bytes) -> tuple[int, int]:
 
 
 def collection_buckets(size: int) -> int:
-    """Return the initial number of buckets of `new HashSet<>(collection)`. It has room for one more element than fits
-    exactly."""
+    """Return the initial number of buckets of `new HashSet<>(collection)`. If the elements fit exactly, it is the next
+    greater one."""
     return max(_BUCKETS, 1 << int(size / _LOAD_FACTOR).bit_length())
 
 

@@ -2,8 +2,8 @@
 
 Responsible for translating. A JoinGroup is a heartbeat with all fields (the embedded subscription has topics, rack and
 owned partitions), a generation is the member's epoch, and an assignment is the coordinator's in the embedded protocol.
-No member waits for others: each is asked to rejoin (REBALANCE_IN_PROGRESS) on its own when there is something for it.
-There is no leader. Not responsible for the steps themselves (consumer/consumer_heartbeat.py).
+No member waits for others, because each is asked to rejoin (REBALANCE_IN_PROGRESS) on its own when it has a step to
+take towards its target. There is no leader. Not responsible for the steps themselves (consumer/consumer_heartbeat.py).
 
 If a member was asked to rejoin, or has joined and does not sync, the group waits for its rebalance timeout.
 """

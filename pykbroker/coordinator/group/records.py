@@ -9,7 +9,7 @@ collector has nothing to follow (with objects it stopped the loop for a tenth of
 
 Responsible for building, encoding and decoding records. A few record types of groups that are kept here without service
 (kept_groups.py) are known by their keys. Records of other types are skipped when the log is read (`decode` returns
-None): they belong to others and stay where they are. Not responsible for the meaning of records.
+None), because they belong to other coordinators. Not responsible for the meaning of records.
 """
 
 from __future__ import annotations

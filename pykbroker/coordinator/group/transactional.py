@@ -1,8 +1,8 @@
 """Offsets that belong to a transaction: TxnOffsetCommit (KIP-98), also of members (KIP-447), with verification
 (KIP-890).
 
-Responsible for the checks of the group for such a commit, for the guard that proves that its transaction's coordinator
-knows of it, and for the errors without one. Not responsible for pending offsets (offsets.py), for the marker
+Responsible for the checks of the group for such a commit, for the guard that proves that the transaction's coordinator
+has the partition, and for the errors without a guard. Not responsible for pending offsets (offsets.py), for the marker
 (machine.py), nor for asking the transaction's coordinator (coordinator/transaction/verifier.py).
 
 If the transaction's coordinator did not know of an offset, the offset would wait for a marker that never comes, and a

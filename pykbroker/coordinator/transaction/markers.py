@@ -8,8 +8,8 @@ transaction has all of its markers. Not responsible for sending, for time, nor f
 
 The meaning of errors: most pass with time or with the metadata, and the marker is sent again, to the current leader. A
 partition that is gone needs no marker. INVALID_PRODUCER_EPOCH means that the log has this epoch's marker, or a later
-epoch, already: an answer was lost, the marker was not (with transaction.version 2 a repeated marker always ends like
-this). TRANSACTION_COORDINATOR_FENCED means that another coordinator sends the markers now.
+epoch, already. Then an answer was lost, and the marker was not (with transaction.version 2 a repeated marker always
+ends like this). TRANSACTION_COORDINATOR_FENCED means that another coordinator sends the markers now.
 
 An unexpected code may never pass. It is logged once per job, and its partitions rest longer.
 
@@ -152,7 +152,8 @@ class MarkerQueue:
             self._refused.setdefault(job, []).append(partition)
 
     def leaders_changed(self) -> None:
-        """Look again at markers that have no leader, and at markers that rest: they may have rested for that reason."""
+        """Look again at markers that have no leader, and at markers that rest, because they may have rested for that
+        reason."""
         waiting, self._leaderless = self._leaderless, {}
         for job, partitions in waiting.items():
             self._route(job, partitions)

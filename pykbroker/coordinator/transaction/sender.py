@@ -1,7 +1,7 @@
 """Sends markers: the queue of markers.py with a clock, a network and this node's own partitions.
 
 Responsible for sending what the queue gives, for trying again after a rest, and for reporting that a transaction has
-all of its markers. A marker for a partition that is led here is written directly, without a request: on one node a
+all of its markers. A marker for a partition that is led here is written directly, without a request. So on one node a
 transaction is complete before its EndTxn is answered. Not responsible for what completion means (service.py).
 """
 

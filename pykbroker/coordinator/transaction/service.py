@@ -307,7 +307,7 @@ class TransactionService:
     # -- what the coordinator does by itself --------------------------------------------------------------------------
 
     def _decided(self, index: int, epoch: int, effect: Decided) -> None:
-        """Queue the markers of a committed decision: only now may a partition get its marker (T8)."""
+        """Queue the markers of a committed decision. Before this no partition may get its marker (T8)."""
         self.sender.add(MarkerJob(index, epoch, effect))
 
     def _completed(self, job: MarkerJob) -> None:

@@ -342,7 +342,7 @@ class TransactionShard:
             if present.state is (COMPLETE_COMMIT if commit else COMPLETE_ABORT):
                 return False
         elif not commit:
-            # Nothing was begun, and the client cannot know that: it may abort.
+            # Nothing was begun, and the client cannot know that, so it may abort.
             return True
         raise _invalid_end(present, producer, commit)
 

@@ -63,8 +63,8 @@ _EARLIEST = -2
 _NOT_YET = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _FIRST_PAUSE_SECONDS = 0.02
 _SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-#: A leader that is created or deleted answers these for a moment. More answers than this in a row are a warning; for
-#: Apache Kafka the first one is.
+#: A leader answers these for a moment while the topic is being created or deleted. More answers than this in a row are
+#: a warning; for Apache Kafka the first one is.
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 _EXPECTED_UNKNOWN = 4
 
@@ -490,8 +490,8 @@ class Fetcher:
         return None
 
     def refused(self, fetch: PartitionFetch, now: float) -> Fail | None:
-        """Note that the effect was not done, or only in part: the log may hold the first pieces of an answer. It may be
-        done later."""
+        """Note that the effect was not done, or only in part, because the log may hold the first pieces of an answer.
+        It may be done later."""
         if fetch not in self:
             return None
         found = self._look_again(fetch)

@@ -7,9 +7,9 @@ Sources: KIP-345 (static members), KIP-389 (group size), KIP-394 (member id roun
 
 The assignment is Stable as soon as it is in the local log, and the answers with it leave when it is committed. If its
 append is refused, the waiting SyncGroups fail and another rebalance starts. A refused record of an empty group loses
-nothing: after a failover the former generation comes back and times out.
+nothing, because after a failover the former generation comes back and times out.
 
-Unlike in Apache Kafka, each waiting request is answered: also a request that another one of the same member replaces.
+Unlike in Apache Kafka, each waiting request is answered, also one that another request of the same member replaces.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ class ClassicStep:
     def _has_room_for(self, member_id: str) -> bool:
         group = self.group
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
-            # Counting the members that wait lets a group shrink after the limit was lowered: the last to rejoin are
-            # refused.
+            # Counting the members that wait lets a group shrink after the limit was lowered, because the last to rejoin
+            # are refused.
             member = group.members.get(member_id)
             return (
                 member is not None and member.awaiting_join is not None
@@ -184,8 +184,8 @@ class ClassicStep:
     # -- static members -----------------------------------------------------------------------------------------------
 
     def _replace_static(self, request: JoinGroupRequest, client: Client, new_member_id: str, token: Token) -> bool:
-        """A static member comes back without its member id: it was restarted, or two processes use the instance id
-        (KIP-345)."""
+        """A static member comes back without its member id, because it was restarted, or because two processes use its
+        instance id (KIP-345)."""
         group = self.group
         instance_id = request.group_instance_id
         assert instance_id is not None

@@ -4,7 +4,7 @@ Responsible for the order of a rebalance: which phase follows, which event ends 
 Not responsible for the effect of a request (classic_step.py), nor for the rules of the group (classic_group.py). Pure:
 timers come in as values, `Result` goes out. Sources: KIP-62 (rebalance timeout), KIP-134 (initial delay).
 
-Unlike in Apache Kafka, each waiting request is answered: also that of a member that is dropped, and a SyncGroup that
+Unlike in Apache Kafka, each waiting request is answered, also that of a member that is dropped, and a SyncGroup that
 waits when a rebalance begins.
 """
 
@@ -210,8 +210,7 @@ class Rebalance:
             self._initial_delay_over(*event)
 
     def _sync_overdue(self, generation: int) -> None:
-        """Remove members that joined but did not ask for their assignment: they hold partitions that no member
-        reads."""
+        """Remove members that joined but did not ask for their assignment, because no member reads their partitions."""
         group = self.group
         if (
             generation != group.generation

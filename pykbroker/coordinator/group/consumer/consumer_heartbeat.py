@@ -17,8 +17,8 @@ A heartbeat takes these steps, each of which may write a record:
    group.consumer.assignment.interval.ms);
 5. the member's next step towards its target.
 
-All decisions read the group as it is, and replaying the records changes it. Timers and `refresh_…` are soft: they run
-ahead of the log, and after a refused append they still let the next heartbeat decide the same again.
+All decisions read the group as it is, and replaying the records changes it. Timers and `refresh_…` are soft state. They
+run ahead of the log, and after a refused append they still let the next heartbeat decide the same again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Replays records of consumer groups into their state: the only mutator of it.
+"""Replays records of consumer groups. This is the only mutator of their state.
 
 Responsible for each record's effect on the group. A group begins with its first record and ends with the tombstone of
 its epoch. Not responsible for the classic group that had the id before (shard.py).

@@ -39,7 +39,8 @@ class Goal(NamedTuple):
 
     target_epoch: int
     target: TargetAssignment
-    #: True if this request changed the subscription of the member: it gives up topics without a subscription at once
+    #: True if this request changed the subscription of the member, so that it gives up topics without a subscription at
+    #: once
     subscription_changed: bool
 
 

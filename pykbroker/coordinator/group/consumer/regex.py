@@ -183,7 +183,7 @@ def resolve(patterns: Iterable[str], topic_names: Sequence[str]) -> dict[str, fr
 def resolve_in_slices(
     patterns: Iterable[str], topic_names: Sequence[str]
 ) -> Generator[None, None, dict[str, frozenset[str]]]:
-    """Like `resolve`, but yields after each SLICE names of a pattern. An invalid pattern matches nothing: it came from
+    """Like `resolve`, but yields after each SLICE names of a pattern. An invalid pattern matches nothing. It came from
     a log that another broker wrote."""
     resolved: dict[str, frozenset[str]] = {}
     for text in dict.fromkeys(patterns):
