@@ -1,7 +1,7 @@
 """The small text files of a log directory, as bytes: Apache Kafka's, to the byte.
 
-Pure: `encode_*` gives what to write, `decode_*` raises `MalformedFile` for anything that no version of Kafka
-wrote. The reader decides what a malformed file means; most can be rebuilt, and none stops the node.
+Pure: `encode_*` returns the bytes to write, and `decode_*` raises `MalformedFile` for anything that no version of Kafka
+wrote. The caller decides what a malformed file means. Most files can be rebuilt, and none of them stops the node.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _table(data: bytes, columns: int) -> list[list[str]]:
-    """Line 1: version 0; line 2: how many entries; then the entries. An empty file is an empty table."""
+    """Parse version 0 in line 1, the number of entries in line 2, then the entries. An empty file is an empty table."""
     lines = _lines(data)
     if not lines:
         return []
     if not data.endswith(b"\n"):
-        # A write that was torn in the last number would pass for a smaller one.
+        # A torn write could end in the middle of the last number, which would then be read as a smaller number.
         raise MalformedFile(f"the last line {lines[-1]!r} is cut off")
     try:
         version, count = int(lines[0]), int(lines[1])
@@ -89,7 +89,7 @@ def encode_partition_metadata(topic_id: bytes) -> bytes:
 
 
 def decode_partition_metadata(data: bytes) -> bytes:
-    """The topic id."""
+    """Return the topic id. Raises MalformedFile."""
     fields = {}
     for line in _lines(data):
         key, separator, value = line.partition(":")
@@ -106,7 +106,7 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def decode_clean_shutdown(data: bytes) -> int:
-    """The broker epoch; -1 when the file only says that the shutdown was clean (as before Kafka 3.8)."""
+    """Return the broker epoch, or -1 if the file does not contain one (as before Kafka 3.8)."""
     try:
         fields = json.loads(data)
         return int(fields["brokerEpoch"])

@@ -1,12 +1,12 @@
-"""Transactions as compaction meets them: whose records go because they were aborted, and whose markers no reader needs.
+"""Transactions during compaction: which records go because they were aborted, and which markers no reader needs.
 
-Responsible for that verdict while batches pass in the order of their offsets. Not responsible for when a marker that
+Responsible for that decision while batches pass in the order of their offsets. Not responsible for when a marker that
 no reader needs may go (its delete horizon), nor for what is written.
 
 Invariants:
-* Batches of an aborted transaction lie between its first offset and its marker. What an index says beyond its marker
-  is not believed.
-* A marker is needed as long as a batch of its transaction was met before it.
+* Batches of an aborted transaction lie between its first offset and its marker. An index entry does not apply beyond
+  its marker.
+* A marker is needed as long as a batch of its transaction was found before it.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ class CleanedTransactions:
         self._aborted = sorted(aborted, key=lambda txn: txn.first_offset)
         self._position = 0
         self._ongoing: dict[int, _Ongoing] = {}
-        # Producers of which a batch was met that is not aborted, since their last marker.
+        # Producers with a batch since their last marker that was not aborted.
         self._committed: set[int] = set()
-        #: aborted, and the marker that has passed is still needed: what `.txnindex` must say. The caller takes them
+        #: aborted transactions whose marker has passed and is still needed: entries for `.txnindex`. The caller takes
+        #: them
         self.kept: list[AbortedTxn] = []
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether the records of a batch of data may all go."""
+        """Return True if all records of a data batch may go."""
         if not header.is_transactional:
             return False
         self._begin_up_to(header.last_offset)
         ongoing = self._ongoing.get(header.producer_id)
         if ongoing is not None and ongoing.aborted.last_offset < header.base_offset:
-            # Its marker must have been here; whatever became of it, this is another transaction.
+            # The marker must have been before this batch, even if it is gone now: this is another transaction.
             del self._ongoing[header.producer_id]
             ongoing = None
         if ongoing is None:
@@ -56,10 +57,10 @@ class CleanedTransactions:
         return True
 
     def is_unneeded(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether a control batch has nothing left that it speaks of."""
+        """Return True if no record is left to which the control batch applies."""
         self._begin_up_to(header.last_offset)
         if header.record_count == 0:
-            # Emptied before: kept for its producer only.
+            # An earlier cleaning has emptied this batch and kept it for its producer only.
             return True
         marker = marker_of(header, batch)
         if marker is None:

@@ -1,20 +1,20 @@
-"""Compaction: of each key only the newest record stays (Apache Kafka's LogCleaner, KIP-534).
+"""Compaction: the newest record of each key stays (Apache Kafka's LogCleaner, KIP-534).
 
 Two passes over the log, which run in a worker process: the newest offset of each key in the part that was never
 cleaned goes into a map of fixed size, as far as it reaches; then all segments up to there are copied without what is
 superseded, neighbours of which little is left into one. What is copied lies in `.cleaned` files, whole and durable,
 when it is reported; making it part of the log is `replacement.py`. What may be cleaned at all is `dirty_segments.py`.
 
-What stays:
-* of a key the newest record; a record behind what the map knows; never a record without a key;
-* a tombstone until its batch's delete horizon, which the first cleaning stamps into the batch;
+Records and batches that stay:
+* the newest record of each key; a record beyond the end of the map; but never a record without a key;
+* a tombstone until its batch's delete horizon, which the first cleaning writes into the batch;
 * no record of an aborted transaction; a marker as long as a record of its transaction is there, then until its horizon;
-* a batch without records where it holds a producer's last sequence, or the last offset of what was cleaned.
+* a batch without records if it holds a producer's last sequence, or the last offset of what was cleaned.
 
 Invariants:
 * Offsets, sequences and a batch's range never change. A batch of which everything stays is copied as it is.
-* Nothing is written that is not read from a batch with a right checksum: damage never gets a new one.
-* Source files are only read. Being killed costs nothing but `.cleaned` files, which the next cleaning or start removes.
+* Every record that is written was read from a batch with a right checksum: damage never gets a new checksum.
+* Source files are only read. A kill leaves only `.cleaned` files, which the next cleaning or start removes.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ _KEPT_ATTRIBUTES = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
 
 
 class Uncleanable(Exception):
-    """What is in the log cannot be cleaned, now or later: says which file and where."""
+    """Records in the log make a cleaning impossible, now and later. The message names the file and the position."""
 
 
 @dataclass(slots=True, frozen=True)
 class CleanerMemory:
-    """What one cleaning may use."""
+    """Limits of the memory that one cleaning uses."""
 
     map_bytes: int = 128 << 20
     load_factor: float = 0.9
@@ -69,7 +69,7 @@ class CleanerMemory:
 
 
 class LastRecord(NamedTuple):
-    """Of a producer that is still known: where its last sequence is."""
+    """The place of the last sequence of a producer that has not expired."""
 
     data_offset: int
     """-1 when its last batch is a marker."""
@@ -101,7 +101,7 @@ class CleaningJob:
 
 @dataclass(slots=True)
 class CleanerStats:
-    """What a cleaning has read and written."""
+    """Counts of what a cleaning has read and written."""
 
     map_bytes_read: int = 0
     map_messages_read: int = 0
@@ -172,7 +172,7 @@ class _Cleaner:
         return CleaningResult(end_offset, self._stats)
 
     def _aborted(self) -> list[AbortedTxn]:
-        """All that were aborted, of those that begin in what is to be cleaned: their markers may come later."""
+        """Return the aborted transactions that begin in the part to be cleaned; their markers may come later."""
         found: list[AbortedTxn] = []
         bases = [source.base_offset for source in self._cleaning.sources]
         for base in [*bases, *self._cleaning.later]:
@@ -214,11 +214,11 @@ class _Cleaner:
                 segment.close()
                 if is_full:
                     return
-                # What is missing at its end was cleaned away before.
+                # An earlier cleaning removed the offsets that are missing at the segment's end.
                 offsets.reach(end - 1)
 
     def _map_segment(self, segment: Segment, transactions: CleanedTransactions) -> Generator[int, None, bool]:
-        """Whether the map is full."""
+        """Return True if the map is full."""
         offsets, stats = self._map, self._stats
         position = segment.offset_index.position_before(offsets.start_offset)
         for chunk in _read(segment, position, self._cleaning.memory.io_buffer_bytes):
@@ -265,7 +265,7 @@ class _Cleaner:
             cleaned.seal()
             cleaned.fsync()
             cleaned.fsync_indexes()
-            # The names too: when a crash takes one of the four, the next start does not know that it was there.
+            # Also make the names durable: if a crash removed one of the four files, the next start could not notice it.
             self._disk.fsync_dir(cleaning.folder)
         except BaseException:
             cleaned.remove()
@@ -276,7 +276,7 @@ class _Cleaner:
     def _clean_into(
         self, cleaned: Segment, segment: Segment, transactions: CleanedTransactions
     ) -> Generator[int, None, bool]:
-        """Whether anything of the source is gone or different."""
+        """Return True if anything of the source is gone or different."""
         stats = self._stats
         is_changed = False
         for chunk in _read(segment, 0, self._cleaning.memory.io_buffer_bytes):
@@ -305,7 +305,7 @@ class _Cleaner:
         return is_changed
 
     def _retain(self, chunk: _Chunk, at: int, header: BatchHeader, transactions: CleanedTransactions) -> bytes | None:
-        """The batch as it is to be from now on: nothing if it goes, None if it stays as it is."""
+        """Return the batch as it is to be written: b"" if it goes, None if it stays unchanged."""
         count = header.record_count
         if header.attributes & CONTROL:
             is_unneeded = transactions.is_unneeded(header, _bytes(chunk, at, header))
@@ -340,8 +340,9 @@ class _Cleaner:
         return header.has_delete_horizon and header.base_timestamp <= self._cleaning.now_ms
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Whether the batch is kept even without records: it holds its producer's last sequence (or epoch, when that is
-        a marker's), or the last offset of what is being cleaned."""
+        """Return True if the batch stays even without records. It holds its producer's last sequence (or epoch, if the
+        last batch
+        is a marker), or the last offset of what is being cleaned."""
         if header.next_offset == self._cleaning.first_uncleanable_offset:
             return True
         last = self._cleaning.producers.get(header.producer_id)
@@ -361,7 +362,7 @@ class _Cleaner:
         *,
         needs_horizon: bool,
     ) -> bytes:
-        """A batch of the records in `payload`. With a delete horizon, that is the base timestamp."""
+        """Build a batch of the records in `payload`. If it has a delete horizon, the base timestamp is that horizon."""
         attributes = header.attributes & (_KEPT_ATTRIBUTES | CODEC_MASK)
         if header.has_delete_horizon or needs_horizon:
             attributes |= DELETE_HORIZON
@@ -370,7 +371,7 @@ class _Cleaner:
             base_timestamp = wrap_int64(header.base_timestamp + first_delta)
         max_timestamp = wrap_int64(header.base_timestamp + max_delta)
         if header.attributes & LOG_APPEND_TIME:
-            # The records' own times mean nothing.
+            # With LogAppendTime the timestamps of single records do not count.
             max_timestamp = header.max_timestamp
         elif base_timestamp != header.base_timestamp:
             payload = rebase(payload, count, wrap_int64(header.base_timestamp - base_timestamp), False)
@@ -393,7 +394,8 @@ class _Chunk(NamedTuple):
 
 
 def _read(segment: Segment, position: int, buffer_bytes: int) -> Iterator[_Chunk]:
-    """Whole batches with right checksums, `buffer_bytes` at a time, more for one that is larger. Raises Uncleanable."""
+    """Yield whole batches with right checksums in chunks of `buffer_bytes`; a larger batch gets a larger chunk. Raises
+    OSError, Uncleanable."""
     unpack, make = HEADER.unpack_from, BatchHeader._make
     least = max(buffer_bytes, HEADER_SIZE)
     wanted = least
@@ -425,19 +427,20 @@ def _read(segment: Segment, position: int, buffer_bytes: int) -> Iterator[_Chunk
             raise _damaged(segment, position, "a header is cut off")
         position += at
     if reader.size() < segment.size:
-        # A map shows zeros up to the end of a page: what was copied from it may be no batch.
+        # A map returns zeros up to the end of a page if the file has become shorter: then the copied bytes may be no
+        # batch.
         raise segment.is_shorter()
 
 
 def _damaged(segment: Segment, position: int, what: object) -> Uncleanable | OSError:
     if segment.file.size() < segment.size:
-        # Behind its end a map shows zeros up to the end of a page.
+        # A map returns zeros beyond the end of the file, up to the end of a page.
         return segment.is_shorter()
     return Uncleanable(f"{segment.path(names.LOG)} at position {position}: {what}")
 
 
 class _Output:
-    """What is written of one chunk: batches as they lie there, neighbours in one piece, and new ones between them."""
+    """The output for one chunk: unchanged batches, with neighbours in one piece, and rebuilt batches between them."""
 
     __slots__ = ("_end", "_parts", "_start", "_view", "marks", "messages", "size")
 
@@ -482,7 +485,7 @@ def _bytes(chunk: _Chunk, at: int, header: BatchHeader) -> memoryview:
 
 
 def _records(chunk: _Chunk, at: int, header: BatchHeader) -> Buffer:
-    """The records of a batch, no more compressed."""
+    """Return the records of a batch, decompressed."""
     payload = memoryview(chunk.data)[at + HEADER_SIZE : at + header.size_in_bytes]
     codec = header.compression
     return decompress(codec, payload) if codec else payload
@@ -521,8 +524,9 @@ class SegmentSizes(NamedTuple):
 
 
 def group(segments: Sequence[SegmentSizes], config: LogConfig, end_offset: int) -> list[int]:
-    """How many segments, from the first on, are copied into one each time: neighbours that even without any gain are no
-    more than one segment may be, in bytes, in its indexes, and in offsets."""
+    """Return how many neighbouring segments, from the first on, are copied into one segment each time. Even if nothing
+    can be
+    removed, the sum of their bytes, index bytes and offsets stays within the limits of one segment."""
     counts: list[int] = []
     total = SegmentSizes(0, 0, 0, 0)
     for index, segment in enumerate(segments):
@@ -553,7 +557,7 @@ def _path(folder: str, base_offset: int, suffix: str) -> str:
 
 
 def _remove_cleaned(disk: Disk, folder: str) -> None:
-    """What a cleaning has left that was killed."""
+    """Remove the files of a cleaning that was killed."""
     for name in disk.list(folder):
         found = names.parse_segment_file(name)
         if found is not None and found.state == names.CLEANED:

@@ -1,12 +1,12 @@
-"""A log's records written once more, in another folder: how a replica moves to another directory while it serves.
+"""A second copy of a log's records in another folder: how a replica moves to another directory while it serves.
 
 Responsible for which bytes come next and for writing them, a stretch at a time, in a worker process. Not responsible
-for when (storage/moves.py), nor for the last step, in which the copy takes the log's place (`PartitionLog.take_over`).
+for when (storage/moves.py), nor for the last step, in which the copy replaces the log (`PartitionLog.take_over`).
 
 Invariants:
-* The copy is a log like any other, appended to as a follower would: every batch's checksum has been right, the indexes
-  are its own. Killed in the middle of a stretch, it is a log that was not closed.
-* When a stretch is done, the copy is durable as far as it says.
+* The copy is an ordinary log, to which batches are appended as a follower appends them: every batch's checksum was
+  checked, and the indexes are the copy's own. After a kill in the middle of a stretch it is a log that was not closed.
+* When a stretch is done, the copy is durable up to its reported end.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(slots=True, frozen=True)
 class Target:
-    """The copy. `is_clean`: the last stretch got to its end. Otherwise only what is before `recovery_point` counts:
-    behind it a power loss may have taken files from the middle. `is_gapless`: so is the log that is copied."""
+    """The copy. `is_clean` is True if the last stretch was completed. Otherwise only records before `recovery_point`
+    count,
+    because a power loss may have removed files after it. `is_gapless` is True if the log that is copied is gapless."""
 
     path: str
     topic: str
@@ -57,7 +58,8 @@ class Target:
 
 @dataclass(slots=True, frozen=True)
 class Copied:
-    """How far the copy is. `last`: base offset and checksum of its last batch, by which it is known again."""
+    """The progress of a copy. `last` is the base offset and checksum of its last batch, which identify that batch
+    later."""
 
     end_offset: int
     size_bytes: int
@@ -76,19 +78,21 @@ def _reading(log: PartitionLog) -> Iterator[None]:
 
 
 def stretch(log: PartitionLog, offset: int, max_bytes: int) -> tuple[int, list[Piece]]:
-    """About so many bytes of the batches from `offset` on, and with which offset they begin. Raises StorageError."""
+    """Return about `max_bytes` of the batches from `offset` on, and the offset at which they begin. Raises
+    StorageError."""
     with _reading(log):
         return log.files.segments.stretch(offset, max_bytes)
 
 
 def bytes_from(log: PartitionLog, offset: int) -> int:
-    """How many bytes the batches from `offset` on have. Raises StorageError."""
+    """Return the size in bytes of the batches from `offset` on. Raises StorageError."""
     with _reading(log):
         return log.files.segments.bytes_from(offset)
 
 
 def is_copy(log: PartitionLog, copied: Copied) -> bool:
-    """Whether what was copied is a beginning of this log: with the same last batch, all before it is the same. Raises
+    """Return True if the copy is a prefix of this log: if the last batch is the same, so is everything before it.
+    Raises
     StorageError."""
     if copied.last is None or copied.end_offset > log.log_end_offset:
         return False
@@ -104,8 +108,9 @@ def is_copy(log: PartitionLog, copied: Copied) -> bool:
 def copy_stretch(
     disk: Disk, target: Target, start_offset: int | None, pieces: Sequence[Piece], now_ms: int
 ) -> Generator[int, None, Copied]:
-    """A job for a worker process: append the batches in `pieces` to the copy. `start_offset`: forget what the copy has
-    and begin there. Raises StorageError, which says of which directory; KafkaError CORRUPT_MESSAGE."""
+    """Append the batches in `pieces` to the copy; a job for a worker process. With `start_offset`, drop everything in
+    the
+    copy and begin there. Raises StorageError, which names the directory that failed, and KafkaError CORRUPT_MESSAGE."""
     log = target.open(disk, now_ms)
     if not target.is_clean:
         log.truncate_to(target.recovery_point)
@@ -137,7 +142,7 @@ def _copy(disk: Disk, log: PartitionLog, piece: Piece, now_ms: int) -> Generator
             except KafkaError as error:
                 raise KafkaError(error.code, f"{piece.path} from position {position} on: {error.message}") from error
             if not done:
-                # The chunk is smaller than its first batch.
+                # The chunk does not contain the whole of its first batch.
                 least = _length_at(piece, position, data)
                 continue
             position, least = position + done, 0
@@ -147,7 +152,7 @@ def _copy(disk: Disk, log: PartitionLog, piece: Piece, now_ms: int) -> Generator
 
 
 def _length_at(piece: Piece, position: int, data: bytes) -> int:
-    """How long the batch is of which these bytes are the beginning."""
+    """Return the length of the batch that begins with these bytes."""
     length = BatchHeader.parse(data).size_in_bytes if len(data) >= HEADER_SIZE else HEADER_SIZE
     if not len(data) < length <= piece.size - position:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{piece.path}: no whole batch at position {position}")

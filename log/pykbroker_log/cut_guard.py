@@ -1,4 +1,4 @@
-"""Which records of a log must not be cut off when it is opened, and what is raised instead.
+"""Protects records of a log that must not be cut off when it is opened: an error is raised instead.
 
 A damaged log of a topic ends at the damage: its replicas have the rest. The metadata log is another matter: a cluster
 that has forgotten half of its topics looks like a smaller cluster. Responsible for that verdict. Not responsible for
@@ -25,7 +25,7 @@ class DamagedLog(ValueError):
         self.where = where
         #: the first offset that would be lost
         self.lost_from = lost_from
-        #: the last offset that is known to have been in the log; -1: unknown
+        #: the last offset that is known to have been in the log, or -1 if that is unknown
         self.last_known = last_known
 
 
@@ -35,23 +35,26 @@ class CutGuard:
 
     #: Every record below was durable.
     flushed: int
-    #: Nothing from `flushed` on was ever acknowledged. False: it is not known, and what lies before whole batches may
-    #: have been.
+    #: True if no record from `flushed` on was ever acknowledged. False if that is unknown: a record before whole
+    #: batches
+    #: may have been acknowledged.
     is_exact: bool
-    #: Records below this offset are held elsewhere too: in a snapshot.
+    #: Records below this offset are held elsewhere too, in a snapshot.
     covered: int = 0
-    #: The owner of the log gives up what is lost, if the first lost offset is this one.
+    #: The owner of the log accepts the loss if it begins at this offset.
     given_up_from: int | None = None
-    #: Another replica has all of the log.
+    #: Another replica has the whole log.
     is_replaceable: bool = False
-    #: Why a batch with a good checksum cannot stand where it stands; "" if it can. It is asked for the first batch of
-    #: each segment and wherever the leader epoch changes.
+    #: Returns why a batch with a good checksum cannot stand at its place, or "" if it can. It is called for the first
+    #: batch
+    #: of each segment and wherever the leader epoch changes.
     judge: Callable[[BatchHeader, memoryview], str] = allow_batch
-    #: The first offset that was lost with the owner's consent.
+    #: The first lost offset whose loss the owner accepted.
     gave_up: int | None = None
 
     def before_cut(self, where: str, offset: int, *, is_followed: bool) -> None:
-        """The log would end at `offset`. `is_followed`: whole batches lie behind. Raises DamagedLog."""
+        """The log would end at `offset`, and `is_followed` is True if whole batches come after it. Raises
+        DamagedLog."""
         lost_from = max(offset, self.covered)
         if lost_from >= self.flushed and (self.is_exact or not is_followed):
             return

@@ -1,8 +1,8 @@
-"""What has left a log and is still on disk: segments whose names must stay for now, and files that wait to be deleted.
+"""Segments that have left a log and are still on disk: some keep their names for now, others wait to be deleted.
 
-Responsible for the order in which deletion happens: out of the log, the log's start durable, the name taken away
-(`.deleted`), `file.delete.delay.ms`, the file. Not responsible for which segments go (retention.py), nor for when
-files are deleted (the caller; `delete_files` takes long for large files and is for a thread).
+Responsible for the order of a deletion: remove the segment from the log, make the log start durable, rename the files
+(`.deleted`), wait for `file.delete.delay.ms`, delete the files. Not responsible for which segments go (retention.py),
+nor for when files are deleted (the caller; `delete_files` takes long for large files and is for a thread).
 
 Invariants:
 * Names go oldest first, and only where a crash cannot bring a segment back among those that stay. Power loss may undo
@@ -27,7 +27,7 @@ from pykbroker_log.side_files import SideFiles
 
 class Retired(NamedTuple):
     segment: Segment
-    #: where the one after it begins
+    #: the base offset of the segment after it
     end_offset: int
 
 
@@ -36,15 +36,15 @@ class Deletion:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        #: no longer part of the log, still under their own names
+        #: segments that are no longer part of the log but keep their own names
         self.retired: tuple[Retired, ...] = ()
-        #: what the log start is known to be after a crash; None where no checkpoint of it is kept
+        #: the log start offset that is known to survive a crash; None if no checkpoint of it is kept
         self.durable_start_offset: int | None = None
-        # (when, path) of the files that only wait for their time.
+        # (when, path) of the files that wait only for their deletion time.
         self._doomed: tuple[tuple[int, str], ...] = ()
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether there is something to do: names to take away, or files to delete."""
+        """Return True if files are to be renamed or deleted now."""
         return any(due_ms <= now_ms for due_ms, _ in self._doomed) or self._may_go()
 
     def _may_go(self) -> bool:
@@ -54,8 +54,11 @@ class Deletion:
     def take_names(self, side: SideFiles, due_ms: int, *, one_by_one: bool) -> None:
         """Close and rename the retired segments that may go, with their producer snapshots. Raises OSError.
 
-        `one_by_one`: all of them, and durably one after the other, which takes an fsync each. Also where no checkpoint
-        says where the log starts (the metadata log): or the power could take a name and bring back the one before.
+        With `one_by_one`, rename all of them, and make each rename durable before the next, which takes an fsync each.
+        A log
+        without a checkpoint of its start (the metadata log) needs the fsyncs too. Otherwise power loss could undo an
+        earlier
+        rename and keep a later one.
         """
         while self.retired and (one_by_one or self._may_go()):
             segment = self.retired[0].segment
@@ -73,11 +76,11 @@ class Deletion:
             self._doomed += ((due_ms, path + names.DELETED),)
 
     def move_to(self, folder: str) -> None:
-        """The log's folder has another name."""
+        """The log's folder was renamed."""
         self._doomed = tuple((due_ms, f"{folder}/{path.rpartition('/')[2]}") for due_ms, path in self._doomed)
 
     def take_due(self, now_ms: int) -> list[str]:
-        """The files whose time has come; the caller deletes them (`delete_files`)."""
+        """Return the files whose deletion time has come; the caller deletes them (`delete_files`)."""
         due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
         if due:
             self._doomed = tuple(waiting for waiting in self._doomed if waiting[0] > now_ms)
@@ -85,13 +88,14 @@ class Deletion:
 
 
 def delete_files(disk: Disk, paths: Sequence[str]) -> None:
-    """Remove what `PartitionLog.purge` returned, of one log, in a thread if you like: a large file takes a tenth of a
-    second. Raises StorageError."""
+    """Delete the files that `PartitionLog.purge` returned for one log. May run in a thread, because a large file takes
+    a tenth
+    of a second. Raises StorageError."""
     for path in paths:
         try:
             disk.unlink(path)
         except FileNotFoundError:
-            # The folder was deleted or renamed meanwhile.
+            # The folder was deleted or renamed in the meantime.
             pass
         except OSError as error:
             raise StorageError(parent_of(parent_of(path)), error) from error

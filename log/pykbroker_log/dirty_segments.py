@@ -1,9 +1,11 @@
-"""Which part of a log compaction may work on, and how much it would gain. Pure.
+"""The part of a log that compaction may clean, and how much a cleaning would gain. Pure.
 
-Apache Kafka's rules: from the first offset that was never cleaned (the checkpoint) up to the active segment, the last
-stable offset, and the first segment with something newer than `min.compaction.lag.ms`, whichever comes first.
+Apache Kafka's rules: the part begins at the first offset that was never cleaned (the checkpoint). It ends at the active
+segment, the last stable offset, or the first segment with a record newer than `min.compaction.lag.ms`, whichever comes
+first.
 
-Invariant: what is called cleanable are whole segments in which everything is decided and replicated.
+Invariant: the cleanable part consists of whole segments in which every transaction is decided and every record is
+replicated.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Cleanable:
 
 
 def cleanable(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Cleanable:
-    """What can be cleaned of a log that was cleaned up to `checkpoint` (None: never). Raises OSError."""
+    """Return what can be cleaned of a log that was cleaned up to `checkpoint` (None if it never was). Raises
+    OSError."""
     segments, config = log.files.segments, log.config
     sealed, active = segments[:-1], segments[-1]
     first_dirty, invalid = _first_dirty(log, checkpoint)
@@ -56,7 +59,7 @@ def cleanable(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Cleanab
             if segment.largest_timestamp() > now_ms - config.min_compaction_lag_ms:
                 end = min(end, segment.base_offset)
                 break
-    # Whole segments: down to the beginning of the one that the end lies in.
+    # Only whole segments: the end moves back to the beginning of the segment that contains it.
     first_uncleanable = segments[_floor(segments, max(first_dirty, end))].base_offset
     return Cleanable(
         first_dirty_offset=first_dirty,
@@ -73,23 +76,23 @@ def _first_dirty(log: PartitionLog, checkpoint: int | None) -> tuple[int, str]:
     if checkpoint is None:
         return start, ""
     if checkpoint < start:
-        # With retention beside compaction that is how it goes.
+        # This is normal when retention deletes segments of a compacted log.
         return start, "" if log.config.delete else f"it is before the log's start {start}"
     if checkpoint > log.log_end_offset:
-        # The log has lost its end: what is there now may never have been cleaned.
+        # The log has lost its end: the records that are there now may never have been cleaned.
         return start, f"it is behind the log's end {log.log_end_offset}"
     return checkpoint, ""
 
 
 def _floor(segments: Sequence[Segment], offset: int) -> int:
-    """The index of the segment that `offset` lies in."""
+    """The index of the segment that contains `offset`."""
     return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
 
 
 def _delay_ms(dirty: Sequence[Segment], max_lag_ms: int, now_ms: int) -> int:
     due_before = now_ms - max_lag_ms
     if due_before <= 0:
-        # The usual case costs no look into the segments.
+        # Segments are not read in the usual case.
         return 0
     oldest = min((segment.first_timestamp for segment in dirty if segment.first_timestamp > 0), default=due_before)
     return max(0, due_before - oldest)

@@ -1,10 +1,11 @@
-"""What log/ and raft storage ask of a disk: `Disk`, `File`, `Region`, and the calls on files as a whole.
+"""The disk interface that log/ and raft storage need: `Disk`, `File`, `Region`, and functions for whole files.
 
-Responsible for the contract that os_disk/ and memory_disk.py keep, and for what needs no more than the contract. Not
-responsible for formats, names, what an error means (callers turn `OSError` into `StorageError`).
+Responsible for the contract that os_disk/ and memory_disk.py keep, and for functions that need only the contract. Not
+responsible for formats, for names, nor for what an error means (callers turn `OSError` into `StorageError`).
 
 Invariants:
-* `pwritev` has written everything or raised; after an error any prefix of the data may be in the file.
+* `pwritev` returns after it has written everything, or raises; after an error any prefix of the data may be in the
+  file.
 * A file is closed by its owner before its name changes.
 """
 
@@ -24,7 +25,8 @@ class Loadable(Protocol):
 
 
 class ColdRead(Exception):
-    """The bytes [offset, offset + length) of `source` are not in memory, and the reader is not to wait for the device:
+    """The bytes [offset, offset + length) of `source` are not in memory, and the reader must not wait for the device.
+    Call
     `source.load(offset, length)` on a thread, then read again."""
 
     def __init__(self, source: Loadable, offset: int, length: int) -> None:
@@ -35,9 +37,11 @@ class ColdRead(Exception):
 
 
 class Region(Protocol):
-    """A piece of a file that goes to a socket without passing through this process (`send`), or that is read when the
-    socket has room (`pread`). It stays readable when the file is closed, renamed or unlinked; what is cut off the file
-    comes back short."""
+    """A piece of a file that is sent to a socket without passing through this process (`send`), or read when the socket
+    has
+    room (`pread`). It stays readable when the file is closed, renamed or unlinked. If the file was truncated, reads
+    return
+    fewer bytes."""
 
     def __len__(self) -> int: ...
 
@@ -55,7 +59,7 @@ class FileClosed(FileNotFoundError):
 
 
 class FileReader(Protocol):
-    """A file for a scan. What `pread` returns may be a view of a map: a worker process may die of touching it."""
+    """A file for a scan. `pread` may return a view of a map: a worker process may die when it touches that."""
 
     def pread(self, size: int, offset: int) -> Buffer: ...
 
@@ -66,7 +70,7 @@ class File(Protocol):
     def pread(self, size: int, offset: int) -> bytes: ...
 
     def reader(self) -> FileReader:
-        """Through a map where the disk maps files, else this file itself."""
+        """Return a reader through a map if the disk maps files, else this file itself."""
         ...
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int: ...
@@ -91,19 +95,22 @@ class Lock(Protocol):
 
 
 class Fsyncs(Protocol):
-    """Fsyncs of files that no thread waits for, a batch at a time. On one thread."""
+    """Fsyncs of files for which no thread waits, one batch at a time. Used on one thread."""
 
     def fileno(self) -> int:
-        """Becomes readable when one of them has ended."""
+        """Return a descriptor that becomes readable when an fsync has ended."""
         ...
 
     def begin(self, files: Sequence[File]) -> bool:
-        """The next batch. False: nothing was begun, and `Disk.fsync_files` has to do it."""
+        """Start the next batch. Return False if nothing was started; then `Disk.fsync_files` must fsync these files."""
         ...
 
     def ended(self) -> Sequence[File] | None:
-        """Called once `fileno()` is readable. None: the batch goes on. Otherwise it is over, and all but these files
-        are durable or were closed; these were not tried. Raises the OSError of one that failed, when all have ended."""
+        """Collect results; call it when `fileno()` is readable. Return None while the batch goes on. When it is over,
+        return the
+        files that were not tried; all others are durable or were closed. Raises the OSError of an fsync that failed,
+        when all
+        have ended."""
         ...
 
     def close(self) -> None: ...
@@ -137,16 +144,17 @@ class Disk(Protocol):
     def lock(self, path: str) -> Lock: ...
 
     def fsync_dirs(self, paths: Sequence[str]) -> dict[str, FileNotFoundError]:
-        """Of many folders at once. Returns those that are not there."""
+        """Fsync many folders at once. Return those that do not exist."""
         ...
 
     def fsync_files(self, files: Sequence[File]) -> None:
-        """Fsync files that this disk has opened, together where the system can; those that are closed are left out.
-        Raises the OSError of one that failed, when all have ended."""
+        """Fsync open files of this disk, together where the system can. Closed files are left out. Raises the OSError
+        of one that
+        failed, when all have ended."""
         ...
 
     def fsyncs(self) -> Fsyncs | None:
-        """None where the system has no such thing."""
+        """Return None if the system cannot do this."""
         ...
 
     def usage(self, path: str) -> tuple[int, int]: ...
@@ -169,7 +177,7 @@ def read_file(disk: Disk, path: str) -> bytes:
 
 
 def write_new(disk: Disk, path: str, data: Buffer, *, sync: bool = True) -> None:
-    """Write a whole file that has no readers yet. The name is not durable before the caller's `fsync_dir`."""
+    """Write a whole file that has no readers yet. The name becomes durable by the caller's `fsync_dir`."""
     file = disk.open(path, create=True)
     try:
         if file.size():
@@ -182,7 +190,8 @@ def write_new(disk: Disk, path: str, data: Buffer, *, sync: bool = True) -> None
 
 
 def write_atomic(disk: Disk, path: str, data: Buffer, *, suffix: str = ".tmp") -> None:
-    """Replace `path`: after a crash at any point a reader sees the old contents or the new, never a mixture."""
+    """Replace the file `path`. After a crash at any point a reader finds the old contents or the new, never a
+    mixture."""
     temporary = path + suffix
     write_new(disk, temporary, data)
     disk.rename(temporary, path)
@@ -194,7 +203,7 @@ def sync_path(disk: Disk, path: str) -> None:
     try:
         file = disk.open(path)
     except FileNotFoundError:
-        # Deleted since; the fsync of the folder covers that.
+        # The file was deleted in the meantime; the fsync of the folder makes that durable.
         return
     try:
         file.fsync()

@@ -1,11 +1,10 @@
-"""What a producer snapshot does not hold: the batches before a producer's last one, read from the log when asked for.
+"""The batches before a producer's last one, which a producer snapshot does not hold: read from the log when needed.
 
-A snapshot keeps one batch per producer, while a client may repeat any of the five that it had under way when the node
-stopped. Apache Kafka refuses the first of them (OUT_OF_ORDER_SEQUENCE_NUMBER), which no client can make good.
+A snapshot keeps one batch per producer, but a client may repeat any of the five that were in flight when the node
+stopped. Apache Kafka refuses the first of them (OUT_OF_ORDER_SEQUENCE_NUMBER), and the client cannot recover from that.
 
-Responsible for finding them. Not responsible for whether a batch is a repetition (producers.py). Nothing is read
-unless a batch would be refused, and once per producer and start: what lies further back than `_LOOK_BACK_BYTES` is not
-found.
+Responsible for finding them. Not responsible for whether a batch is a repetition (producers.py). The log is read only
+when a batch would be refused, once per producer and start, and not further back than `_LOOK_BACK_BYTES`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ _LOOK_BACK_BYTES = 8 * 1024 * 1024
 
 
 def repeated(segments: Segments, producers: ProducerStates, batch: Validated, refusal: KafkaError) -> BatchMetadata:
-    """The batch in the log that one with a refused sequence number repeats. Raises the refusal if it repeats nothing,
+    """Return the batch in the log that a batch with a refused sequence number repeats. Raises `refusal` if it repeats
+    none,
     and OSError."""
     entry = producers.partial(batch.producer_id, batch.producer_epoch)
     if entry is None or refusal.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -37,7 +37,7 @@ def repeated(segments: Segments, producers: ProducerStates, batch: Validated, re
 
 
 def _earlier(segments: Segments, producer_id: int, epoch: int, before: int) -> list[BatchMetadata]:
-    """The producer's batches in this epoch that lie in front of offset `before`, in order."""
+    """Return the producer's batches in this epoch that lie before offset `before`, in order."""
     found: list[BatchMetadata] = []
     left = _LOOK_BACK_BYTES
     for index in range(segments.index_of(before), -1, -1):

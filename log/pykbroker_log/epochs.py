@@ -1,10 +1,10 @@
-"""Where each leader epoch began: `leader-epoch-checkpoint`.
+"""The start offset of each leader epoch: `leader-epoch-checkpoint`.
 
-Responsible for the answer to OffsetForLeaderEpoch and the divergence of a follower (KIP-101, KIP-320). Pure; the
-file is written by partition_log.py when `dirty`.
+Responsible for the answer to OffsetForLeaderEpoch and the divergence of a follower (KIP-101, KIP-320). Pure:
+partition_log.py writes the file when `dirty` is set.
 
-Invariants: epochs and start offsets both strictly increase; no entry starts at or behind the log's end; the first
-entry starts at the log's start once that lies behind the entry.
+Invariants: epochs and start offsets both strictly increase; no entry starts at or after the log's end; the first
+entry starts no earlier than the log's start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class LeaderEpochs:
     __slots__ = ("_epochs", "_starts", "dirty")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
-        # Tuples: they change rarely, most hold little, and a node has thousands.
+        # Tuples, because they change rarely, most are short, and a node has thousands of them.
         self._epochs: tuple[int, ...] = ()
         self._starts: tuple[int, ...] = ()
         self.dirty = False
@@ -34,7 +34,7 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else UNDEFINED
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch` begins at `start_offset`. What contradicts the newer entry goes, as in Kafka."""
+        """Record that `epoch` begins at `start_offset`. Older entries that contradict it go, as in Kafka."""
         if epoch < 0 or start_offset < 0:
             return
         epochs, starts = self._epochs, self._starts
@@ -47,7 +47,9 @@ class LeaderEpochs:
         self.dirty = True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest known epoch not above `epoch`, the offset at which the next one begins); (-1, -1) if unknown."""
+        """Return the largest known epoch that is at most `epoch`, and the offset at which the next one begins; (-1, -1)
+        if
+        unknown."""
         if epoch == UNDEFINED or not self._epochs:
             return UNDEFINED, UNDEFINED
         if epoch == self._epochs[-1]:
@@ -56,7 +58,7 @@ class LeaderEpochs:
         if higher == len(self._epochs):
             return UNDEFINED, UNDEFINED
         if higher == 0:
-            # Older than anything in the log: it ended where the oldest known one begins.
+            # Older than any epoch in the log: it ended where the oldest known one begins.
             return epoch, self._starts[0]
         return self._epochs[higher - 1], self._starts[higher]
 
@@ -74,7 +76,7 @@ class LeaderEpochs:
             self.dirty = True
 
     def truncate_start(self, offset: int) -> None:
-        """The log starts at `offset` now: entries before it go, the one that covers it starts there."""
+        """The log now starts at `offset`: entries before it go, and the entry that contains it starts there."""
         found = bisect_right(self._starts, offset) - 1
         if found < 0 or (found == 0 and self._starts[0] == offset):
             return

@@ -1,23 +1,23 @@
-"""How much of a log is durable, and the passes that make more of it durable.
+"""The durable part of a log, and the passes that extend it.
 
-A pass (`Flush`) has three steps: `PartitionLog.begin_flush` collects what has to be fsynced, on the thread that
-appends; `sync` does it, for the passes of many logs at once and on any thread, or a caller that can fsync open
-files otherwise does (`only_files`); `LogFiles.end_flush` lets it count.
-Responsible for: the recovery point, what a pass covers, the order of its calls. Not responsible for when a log is
-flushed, or on which thread (the caller).
+A pass (`Flush`) has three steps. `PartitionLog.begin_flush` collects the files to fsync, on the thread that appends.
+`sync` fsyncs them, for the passes of many logs at once and on any thread; or, if `only_files` returns open files, the
+caller may fsync those in another way. `LogFiles.end_flush` raises the recovery point.
+Responsible for the recovery point, for what a pass covers, and for the order of its calls. Not responsible for when a
+log is flushed, or on which thread (the caller).
 
 State and invariants:
 * The recovery point: everything before it has been fsynced, with the names that lead to it. It rises when a pass ends
   and sinks when a truncation begins, before the disk is touched.
-* A truncation starts a new generation. A pass of an older one does not count: what it covered may have been cut off,
-  and something else written there.
-* First what is to be covered is noted, then the files that hold it: what is appended beside it is fsynced too, and not
-  counted.
-* A file that its owner closes under a pass is left out. It was retired, replaced or cut off: nothing in it is promised
-  any more, or the code that closed it has made it durable.
-* After any other error nothing of the pass counts and no fsync is tried again: the kernel has forgotten what it could
-  not write, and would report success.
-* Two passes of one log do not overlap, or the later one would count on names that the earlier one has yet to fsync.
+* A truncation starts a new generation. A pass of an older generation does not count, because what it covered may have
+  been cut off and overwritten.
+* A pass first notes the end offset that it covers, then the files: records that are appended during the pass are
+  fsynced too, but do not count.
+* A file that its owner closes during a pass is left out. It was retired, replaced or cut off: its records are no longer
+  promised, or the code that closed it has made them durable.
+* After any other error nothing of the pass counts and no fsync is tried again: the kernel has dropped the data that it
+  could not write, and a second fsync would succeed.
+* Two passes of one log do not overlap: the later one would rely on names that the earlier one has yet to fsync.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Flush:
         self.folders = folders
         #: files that the log holds open
         self.files = files
-        #: its folder was gone: deleted by the broker, or by another program
+        #: the log's folder was gone, deleted by the broker or by another program
         self.missing: OSError | None = None
 
 
@@ -59,11 +59,11 @@ class FlushState:
 
     def __init__(self, now_ms: int = 0, recovery_point: int = 0) -> None:
         self.generation = 0
-        # A pass may end on a thread: generation and offset are published in one assignment.
+        # A pass may end on a thread: generation and offset are set together in one assignment.
         self._reached = (0, recovery_point)
-        # What a pass of an older generation can have reached at most.
+        # The highest offset that a pass of an older generation can have reached.
         self._bound = 0
-        #: when the log was last flushed, or seen without anything to flush, wall-clock milliseconds
+        #: when the log was last flushed, or last had nothing to flush, in wall-clock milliseconds
         self.last_ms = now_ms
 
     @property
@@ -72,26 +72,27 @@ class FlushState:
         return offset if generation == self.generation else min(offset, self._bound)
 
     def end(self, flush: Flush) -> None:
-        """The pass has done its work."""
+        """Record that the pass is done."""
         if flush.generation == self.generation:
             self._reached = (flush.generation, max(flush.end_offset, self.recovery_point))
 
     def cut(self, offset: int) -> None:
-        """A truncation begins: nothing from `offset` on is durable."""
+        """A truncation begins: no record from `offset` on is durable."""
         self._bound = min(self.recovery_point, offset)
         self.generation += 1
         self._reached = (self.generation, self._bound)
 
 
 def only_files(flushes: Sequence[Flush]) -> list[File] | None:
-    """What the passes have to fsync, if it is nothing but files that are open."""
+    """Return the files to fsync if the passes have only open files to fsync, else None."""
     if any(flush.paths or flush.folders for flush in flushes):
         return None
     return [file for flush in flushes for file in flush.files]
 
 
 def sync(disk: Disk, log_dir: str, flushes: Sequence[Flush]) -> None:
-    """Do what the passes of logs in one directory have to do; blocks. Raises OSError: then none of them counts."""
+    """Fsync what the passes of logs in one directory need; blocks. Raises OSError, and then none of the passes
+    counts."""
     files = [file for flush in flushes for file in flush.files]
     opened: list[File] = []
     try:
@@ -99,7 +100,7 @@ def sync(disk: Disk, log_dir: str, flushes: Sequence[Flush]) -> None:
             try:
                 opened.append(disk.open(path))
             except FileNotFoundError:
-                # Retired or truncated away since; the fsync of the folder covers that.
+                # The file was retired or truncated away in the meantime; the fsync of the folder makes that durable.
                 continue
         disk.fsync_files([*opened, *files])
     finally:
