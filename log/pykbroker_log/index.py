@@ -1,14 +1,14 @@
-"""A sorted array of fixed-size entries in a file: what the offset index and the time index have in common.
+"""A sorted array of fixed-size entries in a file: the common part of the offset index and the time index.
 
 Responsible for: keeping entries in order on disk, finding one, cutting the array. Not responsible for what they mean.
 
 Invariants:
-* Keys are strictly increasing. On disk come the first `_stored` entries; the newest are only in memory (`_keys`,
-  `_values`) until `write_pending`. The active segment is always scanned after a crash, so its index never needs to
-  be complete on disk; one write per few hundred entries replaces one per entry.
-* The file is never stored to through a map: on a full disk that would be a SIGBUS, where `pwritev` is an error.
-* Entries of zeros at the end are not entries: Apache Kafka preallocates the index of its active segment, and after
-  a crash it is untrimmed.
+* Keys are strictly increasing. The first `_stored` entries are on disk; the newest are only in memory (`_keys`,
+  `_values`) until `write_pending`. The active segment is always scanned after a crash, so its index need not be
+  complete on disk, and one write for a few hundred entries replaces one write per entry.
+* The file is never written through a map: on a full disk that would raise SIGBUS, while `pwritev` raises an error.
+* Entries of zeros at the end are not entries: Apache Kafka preallocates the index of its active segment, and a crash
+  leaves those zeros.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from typing import ClassVar
 
 from pykbroker_log.disk import Disk, File
 
-#: Entries that an index keeps in memory at most before they are written.
+#: An index writes its entries when it has this many in memory.
 MAX_PENDING_ENTRIES = 512
-# What one read takes in: a wrong guess costs one more, or some.
+# The size of one read. A wrong guess costs one more read, or several.
 _PAGE_BYTES = 4096
 
 
-#: Of an index without pending entries; never changed. Two arrays take 160 bytes, and a node has thousands of indexes.
+#: Shared by all indexes without pending entries; never changed. Two arrays take 160 bytes, and a node has thousands of
+#: indexes.
 _NOTHING_PENDING = array("q")
 
 
@@ -36,7 +37,7 @@ class SortedIndex:
 
     ENTRY: ClassVar[struct.Struct]
     KEY_TYPE: ClassVar[str]
-    #: whether keys, and values, begin near zero: then where one is can be guessed from the last one alone
+    #: whether keys, and values, begin near zero: then the position of an entry can be guessed from the last entry alone
     FROM_ZERO: ClassVar[tuple[bool, bool]]
 
     __slots__ = ("_disk", "_file", "_keys", "_last", "_stored", "_values", "path")
@@ -45,7 +46,7 @@ class SortedIndex:
         self._disk = disk
         self.path = path
         self._file: File | None = None
-        self._stored = -1  # not known before the file was opened
+        self._stored = -1  # unknown until the file is opened
         self._keys = self._values = _NOTHING_PENDING
         self._last: tuple[int, int] | None = None
 
@@ -57,18 +58,18 @@ class SortedIndex:
 
     @property
     def pending(self) -> int:
-        """How many entries are not in the file yet."""
+        """The number of entries that are not in the file yet."""
         return len(self._keys)
 
     def last(self) -> tuple[int, int] | None:
-        """The newest entry, relative to the segment."""
+        """Return the newest entry, relative to the segment, or None."""
         self._open()
         return self._last
 
     # -- change
 
     def add(self, key: int, value: int) -> None:
-        """The caller has checked that `key` is larger than the last one."""
+        """Add an entry. The caller has checked that `key` is larger than the last key."""
         if self._keys is _NOTHING_PENDING:
             self._keys = array(self.KEY_TYPE)
             self._values = array("q")
@@ -95,8 +96,9 @@ class SortedIndex:
         else:
             self._keys = self._values = _NOTHING_PENDING
             self._stored = count
-        # Also trims what a crash or a preallocation left behind the last entry. Only then: a file system may take its
-        # journal for a truncation that changes nothing.
+        # Also cut off what a crash or a preallocation left after the last entry. Truncate only if the size is wrong,
+        # because a
+        # file system may write its journal for a truncation that changes nothing.
         size = self._stored * self.ENTRY.size
         if file.size() != size:
             file.truncate(size)
@@ -104,7 +106,7 @@ class SortedIndex:
 
     @property
     def file(self) -> File:
-        """Opened, and made, when it is needed."""
+        """The open file. It is opened, and created if necessary, at the first use."""
         return self._open()
 
     def fsync(self) -> None:
@@ -118,12 +120,13 @@ class SortedIndex:
     # -- find
 
     def floor(self, target: int, *, by_value: bool = False) -> int:
-        """The position of the last entry whose key (or value, where values increase too) is not above `target`; or
-        -1."""
+        """Return the position of the last entry whose key (or value, if values increase too) is at most `target`; -1 if
+        there is
+        none."""
         return self._find(target, int(by_value))[0]
 
     def floor_entry(self, target: int, *, by_value: bool = False) -> tuple[int, int] | None:
-        """That entry itself."""
+        """Return the entry that `floor` finds, or None."""
         return self._find(target, int(by_value))[1]
 
     def _find(self, target: int, column: int) -> tuple[int, tuple[int, int] | None]:
@@ -151,12 +154,13 @@ class SortedIndex:
         return first + low - 1, (key, value)
 
     def _narrow(self, target: int, column: int) -> tuple[int, int, bytes | None]:
-        """A range of entries no longer than a page that has the wanted one, and the page if it was read already."""
+        """Return a range of at most one page that has the wanted entry, and the page's bytes if they were read
+        already."""
         low, high = 0, self._stored
         unpack, size = self.ENTRY.unpack_from, self.ENTRY.size
         count = _PAGE_BYTES // size
         if high > count and self._last is not None:
-            # Entries come at even distances, more or less: mostly the first page is the right one.
+            # Entries are roughly evenly spaced, so the first page that is read is usually the right one.
             first = 0 if self.FROM_ZERO[column] else self._at(0)[column]
             guess = high * (target - first) // max(1, self._last[column] - first)
             begin = min(max(0, guess - count // 2), high - count)
@@ -215,14 +219,14 @@ class SortedIndex:
                     self._last = self._unpack(file, stored - 1) if stored else None
                     self._stored = stored
             except BaseException:
-                # Nothing is known yet, and the next one starts again.
+                # The number of entries is still unknown: the next call opens the file again.
                 file.close()
                 raise
             self._file = file
         return file
 
     def _count(self, file: File) -> int:
-        """How many entries of the file are real: all before the first one of zeros."""
+        """Count the real entries of the file: all entries before the first one of zeros."""
         size = self.ENTRY.size
         low, high = 0, file.size() // size
         zeros = bytes(size)

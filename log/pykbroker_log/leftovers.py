@@ -1,4 +1,4 @@
-"""What a deletion or a compaction that a crash cut short has left in a partition's folder: finished, or taken back.
+"""Leftovers of a deletion or a compaction that a crash interrupted in a partition's folder: finished, or undone.
 
 Responsible for files in the state `.deleted`, `.cleaned` or `.swap`, and for unfinished writes; and for unlinking a
 segment with its indexes. Not responsible for what is in the segments (log_loading.py), nor for how a compaction puts
@@ -13,7 +13,7 @@ from pykbroker_log import names
 from pykbroker_log.disk import Disk
 from pykbroker_wire.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch
 
-#: A file of the folder, and what its name says if it belongs to a segment.
+#: A file of the folder, and its parsed name if it belongs to a segment.
 ParsedName = tuple[str, names.SegmentName | None]
 
 
@@ -26,20 +26,20 @@ def is_leftover(name: str, parsed: names.SegmentName | None) -> bool:
 
 
 def finish_leftovers(disk: Disk, path: str, found: Sequence[ParsedName]) -> list[str]:
-    """Finish every deletion, and every compaction that had got as far as its swap. Return notes for the operator."""
+    """Finish every deletion, and every compaction that had reached its swap. Return notes for the operator."""
     _finish_deletions(disk, path, found)
     return _finish_swaps(disk, path)
 
 
 def _finish_deletions(disk: Disk, path: str, parsed: Sequence[ParsedName]) -> None:
-    """`.deleted` files go; so does all of a compaction that had not got as far as its swap."""
+    """Delete `.deleted` files, and all files of a compaction that had not reached its swap."""
     cleaned = [found.base_offset for _, found in parsed if found and found.state == names.CLEANED]
     for name, found in parsed:
         if found is None:
             if is_leftover(name, None):
                 disk.unlink(f"{path}/{name}")
         elif found.state in (names.DELETED, names.CLEANED) or (
-            # A split writes several outputs; if one is unfinished, those behind it do not count either.
+            # A split writes several outputs. If one is unfinished, those after it do not count either.
             found.state == names.SWAP and cleaned and found.base_offset >= min(cleaned)
         ):
             disk.unlink(f"{path}/{name}")
@@ -57,16 +57,18 @@ def _finish_swaps(disk: Disk, path: str) -> list[str]:
         if found.kind == names.LOG
     }
     for base in sorted({found.base_offset for _, found in parsed if found and found.state != names.SWAP}):
-        # It was made from whole segments: one that begins within it is one of them, wherever that ends.
+        # The swap was made from whole segments: a segment that begins inside its range is one of them.
         if any(first <= base < end or base == first for first, end in ends.items()):
             unlink_segment(disk, path, base)
     for name, found in swaps:
         if found.base_offset not in ends:
-            # An index that an earlier start left, or a compaction that was called off: the segment under that name may
-            # be another one.
+            # This is an index that an earlier start left, or part of a compaction that was cancelled: the segment under
+            # that
+            # name may be a different one.
             disk.unlink(f"{path}/{name}")
             _unlink_indexes(disk, path, found.base_offset)
-    # Or the power takes the new names and brings back the old ones, behind what covers them.
+    # Otherwise a power loss could undo the unlink of the old segments, although the segment that replaces them is
+    # durable.
     disk.fsync_dir(path)
     for name, found in swaps:
         if found.base_offset in ends:

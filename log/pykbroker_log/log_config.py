@@ -1,4 +1,4 @@
-"""What a log must know of its topic's configuration, who appends to it, and how it says that the disk failed.
+"""The configuration that a log takes from its topic, the kinds of appenders, and the error for a failed disk.
 
 Invariants: a `LogConfig` is immutable; a dynamic change replaces the whole value (`PartitionLog.config = ...`).
 """
@@ -18,17 +18,17 @@ MAX_INT64 = (1 << 63) - 1
 class AppendOrigin(enum.Enum):
     """The kind of appender; decides how much is checked."""
 
-    CLIENT = "client"  # everything
-    COORDINATOR = "coordinator"  # control batches allowed, no sequence numbers
+    CLIENT = "client"  # everything is checked
+    COORDINATOR = "coordinator"  # control batches are allowed, without sequence numbers
     RAFT_LEADER = "raft leader"  # offsets and epochs are already in the batch
     REPLICATION = "replication"  # the leader has checked it
 
 
 class StorageError(Exception):
-    """The disk failed under a log. The caller answers KAFKA_STORAGE_ERROR and takes the directory offline.
+    """The disk failed under a log. The caller returns KAFKA_STORAGE_ERROR and takes the directory offline.
 
-    `is_final`: whatever the cause, the log cannot go on. What was written before is lost, perhaps, and no second try
-    can tell (a failed fsync), or what is behind its end cannot be cut off.
+    `is_final` is True if the log cannot go on, whatever the cause. Earlier writes may be lost and a second try cannot
+    show it (a failed fsync), or the bytes after the log's end cannot be cut off.
     """
 
     def __init__(self, log_dir: str, cause: OSError, *, is_final: bool = False) -> None:
@@ -38,12 +38,12 @@ class StorageError(Exception):
         self.is_final = is_final
 
     def __reduce__(self) -> tuple[type[StorageError], tuple[str, OSError]]:
-        # It travels from worker processes; an exception is pickled by its message otherwise.
+        # The error is passed on by worker processes; by default an exception is pickled with its message only.
         return StorageError, (self.log_dir, self.cause)
 
     @property
     def is_full(self) -> bool:
-        """No space: what is there can still be read, and space may come back."""
+        """The disk has no space: records can still be read, and space may become free."""
         return not self.is_final and is_full(self.cause)
 
 
@@ -89,13 +89,13 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """When to begin a new segment: what is in the active one is never compacted."""
+        """The time after which a new segment begins: records in the active segment are never compacted."""
         if self.compact and self.max_compaction_lag_ms > 0:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms
 
     def compression_level(self, codec: int) -> int | None:
-        """None where a codec has none."""
+        """Return the configured level, or None if the codec has no levels."""
         return {
             Codec.GZIP: self.compression_gzip_level,
             Codec.LZ4: self.compression_lz4_level,
@@ -112,20 +112,22 @@ class LogConfig:
 
     @property
     def is_tiered(self) -> bool:
-        """The log may begin before its first local segment (KIP-405). Nothing is copied to a remote tier or read from
+        """True if the log may begin before its first local segment (KIP-405). No segment is copied to a remote tier or
+        read from
         one: only the two log starts are kept apart."""
         return self.remote_storage_enable and not self.compact
 
     @classmethod
     def from_topic(cls, values: Mapping[str, object]) -> LogConfig:
-        """From Kafka's topic keys and typed values; what is absent keeps Kafka's default, foreign keys are ignored."""
+        """Build from Kafka's topic keys and typed values. Missing keys keep Kafka's default; unknown keys are
+        ignored."""
         fields: dict[str, object] = {}
         for key, name in _TOPIC_KEYS.items():
             value = values.get(key)
             if value is not None:
                 fields[name] = _policies(value) if name == "cleanup_policy" else value
         if (small := values.get("internal.segment.bytes")) is not None:
-            # Kafka's own way around the least `segment.bytes` of 1 MB.
+            # Kafka's internal key allows less than the smallest `segment.bytes` of 1 MB.
             fields["segment_bytes"] = small
         return cls(**fields)  # type: ignore[arg-type]  # the typed table of configuration keys has checked the values
 

@@ -1,8 +1,8 @@
-"""The files of one log: its segments, the one that grows, those that have gone, and what lies beside them.
+"""The files of one log: its segments, the active one, the retired ones, and its side files.
 
-Responsible for: how segments come and go, which files a flush has to fsync, the folder, and whether its disk still
-works. Not responsible for what of the log is true for whom, nor for when any of this happens (partition_log.py), nor
-for what is in the files (segment.py, side_files.py).
+Responsible for how segments are added and removed, which files a flush has to fsync, the folder, and whether its disk
+still works. Not responsible for the log's offsets and what readers may see, nor for when any of this happens
+(partition_log.py), nor for the contents of the files (segment.py, side_files.py).
 
 Invariants:
 * The active segment is the last one, the only one that grows.
@@ -57,7 +57,7 @@ class LogFiles:
         #: why nothing is appended any more
         self.failure: OSError | None = None
         self.is_closed = False
-        #: a truncation is under way, perhaps on a thread, and is the only one that uses them (truncation.py)
+        #: a truncation is under way, perhaps on a thread, and only it uses the files (truncation.py)
         self.is_cutting = False
 
     def adopt(self, loaded: LoadedLog, *, is_gapless: bool) -> None:
@@ -73,28 +73,28 @@ class LogFiles:
 
     @property
     def first_stored_offset(self) -> int:
-        """Where the oldest file begins that the folder still holds under its own name."""
+        """The base offset of the oldest file that still has its own name in the folder."""
         return self._all()[0].base_offset
 
     def _all(self) -> list[Segment]:
-        """Those that have gone too, as long as they have their names."""
+        """Return all segments, with the retired ones that still have their names."""
         return [*(retired.segment for retired in self.deletion.retired), *self.segments]
 
     # -- when the disk fails
 
     @property
     def is_open(self) -> bool:
-        """Neither closed nor being cut."""
+        """True if the log is neither closed nor being cut."""
         return not (self.is_closed or self.is_cutting)
 
     @property
     def is_sound(self) -> bool:
-        """Open, and its disk has not failed."""
+        """True if the log is open and its disk has not failed."""
         return self.is_open and self.failure is None
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """An OSError within becomes a StorageError, and is final unless the disk is only full."""
+        """Turn an OSError inside into a StorageError, which is final unless the disk is only full."""
         try:
             yield
         except OSError as error:
@@ -103,18 +103,19 @@ class LogFiles:
             raise StorageError(self.log_dir, error) from error
 
     def failed(self, error: OSError) -> StorageError:
-        """Files and memory may tell of different logs from now on: no more appends before the next start."""
+        """Stop appends until the next start, because files and memory may differ. Returns the error to raise."""
         self.failure = error
         return StorageError(self.log_dir, error)
 
     def flush_failed(self, error: OSError) -> StorageError:
-        """No more appends, either. Returns what to tell."""
+        """Stop appends because a flush failed. Returns the error to raise."""
         self.failure = error
         return StorageError(self.log_dir, error, is_final=True)
 
     def write_failed(self, error: OSError, end_offset: int) -> StorageError:
-        """Cut off what the write may have left behind the log's end, so that nothing unacknowledged can be read; else
-        take no more appends."""
+        """Cut off the bytes that a failed write may have left after the log's end, so that no unacknowledged record can
+        be read.
+        If that fails too, stop appends. Returns the error to raise."""
         try:
             self.active.drop_tail(end_offset)
         except OSError as failure:
@@ -133,7 +134,7 @@ class LogFiles:
         elif base_offset == active.base_offset:
             return
         else:
-            # Nothing was ever written to it: it only has the wrong name.
+            # Nothing was ever written to this segment, and it only has the wrong name.
             self.segments.pop()
             active.remove()
         self.side.take_snapshot(producers, log_start_offset)
@@ -145,7 +146,7 @@ class LogFiles:
         segment = Segment(self.disk, self.path, base_offset, index_interval_bytes=interval, now_ms=now_ms)
         self.side.names_changed()
         if segment.size:
-            # Left over from a past that was truncated away.
+            # The file is left over from records that were truncated away.
             segment.reset()
         else:
             segment.txn_index.reset()
@@ -156,14 +157,14 @@ class LogFiles:
     # -- segments go
 
     def retire(self, count: int) -> None:
-        """The oldest ones leave the log, not all of them; see deletion.py for their files."""
+        """Remove the `count` oldest segments from the log, but not the last one; see deletion.py for their files."""
         leaving = pairwise(self.segments[: count + 1])
         self.deletion.retired += tuple(Retired(segment, after.base_offset) for segment, after in leaving)
         del self.segments[:count]
         self.segments.forget()
 
     def cut(self, offset: int) -> None:
-        """Cut off the batch that holds `offset` and everything behind it. Raises OSError."""
+        """Cut off the batch that contains `offset` and everything after it. Raises OSError."""
         while self.segments[-1].base_offset > offset:
             self.segments.pop().remove()
         self.active = self.segments[-1]
@@ -171,8 +172,9 @@ class LogFiles:
 
     def start_over(self, offset: int, config: LogConfig) -> None:
         """Remove all segments; an empty one begins at `offset`. Raises OSError."""
-        # The newest first, and the first one only when the others are durably gone: what a crash leaves ends early, and
-        # begins where the log began.
+        # Remove the newest first, and the first one only when the others are durably gone. After a crash the rest then
+        # ends
+        # early, but begins where the log began.
         first, *later = self._all()
         for segment in reversed(later):
             segment.remove()
@@ -184,8 +186,7 @@ class LogFiles:
         self.segments = Segments([self.active])
 
     def sync_cut(self) -> None:
-        """Whatever a flush that runs beside a truncation is about to do: this is durable when it returns. Raises
-        OSError, StorageError."""
+        """Make the truncation durable, even if a flush runs at the same time. Raises OSError, StorageError."""
         self.active.write_indexes()
         try:
             self.active.fsync()
@@ -198,7 +199,7 @@ class LogFiles:
 
     @property
     def generation(self) -> int:
-        """Another number after every truncation."""
+        """A number that changes with every truncation."""
         return self.flushing.generation
 
     @property
@@ -210,8 +211,9 @@ class LogFiles:
         """See PartitionLog.begin_flush. The log's end was noted before. Raises StorageError."""
         # In this order: see flush_state.py.
         active = self.active
-        # One that retention has let go is still there for a crash to bring back. And the one that ends at the recovery
-        # point may have been sealed, and got its index, after that flush.
+        # A crash can bring back a retired segment that still has its name. And the segment that ends at the recovery
+        # point may
+        # have been sealed, and its index written, after that flush.
         candidates = Segments(self._all())
         paths, folders = self.side.take_unsynced(again=again)
         files: list[File] = []
@@ -225,7 +227,7 @@ class LogFiles:
         return Flush(self.generation, end_offset, paths, folders, files)
 
     def end_flush(self, flush: Flush) -> None:
-        """What it covers is durable. Raises StorageError when the log's folder was gone."""
+        """Record that what the pass covers is durable. Raises StorageError if the log's folder was gone."""
         if flush.missing is not None and not self.is_closed:
             raise self.flush_failed(flush.missing) from flush.missing
         self.flushing.end(flush)
@@ -235,7 +237,7 @@ class LogFiles:
     def move_to(self, path: str) -> None:
         """Rename the folder. Raises OSError."""
         segments = self._all()
-        # A flush that is under way does not find its files any more.
+        # A flush that is under way no longer finds its files.
         self.flushing.cut(self.recovery_point)
         for segment in segments:
             segment.close()
@@ -252,7 +254,7 @@ class LogFiles:
             segment.close()
 
     def delete(self) -> None:
-        """Remove the folder and all in it. Buffers that were read from it stay valid. Raises OSError."""
+        """Remove the folder and all files in it. Buffers that were read from it stay valid. Raises OSError."""
         for name in self.disk.list(self.path):
             self.disk.unlink(f"{self.path}/{name}")
         self.disk.remove_dir(self.path)

@@ -1,16 +1,16 @@
-"""Opening a partition's folder: what a crash or a stop has left, made into a log again.
+"""Opening a partition's folder: makes a log of the files that a crash or a stop has left.
 
-Responsible for Apache Kafka's start-up algorithm over one folder: orphan files, the scan after an unclean stop,
-leader epochs and producer state. Not responsible for what a deletion or a compaction left behind (leftovers.py), nor
-for when: PartitionLog.open calls it, or a worker process does (recovery_job.py), to which it yields how far it is.
+Responsible for Apache Kafka's start-up algorithm for one folder: orphan files, the scan after an unclean stop, leader
+epochs and producer state. Not responsible for leftovers of a deletion or a compaction (leftovers.py), nor for when a
+folder is loaded: PartitionLog.open loads it, or a worker process does (recovery_job.py), which receives the progress.
 
 Invariants:
-* After a clean stop no batch is read beyond the last index entry, and no file of a sealed segment is opened: one look
-  at the folder says what there is and how large it is.
-* After an unclean one every segment that reaches past the recovery point is checked batch by batch, the active one
-  always. The first thing that is no batch ends the log: it and all that comes later are removed, and kept aside if
-  there are whole batches in it (quarantine.py).
-* Of a log with a guard nothing is cut off or removed that the guard does not let go.
+* After a clean stop no batch is read beyond the last index entry, and no file of a sealed segment is opened: one
+  listing of the folder returns the files and their sizes.
+* After an unclean stop every segment that reaches past the recovery point is checked batch by batch, and the active
+  segment always. The log ends at the first bytes that are no batch. These bytes and everything after them are removed,
+  and kept aside if they contain whole batches (quarantine.py).
+* In a log with a guard, records are cut off or removed only if the guard allows it.
 * A damaged side file (index, snapshot, epochs) is rebuilt from the log and never stops the node.
 """
 
@@ -39,7 +39,7 @@ from pykbroker_wire.records.batch import CONTROL, BatchHeader, CorruptBatch
 
 logger = logging.getLogger(__name__)
 
-#: The log was being emptied and started anew at an offset in the middle of what it held, and that was not finished.
+#: An interrupted truncation was emptying the log to start it again at an offset in the middle of its records.
 _STARTED_AFRESH = "begins where the log was being started afresh"
 
 
@@ -49,17 +49,17 @@ class LoadedLog:
     epochs: LeaderEpochs
     log_end_offset: int
     snapshots: list[int]
-    #: those of the snapshots that were written just now, without fsync
+    #: those of the snapshots that were written during loading, without fsync
     rewritten: set[int]
     recovery: str | None = None
-    #: what an operator has to know
+    #: warnings for the operator
     warnings: list[str] = field(default_factory=list)
     aborts: bool = False
 
 
 @dataclass(slots=True)
 class _Work:
-    """What recovery did, for the one line about it."""
+    """What recovery has done, for its one log line."""
 
     segments: int = 0
     batches: int = 0
@@ -102,14 +102,14 @@ class LogLoader:
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
         self.work = _Work()
-        #: of every file in the folder
+        #: the size of every file in the folder
         self.sizes: dict[str, int] = {}
         self.segments: list[Segment] = []
         self.snapshots: list[int] = []
         self.missing_index: set[int] = set()
         self.with_aborts: set[int] = set()
         self.rewritten: set[int] = set()
-        # Segments of which an index is left, and no log.
+        # Base offsets of segments that have an index but no log file.
         self.orphans: list[int] = []
 
     def load(self) -> LoadedLog:
@@ -143,7 +143,7 @@ class LogLoader:
         if self.guard is not None:
             self.guard.before_cut(f"{self.path} ends at offset {log_end_offset}", log_end_offset, is_followed=False)
         if log_end_offset < self.log_start_offset:
-            # The records up to the log start were deleted by request, and the crash took the rest.
+            # The records up to the log start were deleted by a request, and the crash removed the rest.
             self.work.notes.append(f"the log ended at {log_end_offset}, before its start {self.log_start_offset}")
             log_end_offset = self._start_empty(self.log_start_offset)
         epochs.truncate_end(log_end_offset)
@@ -155,19 +155,19 @@ class LogLoader:
                 segments=[(segment.base_offset, segment.size) for segment in self.segments],
                 orphans=self.orphans,
                 first_epoch_start=earliest[1] if earliest else None,
-                # What is before the local start of a tiered log is in the remote tier.
+                # Records before the local start of a tiered log are in the remote tier.
                 log_start_offset=local_start if is_tiered else self.log_start_offset,
                 log_end_offset=log_end_offset,
                 clean=self.clean,
                 dense=self.dense,
             )
         )
-        # The epochs of records that are only in a remote tier stay known.
+        # The epochs of records that are only in the remote tier are kept.
         start = self.log_start_offset if is_tiered else local_start
         epochs.truncate_start(start)
         earliest = epochs.earliest()
         if epochs_lost or (earliest[1] if earliest else log_end_offset) > start:
-            # Or a crash has undone a move of the log's start, but not of the epochs' start.
+            # Otherwise a crash may have undone a move of the log start, but not of the epochs' start.
             epochs = self._rebuild_epochs(LeaderEpochs() if epochs_lost else epochs, start)
         self._drop_stray_snapshots(log_end_offset)
         if log_end_offset == local_start:
@@ -206,11 +206,11 @@ class LogLoader:
                 self.disk.unlink(f"{self.path}/{names.segment_file(entry.base_offset, entry.kind)}")
         self.snapshots.sort()
         while len(bases) > 1 and bases[1] <= self.log_start_offset:
-            # Retention was about to take it.
+            # Retention was about to delete this segment.
             unlink_segment(self.disk, self.path, bases.pop(0))
         self.missing_index = known - (indexed & timed)
         if not bases and self.guard is not None:
-            # Before a file is made.
+            # Ask before a file is created.
             self.guard.before_cut(f"{self.path} has no segment", self.log_start_offset, is_followed=False)
         self.segments = [self._segment(base) for base in bases] or [self._segment(self.log_start_offset)]
 
@@ -239,7 +239,7 @@ class LogLoader:
     # -- segments
 
     def _check_segments(self, epochs: LeaderEpochs) -> Generator[int, None, int]:
-        """Scan what must be scanned; returns the log end offset."""
+        """Scan the segments that must be scanned; return the log end offset."""
         count = len(self.segments)
         if self.clean:
             scan = [index for index, segment in enumerate(self.segments) if self._is_suspect(segment)]
@@ -249,7 +249,7 @@ class LogLoader:
             ends = [segment.base_offset for segment in self.segments[1:]]
             first = bisect_right(ends, self.recovery_point)
             if first > 0 and ends[first - 1] == self.recovery_point and not self.segments[first - 1].has_whole_index():
-                # All its records were flushed, but it may have been sealed, and got its index, after that.
+                # All its records were flushed, but the segment may have been sealed, and its index written, after that.
                 first -= 1
             scan = [index for index in range(first) if self._has_lost_index(self.segments[index])]
             scan += list(range(first, count))
@@ -257,36 +257,38 @@ class LogLoader:
             self.work.from_offset = self.segments[scan[0]].base_offset
             self._load_producers(self.work.from_offset, is_scan=True)
             if self.guard is not None:
-                # The batches say it again, and the file has no checksum.
+                # The batches contain the epochs too, and the file has no checksum.
                 epochs.truncate_end(self.work.from_offset)
         for index in scan:
             if not (yield from self._scan(index, epochs)):
                 break
         if scan and not self.clean:
-            # What the crash left of snapshots above the scan's start may tell of another past.
+            # The snapshots above the scan's start, which the crash left, may belong to records that are gone.
             for offset in [offset for offset in self.snapshots if offset > self.work.from_offset]:
                 if offset not in self.rewritten:
                     self._drop_snapshot(offset)
         return self._end_of(-1)
 
     def _has_lost_index(self, segment: Segment) -> bool:
-        """Of a sealed segment after a crash: an index is missing, or its name is all that is left. Sealing writes at
-        least one entry, unless the records have no timestamps."""
+        """Return True if a sealed segment has lost an index in a crash, or only the index's name is left. Sealing
+        writes at least
+        one entry, unless the records have no timestamps."""
         if segment.base_offset in self.missing_index or self._has_torn_index(segment):
             return True
         has_entries = self._size_of(segment.base_offset, names.TIME_INDEX)
         return segment.size > 0 and not has_entries and segment.first_timestamp >= 0
 
     def _is_suspect(self, segment: Segment) -> bool:
-        """After a clean stop: an index that is missing or malformed. Of sealed segments only the sizes are looked at:
-        an index that misleads is noticed when it is first used."""
+        """Return True if an index is missing or malformed after a clean stop. For sealed segments only the sizes are
+        checked: an
+        index with wrong entries is noticed when it is first used."""
         if segment.base_offset in self.missing_index:
-            # Empty and just created, or lost.
+            # The segment is empty and was just created, or it has lost its index.
             return segment.size > 0
         return self._has_torn_index(segment)
 
     def _has_torn_index(self, segment: Segment) -> bool:
-        """Whether an index ends in less than an entry, or the aborted transactions cannot be what was written."""
+        """Return True if an index ends in part of an entry, or the aborted transactions cannot be valid."""
         base = segment.base_offset
         if base in self.with_aborts and not segment.txn_index.is_sane(base):
             return True
@@ -294,7 +296,7 @@ class LogLoader:
         return bool(offsets % OffsetIndex.ENTRY.size or times % TimeIndex.ENTRY.size)
 
     def _scan(self, index: int, epochs: LeaderEpochs) -> Generator[int, None, bool]:
-        """Check one segment. False when the log ends in it."""
+        """Check one segment. Return False if the log ends in it."""
         segment = self.segments[index]
         if index > 0 and (why := self._why_out_of_line(index)):
             if self.guard is not None:
@@ -342,7 +344,7 @@ class LogLoader:
         return False
 
     def _ask_guard(self, index: int, position: int, offset: int, why: str) -> Generator[int, None, None]:
-        """Before the log is cut off at a position of a segment. Raises DamagedLog."""
+        """Ask before the log is cut off at a position of a segment. Raises DamagedLog."""
         assert self.guard is not None
         is_followed = False
         for segment in self.segments[index:]:
@@ -354,22 +356,24 @@ class LogLoader:
         self.guard.before_cut(where, offset, is_followed=is_followed)
 
     def _end_of(self, index: int) -> int:
-        """Behind the last whole batch of a segment. One that is not scanned may be damaged: something else holds what
-        was in it, or a reader will be told."""
+        """Return the end offset of the last whole batch of a segment. A segment that is not scanned may be damaged: its
+        records
+        are held elsewhere too, or a reader gets an error."""
         try:
             return self.segments[index].whole_end()[1]
         except CorruptBatch:
             return self.segments[index].base_offset
 
     def _ends_whole(self, segment: Segment) -> bool:
-        """Whether nothing but whole batches lies behind the last index entry. Appends go to the end of the file."""
+        """Return True if only whole batches come after the last index entry, because appends go to the end of the
+        file."""
         try:
             return segment.whole_end()[0] == segment.size
         except CorruptBatch:
             return False
 
     def _tell_of_damage(self, segment: Segment, result: Scanned) -> Generator[int, None, None]:
-        """Keep aside what is about to be cut off, if it is more than the torn end of a write."""
+        """Keep aside the bytes that are about to be cut off, if they are more than the torn end of a write."""
         log, position = names.segment_file(segment.base_offset, names.LOG), segment.size
         end = position + result.excess_bytes
         offsets = segment.offsets_from(result.next_offset)
@@ -385,11 +389,12 @@ class LogLoader:
         )
 
     def _why_out_of_line(self, index: int) -> str:
-        """Why a segment does not follow the one before it, if so: records are missing above the recovery point, or
-        twice there.
+        """Return why a segment does not follow the one before it, or "" if it does. Records are missing above the
+        recovery
+        point, or exist twice there.
 
-        Power loss may take a whole file or its tail and leave the next one. Below the recovery point nothing can
-        be missing, and a compacted log has gaps by right.
+        Power loss may remove a whole file or its end and leave the next file. Below the recovery point no record can be
+        missing, and a compacted log may have gaps.
         """
         if self.clean:
             return ""
@@ -401,7 +406,7 @@ class LogLoader:
         return f"does not follow the one before it, which ends at {end}" if is_gap else ""
 
     def _remove_from(self, index: int, *, keep: bool) -> Generator[int, None, None]:
-        """Take segments out of the log; `keep`: those with whole batches in them are kept aside."""
+        """Remove segments from the log. With `keep`, the segments that contain whole batches are kept aside."""
         removed = self.segments[index:]
         del self.segments[index:]
         kept = []
@@ -431,7 +436,7 @@ class LogLoader:
             return LeaderEpochs(), has_records
         try:
             epochs = LeaderEpochs(decode_epochs(read_file(self.disk, path)))
-            # An empty file is a valid one; also what a crash leaves of one that was not synced.
+            # An empty file is valid; it may also be what a crash leaves of a file that was not fsynced.
             return epochs, has_records and epochs.earliest() is None
         except MalformedFile as error:
             set_aside(self.disk, path, self.now_ms, str(error))
@@ -439,7 +444,7 @@ class LogLoader:
             return LeaderEpochs(), True
 
     def _rebuild_epochs(self, known: LeaderEpochs, start: int) -> LeaderEpochs:
-        """Read from the batches what lies before the first epoch that is known."""
+        """Read from the batches the epochs before the first known one."""
         earliest = known.earliest()
         rebuilt = LeaderEpochs()
         for segment in self.segments:
@@ -458,7 +463,7 @@ class LogLoader:
     # -- producers
 
     def reload_producers(self, segments: list[Segment], snapshots: Iterable[int], upto: int) -> None:
-        """The state as of `upto`, after the log was cut off there."""
+        """Restore the state as of `upto`, after the log was cut off there."""
         self.segments, self.snapshots = segments, list(snapshots)
         self._load_producers(upto)
         self._catch_up_producers(upto)
@@ -468,11 +473,13 @@ class LogLoader:
         return f"{self.path}/{names.segment_file(offset, names.SNAPSHOT)}"
 
     def _load_producers(self, upto: int, *, is_scan: bool = False) -> None:
-        """The newest usable snapshot at or before `upto`; without one, nothing is known up to the log's start.
+        """Load the newest usable snapshot at or before `upto`. Without one, no producer is known up to the log's start.
 
-        A scan may use any snapshot behind which no segment is missing, and else begins with nothing where it begins:
-        batches before the log's start count too, as in Apache Kafka. A clean start knows no snapshot at or before the
-        log's start.
+        A scan may use any snapshot after which no segment is missing; without one the scan begins with no producers,
+        and
+        batches before the log's start count too, as in Apache Kafka. A clean start uses no snapshot at or before the
+        log's
+        start.
         """
         first = self.segments[0].base_offset
         lowest = first if is_scan else self.log_start_offset + 1
@@ -486,10 +493,11 @@ class LogLoader:
         self.producers.clear(min(upto, max(self.log_start_offset, first)))
 
     def _catch_up_producers(self, upto: int) -> None:
-        """Replay headers from where the producer state ends.
+        """Replay batch headers from the offset at which the producer state ends.
 
-        On the way each segment gets the snapshot that it has lost: the batches that say the same may be deleted next.
-        Apache Kafka does so for the last two."""
+        Each segment on the way gets the snapshot that it has lost, because the batches that could restore it may be
+        deleted
+        next. Apache Kafka does this for the last two segments."""
         producers = self.producers
         if producers.map_end_offset == 0 and not producers.entries:
             self._load_producers(upto)
@@ -507,7 +515,7 @@ class LogLoader:
                     continue
                 if header.base_offset >= upto:
                     break
-                # Only of control batches more than the header is needed.
+                # Only a control batch needs more than its header.
                 needs_body = header.attributes & CONTROL and header.producer_id >= 0
                 producers.replay(header, segment.read_batch(position, header) if needs_body else None)
         producers.map_end_offset = upto
@@ -515,8 +523,9 @@ class LogLoader:
             self._rewrite_snapshot(upto)
 
     def _drop_stray_snapshots(self, log_end_offset: int) -> None:
-        """Keep those at segment bases and the newest. The first segment's too, though nothing before it is left: the
-        scan after a crash begins with it."""
+        """Keep the snapshots at segment bases and the newest one. The first segment's snapshot is kept too, though no
+        record
+        before it is left, because the scan after a crash begins with it."""
         bases = {segment.base_offset for segment in self.segments}
         newest = max((offset for offset in self.snapshots if offset <= log_end_offset), default=-1)
         for offset in list(self.snapshots):
@@ -530,7 +539,9 @@ class LogLoader:
         self.disk.unlink(self._snapshot_path(offset))
 
     def _rewrite_snapshot(self, offset: int) -> None:
-        """The state at this segment's base is known for certain; what a crash left there may be of another past."""
+        """Write the state at this segment's base, which is certain now: a snapshot that a crash left may belong to
+        records
+        that are gone."""
         path, data = self._snapshot_path(offset), self.producers.encode()
         if offset not in self.snapshots or read_file(self.disk, path) != data:
             write_new(self.disk, path, data, sync=False)
@@ -541,7 +552,7 @@ class LogLoader:
 
 
 def set_aside(disk: Disk, path: str, now_ms: int, why: str) -> None:
-    """Keep a malformed file for an administrator to look at, out of the way of the start."""
+    """Rename a malformed file, so that an administrator can look at it and the start goes on."""
     target = f"{path}.corrupt-{now_ms}"
     logger.warning("%s is malformed (%s): rebuilding it, the old one is now %s", path, why, target)
     disk.rename(path, target)

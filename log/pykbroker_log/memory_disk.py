@@ -1,11 +1,11 @@
-"""A disk in memory that records its calls, loses power on demand and fails when told to: for tests and simulations.
+"""A disk in memory that records its calls and can lose power or fail when a test asks for it.
 
-Responsible for: a `Disk` and its `File`s as disk.py describes them, and what a crash between any two calls leaves of
-them. Not responsible for: the calls on files as a whole (disk.py: `read_file`, `write_atomic`).
+Responsible for a `Disk` and its `File`s as disk.py describes them, and for what is left of them after a crash between
+any two calls. Not responsible for functions on whole files (disk.py: `read_file`, `write_atomic`).
 
 Invariants:
-* What was synced is kept apart from what was only written, so that power can fail between any two calls.
-* A write that fails has written half; no caller comes to rely on a failed write having done nothing.
+* Synced data is kept apart from data that was only written, so that power can fail between any two calls.
+* A write that fails has written half, so that no caller relies on a failed write having done nothing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pykbroker_log.disk import Buffer, ColdRead, File, FileClosed, parent_of
 
 
 class Survive(enum.Enum):
-    """What of the unsynced survives a power loss."""
+    """The part of the unsynced data that survives a power loss."""
 
     NOTHING = "nothing"  # each file and folder is as at its last fsync
     EVERYTHING = "everything"  # as if only the process had been killed
     CHOSEN = "chosen"  # per file a prefix of its writes, per folder any subset of its changes
-    IN_ORDER = "in order"  # the same, but per folder a prefix: what a journal of the file system gives
+    IN_ORDER = "in order"  # the same, but per folder a prefix, as with a file system's journal
 
 
 @dataclass(slots=True, frozen=True)
@@ -90,11 +90,13 @@ def _parts(path: str) -> list[str]:
 
 
 class MemoryDisk:
-    """A disk in memory that records its calls, loses power on demand and fails when told to.
+    """A disk in memory that records its calls and can lose power or fail on demand.
 
-    `calls` is the record; `replay(calls[:n])` is the disk after the first n of them, and `power_loss(...)` gives the
-    disk that the next start would find. Both return new disks; the old one stays as it was. `clock` gives files their
-    time of change; without one it is always 0.
+    `calls` is the record. `replay(calls[:n])` returns the disk after the first n of them, and `power_loss(...)` returns
+    the
+    disk that the next start would find. Both return new disks and leave the old one unchanged. `clock` gives files
+    their
+    time of change, which is always 0 without a clock.
     """
 
     def __init__(
@@ -110,9 +112,9 @@ class MemoryDisk:
         self._used = 0
         self._locks: set[str] = set()
         self._failures: list[_Failure] = []
-        #: called before each operation, with it and its path; what it raises is the operation's end
+        #: called before each operation, with the operation and its path; an exception of it ends the operation
         self.interfere: Callable[[str, str], None] | None = None
-        #: asked at every read that is not to wait: whether the file has just left memory
+        #: called at every read that must not wait; returns whether the file has just left memory
         self.evict: Callable[[], bool] | None = None
         self._cold: set[int] = set()
         self._hurried = False
@@ -126,7 +128,7 @@ class MemoryDisk:
     def fail_next(
         self, operation: str, error: int = errno.EIO, *, path_contains: str = "", skip: int = 0, count: int | None = 1
     ) -> None:
-        """Let `operation` raise: after `skip` calls, `count` times (None: for ever).
+        """Make `operation` fail after `skip` calls, `count` times (always if `count` is None).
 
         `operation` is one of `DiskCall.operation`, or "open", "pread", "list".
         """
@@ -153,8 +155,9 @@ class MemoryDisk:
     def power_loss(
         self, survive: Survive = Survive.NOTHING, *, torn: bool = False, choose: Callable[[int], int] | None = None
     ) -> MemoryDisk:
-        """The disk after the power came back. `torn`: of the last write, if it was not synced, the first half is
-        there.
+        """Return the disk after the power came back. With `torn`, the first half of the last write is there, if it was
+        not
+        synced.
 
         `choose(n)` draws from [0, n) and is needed for `CHOSEN` and `IN_ORDER`.
         """
@@ -184,7 +187,7 @@ class MemoryDisk:
             for index, (offset, change) in enumerate(kept):
                 if change is not None and last_torn and index == len(kept) - 1:
                     cut = pick(len(change) + 1) if draws else len(change) // 2
-                    # A file system may have written the new size before the data: then the rest is zeros.
+                    # A file system may have written the new size before the data; then the rest is zeros.
                     zeros = bytes(len(change) - cut) if draws and pick(4) == 0 else b""
                     change = change[:cut] + zeros
                 _apply(data, offset, change)
@@ -214,7 +217,7 @@ class MemoryDisk:
         return after
 
     def contents(self) -> Iterator[tuple[str, bytes]]:
-        """Path and data of every file, in order."""
+        """Yield the path and data of every file, in order."""
 
         def walk(node: _DirNode, prefix: str) -> Iterator[tuple[str, bytes]]:
             for name, child in sorted(node.entries.items()):
@@ -259,8 +262,9 @@ class MemoryDisk:
     # -- what is in memory
 
     def make_cold(self) -> None:
-        """Of what was ever written nothing is in memory: reads that are not to wait raise ColdRead until it is loaded.
-        (Everything is in memory otherwise.)"""
+        """Remove all files so far from memory: reads that must not wait raise ColdRead until `load`. (Otherwise every
+        file is in
+        memory.)"""
         self._cold.update(self._by_id)
 
     @contextmanager
@@ -433,7 +437,7 @@ class MemoryDisk:
         growth = max(0, offset + len(data) - len(node.data))
         room = self.capacity_bytes - self._used
         if growth > room:
-            # As the real thing: what still fits is written, then comes the error.
+            # As on a real disk, what still fits is written before the error is raised.
             fits = max(0, len(data) - (growth - room))
             if fits:
                 self._store(node, path, data[:fits], offset)
@@ -464,7 +468,7 @@ class MemoryDisk:
 
 
 class MemoryFile:
-    """Cold or not as a whole."""
+    """A file of a MemoryDisk; the whole file is in memory or none of it."""
 
     __slots__ = ("_closed", "_disk", "_node", "_path")
 
@@ -489,7 +493,7 @@ class MemoryFile:
         try:
             self._disk._check("pwritev", self._path)
         except OSError:
-            # Half of it reaches the file, so that no caller comes to rely on a failed write having done nothing.
+            # Half of it reaches the file, so that no caller relies on a failed write having done nothing.
             if len(data) > 1:
                 self._disk._store(self._node, self._path, data[: len(data) // 2], offset)
             raise
@@ -522,7 +526,7 @@ class MemoryFile:
         return None
 
     def write_back(self, offset: int, length: int) -> None:
-        """Promises nothing, and so nothing survives for it."""
+        """Do nothing: the call promises nothing, so it lets nothing survive a power loss."""
 
     def close(self) -> None:
         self._closed = True

@@ -1,7 +1,7 @@
-"""Which records of a log have gone with a file: what a folder still says of segments that it no longer holds.
+"""Finds records that a log has lost with a file, from the other files that its folder still contains.
 
-Pure. Responsible for what lies before the log's end. Not responsible for what lies behind it, which the checkpoints
-of the directory know (log_dirs.py), nor for the ends of sealed segments, which are looked at when they are first read
+Pure. Responsible for records before the log's end. Not responsible for records after it, which the checkpoints of the
+directory show (log_dirs.py), nor for the ends of sealed segments, which are checked when they are first read
 (segments.py).
 """
 
@@ -17,27 +17,28 @@ from pykbroker_log import names
 
 @dataclass(slots=True, frozen=True)
 class Left:
-    """What a start has found."""
+    """The files and offsets that a start has found."""
 
     #: base offset and size of each segment, in order
     segments: Sequence[tuple[int, int]]
-    #: base offsets of segments of which the index is left, and no log
+    #: base offsets of segments that have an index but no log file
     orphans: Sequence[int]
-    #: where the first leader epoch begins
+    #: the start offset of the first leader epoch
     first_epoch_start: int | None
     log_start_offset: int
     log_end_offset: int
     clean: bool
-    #: the log was never compacted
+    #: True if the log was never compacted
     dense: bool
 
 
 def missing_records(left: Left) -> list[str]:
-    """One text for each gap."""
+    """Return one text for each gap."""
     bases = [base for base, _ in left.segments]
     gaps: list[tuple[int, int, str]] = []
     if left.clean or left.dense:
-        # A crash of a compaction leaves an index, too, and what retention was about to remove lies before the start.
+        # The crash of a compaction leaves an index too, and what retention was about to remove lies before the log
+        # start.
         for base in left.orphans:
             after = bisect_right(bases, base)
             if left.log_start_offset <= base < left.log_end_offset and after < len(bases):
@@ -47,7 +48,7 @@ def missing_records(left: Left) -> list[str]:
             (base, after, f"{_log(base)} is empty") for (base, size), (after, _) in pairwise(left.segments) if not size
         ]
     if left.clean and left.first_epoch_start is not None:
-        # After a clean stop the epochs begin where the log does.
+        # After a clean stop the epochs begin at the log start.
         begin = max(left.first_epoch_start, left.log_start_offset)
         end = min([bases[0], *(base for base, _, _ in gaps)])
         if begin < end:

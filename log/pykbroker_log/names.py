@@ -1,6 +1,6 @@
 """Every file and folder name of a log directory, in one place.
 
-Invariant: what `parse_*` accepts is what the functions here (or Apache Kafka) have written; everything else is foreign.
+Invariant: `parse_*` accepts only names that these functions (or Apache Kafka) have written; all others are foreign.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def partition_dir(topic: str, partition: int) -> str:
 
 
 def marked_dir(topic: str, partition: int, unique: str, mark: str) -> str:
-    """`<topic>-<partition>.<32 hex digits>-delete` and the like; a long topic name is cut, the rest is what matters."""
+    """Return `<topic>-<partition>.<32 hex digits>-delete` or the like. A long topic name is cut; the rest stays
+    whole."""
     tail = f"-{partition}.{unique}{mark}"
     return topic[: MAX_NAME - len(tail)] + tail
 

@@ -30,22 +30,22 @@ class OffsetIndex(SortedIndex):
             self.add(key, position)
 
     def position_before(self, offset: int) -> int:
-        """A position from which scanning forward meets the first batch that ends at or after `offset`."""
+        """Return a position from which a forward scan finds the first batch that ends at or after `offset`."""
         found = self.before(offset)
         return found[1] if found is not None else 0
 
     def before(self, offset: int) -> tuple[int, int] | None:
-        """The last entry that is not behind `offset`: (last offset of a batch, its position)."""
+        """Return the last entry at or before `offset`: (last offset of a batch, its position)."""
         found = self.floor_entry(offset - self.base_offset)
         return (self.base_offset + found[0], found[1]) if found is not None else None
 
     def at_or_before(self, position: int) -> tuple[int, int] | None:
-        """Of the last indexed batch that starts at or before `position`: (last offset, its position)."""
+        """Return (last offset, position) of the last indexed batch that starts at or before `position`."""
         found = self.floor_entry(position, by_value=True)
         return (self.base_offset + found[0], found[1]) if found is not None else None
 
     def offset_from_position(self, position: int) -> int:
-        """The last offset of the first indexed batch that starts at or behind `position`; -1 if there is none."""
+        """Return the last offset of the first indexed batch that starts at or after `position`; -1 if there is none."""
         found = self.floor(position - 1, by_value=True) + 1
         return self.base_offset + self.entry(found)[0] if found < len(self) else -1
 

@@ -1,12 +1,12 @@
-"""The newest offset of each key in a stretch of log, in memory of a fixed size.
+"""The newest offset of each key in a part of a log, in memory of a fixed size.
 
-Responsible for how much is remembered and up to where; the table's slots and its loops over records are
+Responsible for how much is remembered and up to which offset. The table's slots and its loops over records are in
 `pykbroker_wire.records.dedupe`.
 
 Invariants:
-* The memory is one buffer of at most `memory_bytes`. It counts as used only where keys have been written.
-* Every record with a key from where the map began up to `latest_offset` is in it, or a newer one of the same key.
-* A key is known by 16 bytes of a hash under a seed that no client knows.
+* The memory is one buffer of at most `memory_bytes`. Only the pages where keys have been written use memory.
+* The map contains every record with a key from its start offset up to `latest_offset`, or a newer one of the same key.
+* A key is stored as 16 bytes of a hash with a seed that no client knows.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class OffsetMap:
     __slots__ = ("_seed", "_table", "entries", "latest_offset", "limit", "slots", "start_offset")
 
     def __init__(self, memory_bytes: int, load_factor: float, seed: bytes, start_offset: int) -> None:
-        """Raises ValueError for a memory in which nothing fits."""
+        """Raises ValueError if the memory is too small for one key."""
         self.slots = memory_bytes // SLOT_SIZE
-        #: how many keys it takes: a fuller table costs more for each look
+        #: the highest number of keys: a fuller table makes each lookup slower
         self.limit = int(self.slots * load_factor)
         if self.limit < 1:
             raise ValueError(f"an offset map of {memory_bytes} bytes holds no key at a load factor of {load_factor}")
@@ -41,8 +41,9 @@ class OffsetMap:
         return self.entries / self.slots
 
     def put(self, data: Buffer, count: int, base_offset: int) -> int:
-        """Learn the keys of a batch of `count` records; how many of these were seen, fewer when there was no room for
-        the next one. Raises InvalidRecord."""
+        """Add the keys of a batch of `count` records. Return how many records were read, fewer than `count` if there
+        was no
+        room for the next key. Raises InvalidRecord."""
         added, seen, reached = put_keys(
             self._table, self._seed, self.limit - self.entries, data, count, base_offset, self.start_offset
         )
@@ -51,7 +52,7 @@ class OffsetMap:
         return seen
 
     def reach(self, offset: int) -> None:
-        """There is nothing more to learn up to `offset`."""
+        """Record that the map is complete up to `offset`."""
         self.latest_offset = max(self.latest_offset, offset)
 
     def survivors(self, data: Buffer, count: int, base_offset: int, *, drop_tombstones: bool) -> NewestRecords:

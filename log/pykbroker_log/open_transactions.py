@@ -1,11 +1,11 @@
 """Transactions of a log that are not stable yet: undecided, or decided by a marker that is not replicated.
 
 Responsible for the first unstable offset, at a cost that does not grow with the number of transactions. Not
-responsible for who may begin or end one (producers.py).
+responsible for which producers may begin or end one (producers.py).
 
 Invariants:
-* Transactions begin in the order of their first offsets, as they stand in the log; they end in any order.
-* A decided transaction counts as long as its marker is not below the high watermark.
+* Transactions begin in the order of their first offsets in the log; they end in any order.
+* A decided transaction counts as unstable until its marker is below the high watermark.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ class OpenTransactions:
     __slots__ = ("_decided", "_undecided", "first_unstable")
 
     def __init__(self, undecided: Iterable[int] = ()) -> None:
-        """`undecided`: the first offsets of transactions."""
-        #: -1 when everything is stable; asked at every read and every append
+        """`undecided` is the first offsets of transactions."""
+        #: -1 if every transaction is stable; read at every read and every append
         self.first_unstable = -1
-        # First offsets, the oldest first. (The first item of a plain dict is found by walking over all that were
-        # deleted before it.)
+        # First offsets, the oldest first. (To find the first item, a plain dict walks over all that were deleted before
+        # it.)
         self._undecided: OrderedDict[int, None] = OrderedDict.fromkeys(sorted(undecided))
-        # A heap of (first offset, offset of the marker). Those that are not on top leave it late, but on top is only
-        # what counts.
+        # A heap of (first offset, offset of the marker). Items that no longer count may stay below the top, but never
+        # at the
+        # top.
         self._decided: list[tuple[int, int]] = []
         self._look()
 
@@ -41,7 +42,7 @@ class OpenTransactions:
         self._look()
 
     def replicated(self, high_watermark: int) -> None:
-        """Everything below is on all in-sync replicas."""
+        """Remove transactions whose markers are below the high watermark."""
         decided = self._decided
         while decided and decided[0][1] < high_watermark:
             heappop(decided)
@@ -54,16 +55,16 @@ class OpenTransactions:
         self.first_unstable = first
 
     def first_undecided(self) -> int:
-        """-1 when every transaction is decided."""
+        """Return the first offset of the oldest undecided transaction, or -1 if there is none."""
         return next(iter(self._undecided), -1)
 
     def first_undecided_but(self, first_offset: int) -> int:
-        """The first undecided transaction that does not begin at `first_offset`; -1 when there is none."""
+        """Return the first undecided transaction that does not begin at `first_offset`, or -1 if there is none."""
         for offset in self._undecided:
             if offset != first_offset:
                 return offset
         return -1
 
 
-#: What most logs have: none has ever begun. `begin` one in an object of its own.
+#: Shared by logs in which no transaction has ever begun. Call `begin` on an object of the log's own.
 NO_TRANSACTIONS = OpenTransactions()

@@ -1,7 +1,7 @@
-"""Fsyncs that no thread waits for: the kernel does them, and a descriptor becomes readable when one has ended.
+"""Fsyncs without a waiting thread: the kernel does them, and a descriptor becomes readable when one has ended.
 
-A thread that waits has to be woken, to get the interpreter from the one who woke it, and to wake that one again when
-the device is done: on a fast device that takes longer than the fsync.
+A thread that waits has to be woken, take the interpreter from the thread that woke it, and wake that thread when the
+device is done. On a fast device that takes longer than the fsync.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Taken = Sequence[tuple[OsFile, Descriptor]]
 
 
 def take_open(files: Sequence[File]) -> Taken:
-    """Those that their owner has not closed, with the descriptor that keeps them open."""
+    """Return the files that their owner has not closed, each with the descriptor that keeps it open."""
     taken = []
     for file in files:
         assert isinstance(file, OsFile)
@@ -30,7 +30,8 @@ def take_open(files: Sequence[File]) -> Taken:
 
 
 def untried(taken: Taken, results: Sequence[int]) -> list[OsFile]:
-    """Those that the kernel did not take, where all others are durable. Raises the OSError of one that failed."""
+    """Return the files that the kernel did not take; all others are durable. Raises the OSError of an fsync that
+    failed."""
     for (file, _), code in zip(taken, results, strict=True):
         if code > 0:
             raise OSError(code, os.strerror(code), file.path)
@@ -38,7 +39,7 @@ def untried(taken: Taken, results: Sequence[int]) -> list[OsFile]:
 
 
 class BackgroundFsyncs:
-    """See `disk.Fsyncs`. `contexts`: where the context goes in the end."""
+    """Implements `disk.Fsyncs`. `close` returns the context to `contexts`, unless a batch is under way."""
 
     __slots__ = ("_context", "_contexts", "_event_fd", "_taken")
 

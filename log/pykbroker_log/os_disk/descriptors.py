@@ -1,7 +1,7 @@
-"""Which files are open: each has a descriptor while it is used, and their number is bounded.
+"""Open files: each has a descriptor while it is used, and the number of descriptors is bounded.
 
-Responsible for opening, and for giving up the descriptors that were not used for longest. Not responsible for what is
-read or written with them (files.py). Calls may come from several threads.
+Responsible for opening files, and for closing the descriptors that were unused for longest. Not responsible for what
+is read or written with them (files.py). Calls may come from several threads.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ _MAX_OPEN_FILES = 16 * 1024
 
 
 class Descriptor:
-    """Closed when the last reference goes: a user of the number holds the object, so a descriptor is never closed, let
-    alone become another file's, under a call in another thread or a region that waits to be sent."""
+    """A descriptor that is closed when its last reference goes. Each user of the number holds the object, so it is
+    never
+    closed, or reused for another file, while another thread or a region that waits to be sent uses it."""
 
     __slots__ = ("_all", "fd", "regions")
 
@@ -28,17 +29,18 @@ class Descriptor:
         registry[fd] = None
 
     def __del__(self) -> None:
-        # First: closed, the number may be another file's at once.
+        # Remove the number first, because once it is closed another file may get it at once.
         self._all.pop(self.fd, None)
         try:
             os.close(self.fd)
         except OSError:
-            pass  # the device failed; the writer has been told by fsync
+            pass  # the device failed, and fsync has raised that to the writer
 
 
 class Holder:
-    """An open file, whose descriptor comes and goes. The path is needed again, so its owner closes it before the name
-    changes."""
+    """An open file whose descriptor is closed and reopened as needed. Reopening needs the path, so the owner closes the
+    file
+    before its name changes."""
 
     __slots__ = ("_descriptors", "descriptor", "path", "recent")
 
@@ -46,14 +48,15 @@ class Holder:
         self._descriptors = descriptors
         #: "" once it is closed
         self.path = path
-        #: None while it has been given up
+        #: None while the descriptor is closed to stay below the limit
         self.descriptor: Descriptor | None = descriptors.make(path, create=create)
         #: used since the last search for a descriptor to give up
         self.recent = True
         descriptors.keep(self)
 
     def take(self) -> Descriptor:
-        """The caller keeps it for as long as it uses the number. Raises FileClosed, OSError."""
+        """Return the descriptor; the caller keeps the object for as long as it uses the number. Raises FileClosed,
+        OSError."""
         self.recent = True
         return self.descriptor or self._reopen()
 
@@ -64,7 +67,7 @@ class Holder:
         if self.descriptor is None:
             self.descriptor = descriptor
             self._descriptors.keep(self)
-        # Else two threads at once: theirs stays, this one is for this call.
+        # Otherwise two threads reopened it at once: the other thread's descriptor stays, and this one is for this call.
         return descriptor
 
     def close(self) -> None:
@@ -74,23 +77,23 @@ class Holder:
 
 
 class Descriptors:
-    """`limit`: descriptors of files and of regions, by default half of what the process may open; half of these for
-    regions at most."""
+    """All open descriptors. `limit` counts those of files and of regions, by default half of what the process may open.
+    Regions may hold at most half of the limit."""
 
     def __init__(self, limit: int | None = None) -> None:
         if limit is None:
             soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             limit = _MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, soft // 2)
         self._limit = max(8, limit)
-        # In the order of opening; a file that was used since the last look goes to the end instead of being closed.
+        # In the order of opening. A file that was used since the last search moves to the end instead of being closed.
         self._holders: dict[Holder, None] = {}
-        # All that are open, those that only a call or a region still holds too.
+        # All open descriptors, also those that only a call or a region still holds.
         self._open: dict[int, None] = {}
-        #: how many of them regions hold
+        #: the number of descriptors that regions hold
         self.lent = 0
 
     def __len__(self) -> int:
-        """How many are open."""
+        """Return the number of open descriptors."""
         return len(self._open)
 
     def make(self, path: str, *, create: bool) -> Descriptor:
@@ -98,7 +101,7 @@ class Descriptors:
         return Descriptor(_open(path, create), self._open)
 
     def keep(self, holder: Holder) -> None:
-        """It has a descriptor from here on; others may have to give up theirs."""
+        """Add a file that has got a descriptor; others may be closed to stay below the limit."""
         self._holders[holder] = None
         looks = 2 * len(self._holders)
         while len(self._open) > self._limit and looks > 0:
@@ -121,8 +124,8 @@ class Descriptors:
     # -- regions
 
     def may_lend(self, descriptor: Descriptor) -> bool:
-        """Not where regions keep so many open already that no other may be kept: slow connections hold on to theirs
-        for as long as they like."""
+        """Return False if regions hold half of the limit already: slow connections may keep theirs open for any
+        time."""
         return bool(descriptor.regions) or self.lent < self._limit // 2
 
     def lend(self, descriptor: Descriptor) -> None:
@@ -139,12 +142,12 @@ class Descriptors:
 def _open(path: str, create: bool) -> int:
     flags = os.O_RDWR | os.O_CLOEXEC
     if create:
-        # As the folders that are made here: a bootstrap.checkpoint has keys of SCRAM, other files are people's data.
+        # As private as the folders: a bootstrap.checkpoint contains SCRAM keys, and other files contain records.
         return os.open(path, flags | os.O_CREAT, 0o600)
     try:
         return os.open(path, flags)
     except OSError as error:
-        # A file that may only be read: Kafka's metadata snapshots are mode 0400, a damaged disk is remounted so.
+        # The file is read-only: Kafka's metadata snapshots are mode 0400, and a damaged disk is remounted read-only.
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""`OsDisk`: folders, names and what is durable, by the operating system's calls.
+"""`OsDisk`: folders, names and durability, through the operating system's calls.
 
 Responsible for opening, renaming, removing and fsyncing. Not responsible for what happens on an open file (files.py).
 """
@@ -18,7 +18,7 @@ from pykbroker_log.os_disk.files import FULL_SYNC, OnMap, OsFile
 from pykbroker_log.os_disk.locks import OsLock
 from pykbroker_log.os_disk.page_cache import PageCache
 
-# Of `OsDisk.list`, mypy would think.
+# Inside `OsDisk` mypy would take `list` for `OsDisk.list`.
 Contexts: TypeAlias = list[disk_sync.Context]
 
 
@@ -30,19 +30,21 @@ def _fsync_unless_closed(file: File) -> None:
 
 
 class OsDisk:
-    """`max_open_files`: see `Descriptors`. `on_map`: files are mapped to be scanned (mapped.py says where that may be),
-    and it is told of each before."""
+    """The operating system's disk. `max_open_files` is the limit of `Descriptors`. With `on_map`, files are mapped for
+    scans
+    (mapped.py explains where that is allowed), and `on_map` is called with the path before each."""
 
     def __init__(self, *, max_open_files: int | None = None, on_map: OnMap | None = None) -> None:
         self.descriptors = Descriptors(max_open_files)
         self.page_cache = PageCache()
         self._on_map = on_map
-        # For fsyncs of many files: those that no thread uses just now.
+        # For fsyncs of many files: the contexts that no thread uses just now.
         self._contexts: Contexts = []
         self._has_contexts = FULL_SYNC is None
 
     def without_waiting(self) -> AbstractContextManager[None]:
-        """Within it this thread's reads raise `ColdRead` instead of waiting for a device. Not to be nested."""
+        """Inside this context, reads of this thread raise `ColdRead` instead of waiting for a device. It cannot be
+        nested."""
         return self.page_cache
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
@@ -59,26 +61,26 @@ class OsDisk:
         return os.path.isdir(path)
 
     def modified_ms(self, path: str) -> int:
-        """When the file was last written to, wall-clock milliseconds."""
+        """Return when the file was last written to, in wall-clock milliseconds."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def list(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
 
     def scan(self, path: str) -> Sequence[tuple[str, int]]:
-        """(name, size in bytes) of everything in a folder, in order."""
+        """Return (name, size in bytes) of every entry of a folder, in order."""
         found = []
         with os.scandir(path) as entries:
             for entry in entries:
                 try:
                     found.append((entry.name, entry.stat().st_size))
                 except FileNotFoundError:
-                    continue  # deleted meanwhile, or a link to nothing
+                    continue  # deleted since the listing, or a link without a target
         found.sort()
         return found
 
     def make_dirs(self, path: str) -> None:
-        # The metadata log has dynamic passwords and keys of SCRAM as they are; other files are people's data.
+        # Private, because the metadata log has passwords and SCRAM keys in clear text, and other files contain records.
         os.makedirs(path, mode=0o700, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
@@ -131,9 +133,9 @@ class OsDisk:
             _fsync_unless_closed(file)
 
     def _fsync_at_once(self, descriptors: Sequence[int], *, folders: bool = False) -> Sequence[int]:
-        """As Context.fsync; where there is no such thing the kernel takes none of them."""
+        """Like Context.fsync; without a context no file is taken."""
         if len(descriptors) > 1 and (context := self._take_context()) is not None:
-            # Each thread has one for itself meanwhile.
+            # Each thread has a context for itself during the call.
             results = context.fsync(descriptors, folders=folders)
             self._contexts.append(context)
             return results
@@ -159,7 +161,7 @@ class OsDisk:
         try:
             return BackgroundFsyncs(context, self._contexts)
         except OSError:
-            # No descriptor is left just now.
+            # The process has no free descriptor.
             self._contexts.append(context)
             return None
 

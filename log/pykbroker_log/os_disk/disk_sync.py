@@ -1,12 +1,12 @@
 """Fsync of many files in one call, which Linux has and Python does not offer.
 
-Responsible for the system calls, and for saying when there are none. Used by disk.py beside it only.
+Responsible for the system calls, and for raising `Unavailable` if there are none. Used only by the package os_disk.
 
-Files that are fsynced one after the other cost a commit of the file system's journal each; together they share it.
-Fifty files that a record was appended to, on a device whose fsync takes 3 to 4 ms (ext4, Linux 6.18, medians): one
-after the other 227 ms, on sixteen threads 4.1 ms, syncfs(2) 7.0 ms, and 1.8 ms with the kernel's asynchronous I/O,
-which is what this is. Each file has a result of its own there, nothing else in the file system is written (syncfs
-would), and no thread waits for the interpreter between two files.
+Files that are fsynced one after the other cost one commit of the file system's journal each; together they share it.
+Fifty files that a record was appended to, on a device whose fsync takes 3 to 4 ms (ext4, Linux 6.18, medians), took 227
+ms one after the other, 4.1 ms on sixteen threads, and 7.0 ms with syncfs(2). With the kernel's asynchronous I/O, which
+this module uses, they took 1.8 ms. Each file has its own result there, nothing else in the file system is written (as
+syncfs would), and no thread waits for the interpreter between two files.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import os
 import sys
 from collections.abc import Sequence
 
-# Files in one call.
+# The largest number of files in one call.
 MAX_FILES = 128
 
-# io_setup, io_getevents, io_submit: libc has no functions for them.
+# The numbers of io_setup, io_getevents and io_submit, for which libc has no functions.
 _NUMBERS = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2), "riscv64": (0, 4, 2)}
 _FSYNC, _FDSYNC = 2, 3
 _TELL_EVENT_FD = 1
 
 
 class Unavailable(Exception):
-    """Another system, a sandbox that forbids it, or no more of them."""
+    """The system has no such calls, a sandbox forbids them, or the kernel has no more contexts."""
 
 
 class _Request(ctypes.Structure):
@@ -66,8 +66,9 @@ _numbers = _NUMBERS.get(os.uname().machine) if _libc is not None and sys.byteord
 
 
 class Context:
-    """The kernel's side of fsyncs under way; for one thread at a time. Never given back: that takes the kernel tens of
-    milliseconds, and the process keeps a few."""
+    """The kernel's state of fsyncs under way; for one thread at a time. It is never destroyed, because that takes the
+    kernel
+    tens of milliseconds, and the process keeps only a few."""
 
     __slots__ = ("_events", "_id", "_pointers", "_requests", "_results", "_waiting")
 
@@ -99,9 +100,11 @@ class Context:
         return result
 
     def begin(self, descriptors: Sequence[int], *, folders: bool = False, event_fd: int | None = None) -> bool:
-        """Begin to fsync at most MAX_FILES; False: the kernel took none. Of files what it takes to read them again
-        (fdatasync); to a file system a new name in one of `folders` may be no such thing. `event_fd` is told of each
-        that has ended. Nothing may be under way."""
+        """Begin to fsync at most MAX_FILES; return False if the kernel took none. No fsync may be under way. Files are
+        synced with
+        fdatasync; `folders` need fsync, because a file system may leave a new name out of fdatasync. `event_fd` is
+        signalled
+        for each fsync that has ended."""
         assert _numbers is not None
         assert not self._waiting
         for request, descriptor in zip(self._requests, descriptors, strict=False):
@@ -118,8 +121,9 @@ class Context:
         return self._waiting > 0
 
     def collect(self, *, wait: bool) -> list[int] | None:
-        """None while some go on, unless `wait`. Then for each its errno, 0 if all is well; -1: the kernel did not take
-        it, nothing was tried."""
+        """Return None while some go on, unless `wait`. Otherwise return for each file its errno, 0 if it is durable, or
+        -1 if the
+        kernel did not take it and nothing was tried."""
         assert _numbers is not None
         while self._waiting:
             waiting = ctypes.c_long(self._waiting)
@@ -136,6 +140,6 @@ class Context:
         return self._results
 
     def fsync(self, descriptors: Sequence[int], *, folders: bool = False) -> list[int]:
-        """`begin`, and wait for what `collect` returns."""
+        """Call `begin`, wait, and return the result of `collect`."""
         self.begin(descriptors, folders=folders)
         return self.collect(wait=True) or []

@@ -1,7 +1,8 @@
-"""Reading and writing a file of the operating system, and sending pieces of it.
+"""Reading and writing a file of the operating system, and sending parts of it.
 
-Responsible for the system calls on an open file: short reads and writes, reads that are not to wait for the device.
-Not responsible for descriptors, which come and go (descriptors.py), nor for what is in memory (page_cache.py).
+Responsible for the system calls on an open file: short reads and writes, and reads that must not wait for the device.
+Not responsible for descriptors, which are closed and reopened (descriptors.py), nor for what is in memory
+(page_cache.py).
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from pykbroker_log.os_disk.descriptors import Descriptor, Descriptors, Holder
 from pykbroker_log.os_disk.mapped import MappedFile
 from pykbroker_log.os_disk.page_cache import NO_WAIT, PageCache, write_back
 
-#: Told of the path of a file before it is mapped.
+#: Called with the path of a file before it is mapped.
 OnMap = Callable[[str], None]
 
 # writev(2) takes at most IOV_MAX (1024 on Linux and macOS) buffers.
 _MAX_BUFFERS = 1024
-# Up to here a read that does not wait is tried at once; a larger one is asked about first, so that nothing is copied
-# in vain.
+# A read of up to this size that must not wait is tried at once. For a larger one residency is checked first, so that
+# no bytes are copied in vain.
 _TRY_BYTES = 64 * 1024
 
-#: Whether regions can be sent here.
+#: True if regions can be sent on this system.
 SENDS_FILES = hasattr(os, "sendfile")
 _HAS_PWRITEV = hasattr(os, "pwritev")
-# fdatasync also writes the size, which is all that a reader after a crash needs; fsync would add the time stamps.
-# macOS has neither in the sense that matters: only F_FULLFSYNC empties the drive's cache.
+# fdatasync also writes the size, which is enough for a reader after a crash; fsync would add the time stamps. On macOS
+# neither empties the drive's cache, only F_FULLFSYNC does.
 FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
@@ -55,16 +56,17 @@ class OsRegion:
         return self._length
 
     def is_resident(self, position: int, length: int) -> bool:
-        """Whether `send` of these bytes waits for no device."""
+        """Return True if `send` of these bytes does not wait for a device."""
         return self._cache.is_resident(self._descriptor.fd, self._offset + position, length)
 
     def load(self, position: int, length: int) -> None:
-        """Wait for the device: for a thread."""
+        """Load the bytes and wait for the device; call it on a thread."""
         self._cache.load(self._descriptor.fd, self._offset + position, length)
 
     def send(self, socket: int, position: int, length: int) -> int:
-        """sendfile(2): how many bytes the socket took. Raises BlockingIOError when it takes none, OSError; what is no
-        longer in the file is EIO."""
+        """Send with sendfile(2), and return how many bytes the socket took. Raises BlockingIOError if it takes none,
+        OSError, and
+        EIO for bytes that are no longer in the file."""
         count = os.sendfile(socket, self._descriptor.fd, self._offset + position, length)
         if not count:
             raise OSError(errno.EIO, "the file is shorter than it was")
@@ -75,7 +77,7 @@ class OsRegion:
 
 
 class OsFile(Holder):
-    """Calls may come from several threads."""
+    """An open file of the operating system. Calls may come from several threads."""
 
     __slots__ = ("_cache", "_on_map")
 
@@ -87,7 +89,7 @@ class OsFile(Holder):
         self._on_map = on_map
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Short only at the end of the file. Raises ColdRead within `without_waiting`."""
+        """Return fewer bytes only at the end of the file. Raises ColdRead within `without_waiting`."""
         descriptor = self.take()
         fd = descriptor.fd
         hurried = self._cache.hurried
@@ -95,14 +97,14 @@ class OsFile(Holder):
             if size <= _TRY_BYTES and NO_WAIT:
                 return self._pread_at_once(fd, size, offset)
             if not self._cache.is_resident(fd, offset, size):
-                # What is behind the end of the file is never in memory.
+                # Bytes beyond the end of the file are never in memory.
                 held = min(size, os.fstat(fd).st_size - offset)
                 if held > 0 and (held == size or not self._cache.is_resident(fd, offset, held)):
                     raise ColdRead(self, offset, held)
         data = os.pread(fd, size, offset)
         if len(data) == size or not data:
             return data
-        # Short: the end of the file, or a signal in the middle of a large read.
+        # Fewer bytes: this is the end of the file, or a signal interrupted a large read.
         parts = [data]
         got = len(data)
         while got < size:
@@ -131,7 +133,7 @@ class OsFile(Holder):
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
                     raise
-                # A file system that cannot say.
+                # The file system does not support reads without waiting.
                 count = os.preadv(fd, [view[got:]], offset + got)
             if not count:
                 break
@@ -139,18 +141,18 @@ class OsFile(Holder):
         return bytes(view[:got])
 
     def load(self, offset: int, length: int) -> None:
-        """Wait for the device: for a thread."""
+        """Load the bytes and wait for the device; call it on a thread."""
         self._cache.load(self.take().fd, offset, length)
 
     def region(self, offset: int, length: int) -> OsRegion | None:
-        """None where no other descriptor may be kept for one. On one thread."""
+        """Return None if no further descriptor may be kept open for a region. Called on one thread."""
         descriptor = self.take()
         if not self._descriptors.may_lend(descriptor):
             return None
         return OsRegion(self._descriptors, self._cache, descriptor, offset, length)
 
     def write_back(self, offset: int, length: int) -> None:
-        """Begin to write what is dirty to the device, without a promise: for a thread."""
+        """Begin to write dirty pages to the device, without a promise; call it on a thread."""
         write_back(self.take().fd, offset, length)
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int:

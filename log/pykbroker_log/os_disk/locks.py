@@ -1,4 +1,4 @@
-"""Who holds a directory: a lock that excludes other processes, Apache Kafka's too, and other brokers of this one."""
+"""The lock of a directory: it excludes other processes, Apache Kafka's too, and other brokers of this process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import os
 
 
 class OsLock:
-    # POSIX locks (the kind that Java's FileChannel takes, so that we and Apache Kafka exclude each other) belong
-    # to the process and vanish when *any* descriptor of the file closes; two brokers in one process need this set
-    # as well.
+    # POSIX locks belong to the process and vanish when *any* descriptor of the file closes, so two brokers in one
+    # process
+    # need this set as well. Java's FileChannel takes the same kind, so pykbroker and Apache Kafka exclude each other.
     _held: set[str] = set()
 
     __slots__ = ("_fd", "_path")

@@ -6,5 +6,5 @@ import mmap
 
 
 def zeros(size: int) -> memoryview:
-    """So many zeros, which are no memory until something else is written there; a bytearray's all are."""
+    """Return zeros that use no memory until something is written there; a bytearray would use it at once."""
     return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE))
