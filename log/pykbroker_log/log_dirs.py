@@ -1,9 +1,8 @@
-"""One log directory: who owns it, whether its last stop was clean, its offset checkpoints, the partition folders
-in it.
+"""One log directory: its lock, whether its last stop was clean, its offset checkpoints, and its partition folders.
 
 Responsible for `meta.properties`, `.lock`, `.kafka_cleanshutdown`, the offset checkpoints and the life of folders
-(created, deleted in two steps, strayed). Not responsible for which partitions should be here, when to checkpoint,
-when to give up a directory: the caller decides, and tells with `fail`.
+(created, deleted in two steps, strayed). Not responsible for which partitions should be here, for when to checkpoint,
+nor for when to give up a directory: the caller decides that and calls `take_offline`.
 
 Invariants:
 * `.kafka_cleanshutdown` exists only from a clean stop until a later run changes something of a partition, and only if
@@ -11,7 +10,7 @@ Invariants:
 * A checkpoint keeps the entries of partitions that were not opened in this run.
 * A recovery point in the checkpoint file is never beyond what is on disk: it is lowered there before a log is
   truncated.
-* A malformed checkpoint is set aside and rebuilt; it costs a scan, never the start.
+* A malformed checkpoint is set aside and rebuilt; it costs a scan, but the start goes on.
 """
 
 from __future__ import annotations
@@ -54,8 +53,9 @@ class Folder:
 
 
 class LogDir:
-    """Use: `open`, then `set_strays_aside` and `open_log`; checkpoints now and then; `close`. All may raise
-    StorageError."""
+    """One log directory. Call `open`, then `set_strays_aside` and `open_log`; write checkpoints now and then; call
+    `close`.
+    All may raise StorageError."""
 
     __slots__ = (
         "_cleaner_offsets",
@@ -78,30 +78,33 @@ class LogDir:
     )
 
     def __init__(self, disk: Disk, path: str, directory_id: bytes, lock: Lock | None) -> None:
-        """Use `open` or `out_of_order`."""
+        """Callers use `open` or `out_of_order` instead."""
         self.disk = disk
         self.path = path
         self.directory_id = directory_id
-        #: of the last clean stop
+        #: the file of the last clean stop
         self.sign = CleanShutdown(disk, path)
         self.offline = False
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._lock = lock
-        # What each checkpoint file should hold, with a number that grows.
+        # The newest contents of each checkpoint file, with a number that grows.
         self._contents: dict[str, tuple[int, bytes]] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
-        # Where the log of a folder ended at least, as the checkpoints say, until it has been opened.
+        # The least end offset of a folder's log according to the checkpoints, until the log has been opened.
         self._promised: dict[TopicPartition, int] = {}
-        # Up to where each log has been compacted. An entry stays when the topic is no longer compacted: there are gaps.
+        # The offset up to which each log was compacted. An entry stays when the topic is no longer compacted, because
+        # the gaps
+        # stay.
         self._cleaner_offsets: dict[TopicPartition, int] = {}
         # Partitions that have a folder here, open or not.
         self._folders: set[TopicPartition] = set()
-        # The folders of copies that are to take the place of a log in another directory. Never of a partition that is
-        # in `_folders`, so that the checkpoints have one entry for each.
+        # The folders of copies that are to replace a log in another directory. A partition is never in `_folders` too,
+        # so that
+        # each has one entry in the checkpoints.
         self._futures: dict[TopicPartition, str] = {}
-        # Folders that a crash left and that were not opened since.
+        # Folders from before a crash that were not opened since.
         self._unrecovered: set[TopicPartition] = set()
         # Deleted folders whose files are still there.
         self._doomed: list[str] = []
@@ -113,8 +116,8 @@ class LogDir:
 
     @classmethod
     def open(cls, disk: Disk, path: str, directory_id: bytes, now_ms: int) -> LogDir:
-        """Lock the directory and read what the last run left. Raises StorageError; OSError if another broker has
-        the lock."""
+        """Lock the directory and read the files of the last run. Raises StorageError; OSError if another broker has the
+        lock."""
         log_dir = cls(disk, path, directory_id, disk.lock(f"{path}/{names.LOCK}"))
         try:
             log_dir._start(now_ms)
@@ -127,7 +130,7 @@ class LogDir:
 
     @classmethod
     def out_of_order(cls, disk: Disk, path: str) -> LogDir:
-        """A directory that could not be opened: offline from the start, and it is not known what is in it."""
+        """Represent a directory that could not be opened: offline from the start, with unknown contents."""
         log_dir = cls(disk, path, ZERO_UUID, None)
         log_dir.offline = True
         return log_dir
@@ -156,7 +159,8 @@ class LogDir:
             self._unrecovered = set(self._folders)
 
     def claim(self) -> None:
-        """Return when partitions may be changed: see clean_shutdown.py. Raises StorageError."""
+        """Remove the clean shutdown file, so that partitions may be changed: see clean_shutdown.py. Raises
+        StorageError."""
         try:
             self.sign.claim()
         except OSError as error:
@@ -173,8 +177,9 @@ class LogDir:
             return {}
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
-        """Close every log that is still open. `clean`: all is flushed, checkpointed, and said so for the next
-        start. `broker_epoch`: of this run's registration, or -1."""
+        """Close every log that is still open. With `clean`, flush and checkpoint all logs and record the clean stop for
+        the next
+        start. `broker_epoch` is the epoch of this run's registration, or -1."""
         try:
             if not self.offline and not self.sign.is_claimed:
                 self.sign.keep(broker_epoch)
@@ -192,7 +197,7 @@ class LogDir:
             self._release()
 
     def take_offline(self) -> None:
-        """Nothing more is written to this directory. What readers have been given stays valid."""
+        """Stop all writes to this directory. Buffers that readers already have stay valid."""
         self.offline = True
         for log in self.logs.values():
             log.close(clean=False)
@@ -209,11 +214,11 @@ class LogDir:
 
     @property
     def partitions(self) -> Set[TopicPartition]:
-        """Those that have a folder here, open or not."""
+        """The partitions that have a folder here, open or not."""
         return self._folders
 
     def stored_bytes(self, topic: str, partition: int) -> int:
-        """How large a log is that is not open."""
+        """Return the size in bytes of a log that is not open. Raises StorageError."""
         path = f"{self.path}/{names.partition_dir(topic, partition)}"
         try:
             return sum(size for name, size in self.disk.scan(path) if name.endswith(names.LOG))
@@ -221,7 +226,7 @@ class LogDir:
             raise self._failed(error) from error
 
     def extent(self, topic: str, partition: int) -> tuple[str, int]:
-        """How far a log reaches that is not open: name and size of the last segment. Raises StorageError."""
+        """Return the name and size of the last segment of a log that is not open. Raises StorageError."""
         path = f"{self.path}/{names.partition_dir(topic, partition)}"
         try:
             return max(
@@ -231,17 +236,17 @@ class LogDir:
             raise self._failed(error) from error
 
     def holds(self, topic: str, partition: int) -> bool:
-        """Whether the partition has a folder here."""
+        """Return True if the partition has a folder here."""
         return (topic, partition) in self._folders
 
     @property
     def leftovers(self) -> list[str]:
-        """Folders that were deleted, in this run or an earlier one, and still have their files; see
-        `delete_folder`."""
+        """Folders that were deleted, in this run or an earlier one, and still have their files; see `delete_folder`."""
         return list(self._doomed)
 
     def folders(self) -> list[Folder]:
-        """The partition folders, not `__cluster_metadata`'s. Anything else in the directory is left alone."""
+        """Return the partition folders, without that of `__cluster_metadata`. Other entries of the directory are
+        ignored."""
         return [
             Folder(name, found.topic, found.partition, found.mark, self._topic_id(f"{self.path}/{name}"))
             for name, found in self._found()
@@ -269,7 +274,7 @@ class LogDir:
             return None
 
     def set_strays_aside(self, is_known: Callable[[str, int, bytes | None], bool]) -> None:
-        """Rename every folder that the metadata knows nothing of: kept for the operator, not served."""
+        """Rename every folder that is not in the metadata: it is kept for the operator and not served."""
         try:
             for folder in self.folders():
                 if folder.mark or is_known(folder.topic, folder.partition, folder.topic_id):
@@ -279,7 +284,7 @@ class LogDir:
             raise self._failed(error) from error
 
     def set_aside(self, topic: str, partition: int, why: str) -> None:
-        """Rename a folder that is not to be served: kept for the operator. Raises StorageError."""
+        """Rename a folder that must not be served: it is kept for the operator. Raises StorageError."""
         try:
             topic_id = self._topic_id(f"{self.path}/{names.partition_dir(topic, partition)}")
             self._set_aside(topic, partition, topic_id, why)
@@ -295,7 +300,8 @@ class LogDir:
         logger.warning("%s/%s %s: it is now %s", self.path, name, why, target)
 
     def _marked(self, topic: str, partition: int, topic_id: bytes, mark: str) -> str:
-        """A free name. The topic id is unique already, unless the partition has come and gone more than once."""
+        """Return a free name. The topic id makes it unique, unless the partition was created and deleted more than
+        once."""
         unique = int.from_bytes(topic_id, "big")
         while True:
             name = names.marked_dir(topic, partition, f"{unique:032x}", mark)
@@ -313,8 +319,9 @@ class LogDir:
         *,
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> PartitionLog:
-        """The partition's log, created when absent, recovered when the last stop was not clean. What could not be made
-        as a whole leaves no folder."""
+        """Open the partition's log, which is created if it does not exist and recovered if the last stop was not clean.
+        A log that
+        could not be created completely leaves no folder."""
         self.claim()
         key = (topic, partition)
         path = f"{self.path}/{names.partition_dir(topic, partition)}"
@@ -337,7 +344,7 @@ class LogDir:
             )
         except StorageError:
             if is_made:
-                # Or there might be two of them when it is made in another directory.
+                # Otherwise there could be two folders when the log is created in another directory.
                 with suppress(OSError):
                     remove_tree(self.disk, path)
             raise
@@ -348,7 +355,8 @@ class LogDir:
         return log
 
     def _is_dense(self, key: TopicPartition, config: LogConfig) -> bool:
-        """Whether the log was never compacted: a gap between its segments is then what a crash has taken."""
+        """Return True if the log was never compacted: then a gap between its segments means that a crash removed
+        records."""
         return not config.compact and key not in self._cleaner_offsets
 
     def _adopt(self, log: PartitionLog) -> None:
@@ -362,14 +370,14 @@ class LogDir:
     # -- logs that an unclean stop has left
 
     def is_unrecovered(self, topic: str, partition: int) -> bool:
-        """Whether opening the log would have to check it first, because the last stop was not clean."""
+        """Return True if opening the log would first have to check it, because the last stop was not clean."""
         return (topic, partition) in self._unrecovered
 
     def unrecovered(
         self, topic: str, partition: int, config: LogConfig, now_ms: int, *, producer_id_expiration_ms: int
     ) -> Unrecovered:
-        """What a job needs to recover a log that is not open; `recovered` tells the end of it."""
-        # Without I/O: a log that needs recovery is in a directory without a sign.
+        """Return the input for a job that recovers a log that is not open. Call `recovered` when the job has ended."""
+        # Without I/O: a log that needs recovery is in a directory without the clean shutdown file.
         self.claim()
         key = (topic, partition)
         return Unrecovered(
@@ -383,12 +391,12 @@ class LogDir:
         )
 
     def recovered(self, topic: str, partition: int, log_end_offset: int) -> None:
-        """The log is as a clean stop would have left it, and durable up to its end."""
+        """Record that the log is as after a clean stop, and durable up to its end."""
         self._recovery_points[topic, partition] = log_end_offset
         self._unrecovered.discard((topic, partition))
 
     def before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
-        """What the thread of a truncation writes before it touches the log (partition_log.py)."""
+        """Return the writes that the thread of a truncation does before it changes the log (partition_log.py)."""
         key = (log.topic, log.partition)
         writes: list[Callable[[], None]] = []
         if log.recovery_point < self._recovery_points.get(key, 0):
@@ -397,7 +405,7 @@ class LogDir:
         if start < noted or (start > noted and start > log.files.first_stored_offset):
             writes.append(self.prepare_log_start_offsets())
         if log.recovery_point < self._cleaner_offsets.get(key, 0):
-            # What will be appended there has not been cleaned.
+            # Records that are appended there later have not been cleaned.
             self.set_cleaner_offset(log, log.recovery_point)
             writes.append(self.prepare_cleaner_offsets())
         return writes
@@ -406,26 +414,27 @@ class LogDir:
 
     @property
     def futures(self) -> list[TopicPartition]:
-        """Partitions of which a copy is here, of an earlier run perhaps, that has not become their log."""
+        """Partitions with a copy in this directory, perhaps from an earlier run, that has not become their log."""
         return list(self._futures)
 
     def future_path(self, topic: str, partition: int, unique: bytes) -> str:
-        """The folder of the partition's copy. The worker that writes the copy makes it. `unique`: 16 bytes that no
-        other copy's name has."""
+        """Return the folder of the partition's copy, which the worker that writes the copy creates. `unique` is 16
+        bytes that no
+        other copy has in its name."""
         key = (topic, partition)
         if key not in self._futures:
             self._futures[key] = names.marked_dir(topic, partition, unique.hex(), names.FUTURE_DIR)
         return f"{self.path}/{self._futures[key]}"
 
     def durable_end(self, topic: str, partition: int) -> int:
-        """Up to where the partition's copy is known to be durable."""
+        """Return the offset up to which the partition's copy is known to be durable."""
         return self._recovery_points.get((topic, partition), 0)
 
     def note_durable_end(self, topic: str, partition: int, offset: int) -> None:
         self._recovery_points[topic, partition] = offset
 
     def adopt_future(self, future: PartitionLog, log: PartitionLog) -> None:
-        """The copy takes the place of `log`: see PartitionLog.take_over. Raises StorageError."""
+        """Replace `log` by the copy: see PartitionLog.take_over. Raises StorageError."""
         key = (log.topic, log.partition)
         self.claim()
         future.take_over(log, f"{self.path}/{names.partition_dir(*key)}")
@@ -433,7 +442,8 @@ class LogDir:
         self._adopt(future)
 
     def promote_future(self, topic: str, partition: int) -> None:
-        """At the start: the copy had taken the log's place, or was about to, and the log is gone. Raises
+        """Make the copy the partition's log at the start: it had replaced the log, or was about to, and the log is
+        gone. Raises
         StorageError."""
         key = (topic, partition)
         self._rename(self._futures.pop(key), names.partition_dir(topic, partition))
@@ -441,14 +451,16 @@ class LogDir:
         self._unrecovered.add(key)
 
     def release_future(self, topic: str, partition: int) -> str:
-        """The copy is given up. Returns its folder's name, for `doom` as soon as no worker writes to it."""
+        """Give up the copy. Returns its folder's name; call `doom` with it as soon as no worker writes to the
+        folder."""
         name = self._futures.pop((topic, partition))
         self._forget((topic, partition))
         return name
 
     def doom(self, name: str) -> str | None:
-        """Mark the folder of a copy deleted; its files go with `delete_folder`. Returns the new name, None if it was
-        never made. Raises StorageError."""
+        """Mark the folder of a copy as deleted; `delete_folder` removes its files. Returns the new name, or None if the
+        folder was
+        never created. Raises StorageError."""
         parsed = names.parse_partition_dir(name)
         if parsed is None or not self.disk.exists(f"{self.path}/{name}"):
             return None
@@ -467,8 +479,9 @@ class LogDir:
     # -- deleting
 
     def mark_deleted(self, topic: str, partition: int, log: PartitionLog | None = None) -> str:
-        """Take the partition's folder away: its name is free at once, its files go with `delete_folder`. Returns
-        the new name."""
+        """Rename the partition's folder: the name is free at once, and `delete_folder` removes the files. Returns the
+        new name.
+        Raises StorageError."""
         key = (topic, partition)
         log = log or self.logs.get(key)
         name = names.partition_dir(topic, partition)
@@ -482,13 +495,13 @@ class LogDir:
         except OSError as error:
             raise self._failed(error) from error
         finally:
-            # Whatever is left of it now, it is not the partition's any more.
+            # Whatever is left of the folder, it is no longer the partition's.
             self._forget(key)
         self._doomed.append(target)
         return target
 
     def delete_folder(self, name: str) -> None:
-        """Remove a folder of `leftovers`, in a thread if you like."""
+        """Remove a folder of `leftovers`; may run in a thread. Raises StorageError."""
         self.claim()
         try:
             remove_tree(self.disk, f"{self.path}/{name}")
@@ -510,7 +523,7 @@ class LogDir:
     # -- checkpoints
 
     def checkpoint(self) -> None:
-        """All files."""
+        """Write all checkpoint files. Raises StorageError."""
         for write in self.prepare_all():
             write()
 
@@ -518,7 +531,7 @@ class LogDir:
         writes = [self.prepare_recovery_points(), self.prepare_log_start_offsets(), self.prepare_high_watermarks()]
         return [*writes, self.prepare_cleaner_offsets()] if self._cleaner_offsets else writes
 
-    # In two halves: what is collected belongs to the caller's thread, the write (an fsync) may be another's.
+    # In two halves: the caller's thread collects the offsets, and another thread may do the write (an fsync).
 
     def prepare_recovery_points(self) -> Callable[[], None]:
         self._recovery_points.update(self._of_logs(lambda log: log.recovery_point))
@@ -532,11 +545,11 @@ class LogDir:
         return self._writer(names.CLEANER_OFFSETS, self._cleaner_offsets)
 
     def cleaner_offset(self, log: PartitionLog) -> int | None:
-        """Up to where the log has been compacted; None: never."""
+        """Return the offset up to which the log has been compacted, or None if it never was."""
         return self._cleaner_offsets.get((log.topic, log.partition))
 
     def set_cleaner_offset(self, log: PartitionLog, offset: int) -> None:
-        """The log may have gaps from now on. Durable with the next `prepare_cleaner_offsets`."""
+        """Record that the log may have gaps from now on. Durable with the next `prepare_cleaner_offsets`."""
         self._cleaner_offsets[log.topic, log.partition] = offset
         log.files.segments.is_gapless = False
 
@@ -544,11 +557,12 @@ class LogDir:
         covered = [(log, log.log_start_offset) for log in self.logs.values()]
         for log, start in covered:
             key = (log.topic, log.partition)
-            # No segment says where a tiered log starts.
+            # The start of a tiered log cannot be found from its segments.
             is_needed = log.config.is_tiered or start > log.files.first_stored_offset
             if is_needed or (key in self._log_starts and not log.files.is_closed):
-                # Once noted it stays noted, also where the first segment says it already: until a clean stop has synced
-                # the folder, the power may bring back some of the names before it.
+                # An entry stays, even if the first segment begins at the same offset: until a clean stop has fsynced
+                # the folder, a
+                # power loss may bring back some of the files before it.
                 self._log_starts[key] = start
             else:
                 self._log_starts.pop(key, None)
@@ -569,14 +583,16 @@ class LogDir:
         self._contents[name] = (generation, encode_offsets(offsets))
 
         def write() -> None:
-            # Two writers of one file can overlap: a periodic one, and that of a truncation, which must not be undone.
-            # Each writes the newest contents under a name of its own, until they are still the newest.
+            # Two writers of one file can overlap: a periodic one, and one of a truncation, whose offsets must not be
+            # lost. Each
+            # writes the newest contents under its own name, and repeats that until they are still the newest
+            # afterwards.
             while True:
                 at, data = self._contents[name]
                 try:
                     self.sign.claim()
                     if self._lock is not None and not self.disk.exists(f"{self.path}/{names.LOCK}"):
-                        # Unmounted under us: open files still take writes, and the broker would not notice.
+                        # The volume was unmounted: open files still accept writes, and the broker would not notice.
                         raise FileNotFoundError(errno.ENOENT, "the log directory has gone", self.path)
                     write_atomic(self.disk, f"{self.path}/{name}", data, suffix=f".{generation}.tmp")
                 except OSError as error:
@@ -587,7 +603,7 @@ class LogDir:
         return write
 
     def usage(self) -> tuple[int, int]:
-        """Total and usable bytes of the volume."""
+        """Return the total and the usable bytes of the volume. Raises StorageError."""
         try:
             return self.disk.usage(self.path)
         except OSError as error:

@@ -59,7 +59,7 @@ class LoadedLog:
 
 @dataclass(slots=True)
 class _Work:
-    """What recovery has done, for its one log line."""
+    """The work that recovery has done, for its one log line."""
 
     segments: int = 0
     batches: int = 0

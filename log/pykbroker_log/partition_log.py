@@ -1,14 +1,15 @@
-"""A partition's log: what is in its files, who wrote it, and the offsets that say what of it is true for whom.
+"""A partition's log: its records, its producers, and the offsets that bound what readers may see.
 
-Responsible for: append as leader and as follower, read, truncate, let old segments go, and keeping producers and epochs
-in step with the bytes. Not responsible for what a valid batch is (validate.py), the files and what of them is durable
-(log_files.py), when a segment is full (rolling.py), up to where to read (the caller passes the bound), when to
-flush or to retire (the caller asks and decides), nor for moving the high watermark.
+Responsible for appending as leader and as follower, reading, truncating, retiring old segments, and keeping producers
+and epochs in step with the bytes. Not responsible for what a valid batch is (validate.py), for the files and their
+durability (log_files.py), nor for when a segment is full (rolling.py). The caller decides when to flush and to retire,
+passes the bound of a read, and moves the high watermark.
 
 Invariants:
-* log_start_offset <= local_log_start_offset, and they differ in a tiered log only: what lies between them is not here.
+* log_start_offset <= local_log_start_offset. They differ only in a tiered log, and the records between them are not
+  here.
 * log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset.
-* The offset of an append follows the last one without a gap; what is in memory about the log is never ahead of the
+* The offset of an append follows the last one without a gap. The state of the log in memory is never ahead of the
   file.
 * A write that failed counts for nothing: its bytes are cut off again, and if even that fails the log takes no more
   appends. A failed fsync is final, whatever its error (flush_state.py).
@@ -60,13 +61,16 @@ _NOTHING_MISSING = range(0)
 
 
 class Keeper(Protocol):
-    """What keeps the checkpoints that tell of a log."""
+    """The owner of the checkpoints that contain a log's offsets."""
 
     def before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
-        """Asked when a truncation begins, when recovery point and log start have already moved: the writes that must
-        come before it touches the files. In the checkpoints, a stale recovery point would hide what is appended from
-        then on from the scan after a crash, a log start that is too high would hide it from readers, and with one that
-        is too low the power might bring back some of the files before it and not others."""
+        """Return the writes that must be done before a truncation changes the files. Called when the truncation begins,
+        after
+        recovery point and log start have moved. A stale recovery point in the checkpoints would hide later records from
+        the
+        scan after a crash, and a log start that is too high would hide them from readers. With one that is too low, a
+        power
+        loss might bring back some of the files before it and not others."""
 
 
 class PartitionLog:
@@ -90,7 +94,7 @@ class PartitionLog:
     )
 
     def __init__(self, disk: Disk, path: str, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> None:
-        """Use `open`."""
+        """Callers use `open` instead."""
         self.files = LogFiles(disk, path)
         self.topic = topic
         self.partition = partition
@@ -103,13 +107,13 @@ class PartitionLog:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.recovery: str | None = None
-        #: offsets that an earlier run had flushed or committed, and that are not there
+        #: offsets that an earlier run had flushed or committed, and that are missing now
         self.missing_behind_end = _NOTHING_MISSING
-        #: keeps the checkpoints that tell of this log, if anything does
+        #: the owner of the checkpoints with this log's offsets; None if there are none
         self.keeper: Keeper | None = None
-        # Whether any segment's transaction index may say something.
+        # True if any segment's transaction index may have an entry.
         self._aborts = False
-        # The compaction that is under way.
+        # The compaction that is under way, or None.
         self._replacement: Replacement | None = None
 
     def __repr__(self) -> str:
@@ -136,10 +140,13 @@ class PartitionLog:
         dense: bool = False,
         guard: CutGuard | None = None,
     ) -> PartitionLog:
-        """The log in `path`, created when absent. Raises StorageError, InconsistentTopicId; with a guard, DamagedLog.
+        """Open the log in `path`, and create it if it does not exist. Raises StorageError, InconsistentTopicId; with a
+        guard,
+        DamagedLog.
 
-        `dense`: the log was never compacted, and its start is always durable before its files go: then segments
-        that do not follow each other mean that a power loss took what was between, and the later ones are not kept.
+        `dense` means that the log was never compacted, and that its start is always durable before its files are
+        deleted. Then
+        a gap between segments means that a power loss removed records, and the later segments are not kept.
         """
         log = cls(disk, path, topic, partition, topic_id, config)
         log.producers.expiration_ms = producer_id_expiration_ms
@@ -180,7 +187,7 @@ class PartitionLog:
         return log
 
     def close(self, *, clean: bool) -> None:
-        """Release the files. `clean`: make everything durable, so that the next start scans nothing."""
+        """Close the files. With `clean`, make everything durable first, so that the next start scans nothing."""
         files = self.files
         if files.is_closed:
             return
@@ -189,7 +196,7 @@ class PartitionLog:
         files.close()
 
     def delete_files(self) -> None:
-        """Remove the folder and all in it. Buffers that were read from it stay valid. Raises StorageError."""
+        """Remove the folder and all files in it. Buffers that were read from it stay valid. Raises StorageError."""
         self.close(clean=False)
         with self.files.guarded():
             self.files.delete()
@@ -198,7 +205,7 @@ class PartitionLog:
 
     @property
     def name(self) -> str:
-        """As lines about this log begin."""
+        """The prefix of log lines about this log."""
         return f"Partition {self.topic}-{self.partition}"
 
     @property
@@ -223,7 +230,7 @@ class PartitionLog:
         return max(unstable, self.log_start_offset)
 
     def set_high_watermark(self, offset: int) -> None:
-        """The caller knows the replica set; here the offset is only kept between the log's ends."""
+        """Set the high watermark, limited to the log's start and end. The caller knows the replica set."""
         if offset > self.log_end_offset:
             offset = self.log_end_offset
         elif offset < self.log_start_offset:
@@ -248,10 +255,11 @@ class PartitionLog:
     ) -> AppendInfo:
         """Check one batch, give it the next offsets and write it. Raises KafkaError, RecordErrors, StorageError.
 
-        `at_once`: raise TooMuchAtOnce, with nothing changed, of a batch that takes too long to check on an event loop,
-        or that was checked by another configuration than this log has now.
+        `at_once`: raise TooMuchAtOnce, with nothing changed, if the batch takes too long to check on an event loop, or
+        was
+        checked with another configuration than the log has now.
         `verification`: the guard of a batch that begins a transaction (ProducerStates.begin_verification).
-        `transaction_version`: by which rules a marker's epoch is judged.
+        `transaction_version`: decides by which rules a marker's epoch is checked.
         """
         files = self.files
         if files.failure is not None or files.is_closed or files.is_cutting:
@@ -329,8 +337,7 @@ class PartitionLog:
         )
 
     def append_as_follower(self, records: Buffer, *, now_ms: int = 0) -> AppendInfo:
-        """Write batches as they are; a batch that is cut off at the end is left out. Raises KafkaError,
-        StorageError."""
+        """Write batches unchanged, without an incomplete batch at the end. Raises KafkaError, StorageError."""
         if not self.files.is_sound:
             raise self._refusal()
         return self._append_given(records, now_ms, verify=True)
@@ -358,12 +365,12 @@ class PartitionLog:
         )
 
     def _index_aborted(self, segment: Segment, aborted: AbortedTxn) -> None:
-        """Before the marker is written: an entry too much can be taken back, a marker cannot do without its entry."""
+        """Add the index entry before the marker is written: an extra entry can be removed, a marker needs its entry."""
         self._aborts = True
         segment.txn_index.append(aborted)
 
     def _append_group(self, view: memoryview, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> int:
-        """Write as many batches as fit into one segment, with one write. Returns how many."""
+        """Write as many batches as fit into one segment, with one write. Return their number."""
         start, first = batches[0]
         segment = self.files.active
         if rolling.is_due(segment, self.config, first.size_in_bytes, first.last_offset, first.max_timestamp, now_ms):
@@ -378,7 +385,7 @@ class PartitionLog:
             marker = marker_of(header, view[position : position + header.size_in_bytes])
             if marker is not None:
                 if marks:
-                    # What it ends is known when the batches before it are in.
+                    # The transaction that this marker ends is known only when the batches before it are written.
                     break
                 aborted = self.producers.aborted_by(header.producer_id, marker, header.base_offset)
             marks.append(BatchMark(header.size_in_bytes, header.last_offset, header.max_timestamp))
@@ -396,7 +403,7 @@ class PartitionLog:
         return len(marks)
 
     def _next_segment(self, size: int, last_offset: int, base_offset: int, now_ms: int) -> Segment:
-        """Where a batch goes for which it is time to roll. Raises KafkaError RECORD_LIST_TOO_LARGE, OSError."""
+        """Return the segment for a batch that needs a new one. Raises KafkaError RECORD_LIST_TOO_LARGE, OSError."""
         if size > self.config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes are more than segment.bytes {self.config.segment_bytes}"
@@ -407,7 +414,7 @@ class PartitionLog:
         return self.files.active
 
     def roll(self, now_ms: int) -> None:
-        """Begin a new segment, unless the active one is still empty."""
+        """Begin a new segment, unless the active one is still empty. Raises StorageError, KafkaError when closed."""
         if not self.files.is_sound:
             raise self._refusal()
         try:
@@ -431,11 +438,13 @@ class PartitionLog:
         with_aborted: bool = False,
         wait: bool = True,
     ) -> ReadResult:
-        """Whole batches from the one that holds `offset` on, below `upper_offset`, at most `max_bytes` of them.
+        """Read whole batches from the one that contains `offset`, below `upper_offset`, at most `max_bytes` of them.
 
-        `min_one`: the first batch comes even if it is larger. `regions`: slices may be regions (see slices.py).
-        `with_aborted`: say which transactions the reader must leave out. `wait`: for the device; else what is not in
-        memory is ColdRead (what regions hold is not looked at: it is not read here).
+        `min_one`: return the first batch even if it is larger. `regions`: slices may be regions (see slices.py).
+        `with_aborted`: also return the transactions that the reader must leave out. `wait`: wait for the device;
+        otherwise
+        bytes that are not in memory raise ColdRead. (The bytes of regions are not checked, because they are not read
+        here.)
         Raises KafkaError OFFSET_OUT_OF_RANGE, OFFSET_MOVED_TO_TIERED_STORAGE, CORRUPT_MESSAGE; StorageError; ColdRead.
         """
         end_offset = self.log_end_offset
@@ -495,8 +504,9 @@ class PartitionLog:
     # -- delete from the front
 
     def delete_records_before(self, offset: int, *, reason: str = "client delete records request") -> None:
-        """DeleteRecords: raise the log start; the segments below it go with the next `retire`. It is durable with the
-        next checkpoint of log starts. Raises OFFSET_OUT_OF_RANGE, StorageError."""
+        """Raise the log start (DeleteRecords); the segments below it go with the next `retire`. It is durable with the
+        next
+        checkpoint of log starts. Raises OFFSET_OUT_OF_RANGE, StorageError."""
         if offset > self.high_watermark or offset < 0:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -515,8 +525,9 @@ class PartitionLog:
         logger.info("%s: incremented log start offset to %d due to %s", self.name, offset, reason)
 
     def retire(self, now_ms: int, *, wait: bool = True) -> int:
-        """Let what retention no longer keeps leave the log; returns how many segments. Their files go with `purge`.
-        Raises StorageError; ColdRead unless `wait`, and nothing has changed then."""
+        """Remove the segments from the log that retention no longer keeps; return how many. Their files go with
+        `purge`. Raises
+        StorageError, and ColdRead unless `wait`, in which case nothing has changed."""
         files = self.files
         if not files.is_sound:
             return 0
@@ -530,7 +541,7 @@ class PartitionLog:
             count = len(found)
             if count == len(files.segments):
                 self._roll(self.log_end_offset, now_ms)
-            # The log start first: no reader is let in where the files are about to go.
+            # Move the log start first, so that no reader begins in segments whose files are about to go.
             start = files.segments[count].base_offset
             if start > self.log_start_offset:
                 self._move_start(start, "segment deletion")
@@ -552,8 +563,9 @@ class PartitionLog:
             raise self.files.segments.cold_times(cold) from None
 
     def purge(self, now_ms: int, *, one_by_one: bool = False) -> list[str]:
-        """Take the names of retired segments away once the log start is durable; `one_by_one`: it cannot be made so.
-        Returns the files whose `file.delete.delay.ms` is over, for `deletion.delete_files`. Raises StorageError."""
+        """Rename retired segments once the log start is durable, or with `one_by_one` if it cannot become durable.
+        Returns the
+        files whose `file.delete.delay.ms` is over, for `deletion.delete_files`. Raises StorageError."""
         files = self.files
         if not files.is_sound:
             return []
@@ -566,8 +578,9 @@ class PartitionLog:
     def begin_replacement(
         self, cleanable: CleanablePart, *, memory: CleanerMemory, seed: bytes, now_ms: int
     ) -> Replacement:
-        """A compaction begins; the caller ends it with `end_replacement`. There is one at a time, and the log was
-        flushed after it was found `cleanable`."""
+        """Begin a compaction; the caller ends it with `end_replacement`. There is at most one at a time, and the log
+        must have
+        been flushed after `cleanable` was computed."""
         assert self._replacement is None, self
         self._replacement = Replacement(
             self.files,
@@ -581,8 +594,8 @@ class PartitionLog:
         return self._replacement
 
     def end_replacement(self) -> None:
-        """Whether it came to its end or not. Raises StorageError."""
-        # A truncation that is under way gives it up itself.
+        """End the compaction, whether it was completed or not. Raises StorageError."""
+        # A truncation that is under way abandons the compaction itself.
         if self._replacement is not None and self.files.is_open:
             with self.files.guarded():
                 self._replacement.abandon()
@@ -591,12 +604,13 @@ class PartitionLog:
     # -- truncate
 
     def begin_truncate(self, offset: int) -> Truncation | None:
-        """Begin to cut off everything from `offset` on; None: there is nothing to cut off. The caller has `run` done on
-        a thread, and then calls `end_truncate`: see truncation.py. Raises StorageError, KafkaError when closed."""
+        """Begin to cut off everything from `offset` on; return None if there is nothing to cut off. The caller runs
+        `run` on a
+        thread and then calls `end_truncate`: see truncation.py. Raises StorageError, KafkaError when closed."""
         files = self.files
         if offset >= self.log_end_offset:
             if files.is_sound:
-                # An epoch that began here and in which nothing was written: another leader's log does not have it.
+                # An epoch that began here has no records yet, and another leader's log does not have it.
                 with files.guarded():
                     self.epochs.truncate_end(self.log_end_offset)
                     files.side.write_epochs(self.epochs)
@@ -607,15 +621,15 @@ class PartitionLog:
         if not files.is_sound:
             raise self._refusal()
         with files.guarded():
-            # A batch is cut off as a whole, and in a compacted log the one before it may end earlier still.
+            # A batch is cut off as a whole, and in a compacted log the batch before it may end earlier still.
             end = segments[segments.index_of(offset)].end_before(offset)
         if end < self.log_start_offset <= offset:
-            # The cut goes through the batch in which the log starts.
+            # The cut goes through the batch that contains the log start.
             return self.begin_start_over(self.log_start_offset)
         return self._begin_truncation(end, offset, log_start_offset=min(end, self.log_start_offset))
 
     def begin_start_over(self, offset: int) -> Truncation:
-        """Begin to forget everything; the log will be empty at `offset`. As `begin_truncate`."""
+        """Begin to remove everything; the log will be empty and start at `offset`. As `begin_truncate`."""
         if not self.files.is_sound:
             raise self._refusal()
         return self._begin_truncation(offset, None, log_start_offset=offset)
@@ -640,26 +654,27 @@ class PartitionLog:
         )
 
     def end_truncate(self, truncation: Truncation) -> None:
-        """Use the log again. Whether all went well the caller knows from `run`."""
+        """Open the log for use again. The caller knows from `run` whether it succeeded."""
         files = self.files
         files.is_cutting = False
         if not truncation.has_cut:
-            # The disk is full, perhaps: the log stays as it is.
+            # The files are unchanged, perhaps because the disk is full: the log stays as it is.
             self.log_start_offset, self.local_log_start_offset = truncation.starts_before
         self.set_high_watermark(min(self.high_watermark, self.log_end_offset))
         if files.is_closed:
-            # Meanwhile: what the thread has opened is closed, too.
+            # The log was closed during the truncation: the files that the thread has opened are closed too.
             files.close()
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off everything from `offset` on. Durable when this returns: what was cut off never comes back. Raises
+        """Cut off everything from `offset` on. The cut is durable on return and cannot be undone by a crash. Raises
         StorageError, KafkaError when closed."""
         truncation = self.begin_truncate(offset)
         if truncation is not None:
             self._carry_out(truncation)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything; the log is empty at `offset`. Durable as `truncate_to`. Raises StorageError, KafkaError
+        """Remove everything; the log is empty and starts at `offset`. Durable as `truncate_to`. Raises StorageError,
+        KafkaError
         when closed."""
         self._carry_out(self.begin_start_over(offset))
 
@@ -672,9 +687,11 @@ class PartitionLog:
     # -- another folder
 
     def take_over(self, log: PartitionLog, path: str) -> None:
-        """This log has all the records of `log` and takes its place, in a folder that is renamed to `path`. What is
-        only known in memory goes over, too: producers with their latest batches and verifications. Durable is what
-        was durable in both; `log` is only to be closed from here on. Raises StorageError."""
+        """Replace `log` by this log, which has all its records, in a folder that is renamed to `path`. State that is
+        only in
+        memory moves too: producers with their latest batches and verifications. Records are durable if they were
+        durable in
+        both. After this call `log` may only be closed. Raises StorageError."""
         files = self.files
         with files.guarded():
             files.move_to(path)
@@ -699,8 +716,9 @@ class PartitionLog:
     # -- flush
 
     def flush_due(self, now_ms: int) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for a flush, or a segment ended that is not durable yet: a crash
-        is not to cost a scan of more than the active segment."""
+        """Return True if `flush.messages` or `flush.ms` requires a flush, or a sealed segment is not durable yet. After
+        a crash no
+        more than the active segment should need a scan."""
         flushing = self.files.flushing
         unflushed = self.log_end_offset - flushing.recovery_point
         if unflushed <= 0:
@@ -717,15 +735,17 @@ class PartitionLog:
         return False
 
     def begin_flush(self, *, again: bool = False) -> Flush:
-        """Collect what makes the log durable up to its present end. `again`: also what a flush that runs beside this
-        one is to fsync. Raises StorageError, KafkaError when closed."""
+        """Collect the files to fsync so that the log is durable up to its present end. With `again`, include those that
+        another
+        flush is fsyncing now. Raises StorageError, KafkaError when closed."""
         if not self.files.is_sound:
             raise self._refusal()
         return self.files.begin_flush(self.log_end_offset, again=again)
 
     def begin_stop(self) -> Flush:
-        """As `begin_flush`, with the active segment's indexes and the producers: the next start scans nothing once it
-        is over. Nothing is appended any more. Raises StorageError."""
+        """As `begin_flush`, with the active segment's indexes and the producers, so that the next start scans nothing.
+        Nothing is
+        appended afterwards. Raises StorageError."""
         files = self.files
         with files.guarded():
             files.active.seal()
@@ -736,8 +756,9 @@ class PartitionLog:
         return flush
 
     def flush(self, upto: int | None = None) -> None:
-        """Make the log durable up to its present end, or not if it is up to `upto`. May run in a thread beside appends.
-        Raises StorageError."""
+        """Make the log durable up to its present end; do nothing if it is durable up to `upto`. May run in a thread
+        while records
+        are appended. Raises StorageError."""
         if upto is not None and upto <= self.recovery_point:
             return
         flush = self.begin_flush(again=True)

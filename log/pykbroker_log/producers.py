@@ -1,19 +1,19 @@
-"""What a log knows of its idempotent and transactional producers, and the `.snapshot` files that keep it.
+"""The idempotent and transactional producers of a log, and the `.snapshot` files that store them.
 
-Responsible for: the verdict on a producer's next batch (KIP-98, KIP-360, KIP-890), the last five batches per producer
-id for which a repetition is answered with the original offsets, which transactions are open. Not responsible for
-deciding transactions: their markers arrive as control batches.
+Responsible for checking a producer's next batch (KIP-98, KIP-360, KIP-890), for the last five batches per producer id
+(a repetition of one is answered with its offsets), and for which transactions are open. Not responsible for deciding
+transactions: their markers arrive as control batches.
 
 Invariants:
-* `check` changes nothing; `apply` is called once the batch is in the log and cannot fail: what was checked is
-  applied as is.
+* `check` changes nothing. `apply` is called when the batch is in the log, and it cannot fail: what was checked is
+  applied unchanged.
 * Within a producer epoch the sequence of a batch follows the last one (2^31 - 1 is followed by 0); epochs only rise.
-* The state is a function of the log: replaying its batches from a snapshot gives what the running log held, except
-  that a snapshot knows only the last batch per producer (earlier_batches.py finds the others). (Verifications are no
-  such state: they are questions that are under way, and a restart asks them again.)
+* The state is a function of the log: replaying its batches from a snapshot restores the state of the running log. But a
+  snapshot has only the last batch per producer (earlier_batches.py finds the others). Verifications are not part of the
+  state: they are requests under way, and are sent again after a restart.
 * The first unstable offset is the smallest first offset of a transaction that is undecided, or decided by a marker
   that is not below the high watermark yet.
-* No producer is forgotten while its transaction is open.
+* A producer with an open transaction does not expire.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ProducerEntry:
         self.last_timestamp = -1
         self.txn_first_offset = -1
         self.batches: list[BatchMetadata] = []
-        #: out of a snapshot: the log may know of earlier batches
+        #: loaded from a snapshot: the log may contain earlier batches of this epoch
         self.is_partial = False
 
     @property
@@ -101,14 +101,14 @@ class ProducerEntry:
             self.is_partial = False
 
     def repeated_by(self, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The kept batch with these sequence numbers."""
+        """Return the kept batch with these sequence numbers, or None."""
         for batch in self.batches:
             if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                 return batch
         return None
 
     def complete(self, earlier: list[BatchMetadata]) -> None:
-        """What the log says of the batches before the first one that is known."""
+        """Add the earlier batches that were read from the log."""
         self.is_partial = False
         room = KEPT_BATCHES - len(self.batches)
         if room > 0:
@@ -116,7 +116,7 @@ class ProducerEntry:
 
 
 class ActiveProducer(NamedTuple):
-    """What DescribeProducers says of one; -1 for what there is not."""
+    """A producer as DescribeProducers returns it; -1 for missing values."""
 
     producer_id: int
     epoch: int
@@ -126,25 +126,25 @@ class ActiveProducer(NamedTuple):
     txn_first_offset: int
 
 
-#: What is known of a producer that was never seen.
+#: The entry that stands for an unknown producer.
 _NOBODY = ProducerEntry(-1)
-# What most logs have, which no producer with an id writes to. Never changed; a node has thousands of logs.
+# Shared by logs to which no producer with an id writes. Never changed; a node has thousands of logs.
 _NO_ENTRIES: dict[int, ProducerEntry] = {}
 _NO_VERIFICATIONS = Verifications()
 
 
 class ProducerStates:
-    """The producers of one log. Offsets of the log's other facts (high watermark, start) are told, not asked."""
+    """The producers of one log. Callers pass in the log's other offsets (high watermark, start)."""
 
     __slots__ = ("_verifying", "entries", "expiration_ms", "map_end_offset", "transactions", "verifications", "verify")
 
     def __init__(self, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
         self.entries = _NO_ENTRIES
         self.expiration_ms = expiration_ms
-        #: whether a transaction may only begin with a guard (`transaction.partition.verification.enable`)
+        #: True if a transaction may only begin with a guard (`transaction.partition.verification.enable`)
         self.verify = False
         self.verifications = _NO_VERIFICATIONS
-        # Asked for every batch.
+        # Read for every batch.
         self._verifying = self.verifications.pending
         #: the state reflects the log up to here, exclusive
         self.map_end_offset = 0
@@ -165,7 +165,8 @@ class ProducerStates:
         origin: AppendOrigin,
         guard: object | None = None,
     ) -> BatchMetadata | None:
-        """None: append it. A batch: this one is a repetition of that. Otherwise raises KafkaError."""
+        """Return None if the batch may be appended, or the earlier batch that it repeats. Otherwise raises
+        KafkaError."""
         entry = self.entries.get(producer_id)
         is_transactional = attributes & TRANSACTIONAL != 0
         if entry is None:
@@ -181,7 +182,7 @@ class ProducerStates:
                 and (entry.txn_first_offset >= 0) is is_transactional
                 and not self._verifying
             ):
-                # The next one in order, as nearly always: it repeats none of the kept ones.
+                # The usual case, the next batch in order: it repeats none of the kept ones.
                 return None
             original = entry.repeated_by(first_sequence, last_sequence)
             if original is not None:
@@ -206,15 +207,16 @@ class ProducerStates:
         return None
 
     def partial(self, producer_id: int, epoch: int) -> ProducerEntry | None:
-        """The producer, if a snapshot is all that is known of its batches in this epoch before the first one."""
+        """Return the producer if its batches in this epoch are known only from a snapshot, else None."""
         entry = self.entries.get(producer_id)
         return entry if entry is not None and entry.is_partial and entry.epoch == epoch else None
 
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> object | None:
-        """The guard with which a transactional batch may begin a transaction here, once its coordinator has said that
-        it may. None: nothing is to be asked, the transaction is open. Raises KafkaError."""
+        """Return the guard with which a transactional batch may begin a transaction here, once its coordinator has
+        allowed it.
+        Return None if the transaction is open and the coordinator need not be asked. Raises KafkaError."""
         entry = self.entries.get(producer_id)
         if entry is not None:
             if epoch < entry.epoch:
@@ -229,8 +231,9 @@ class ProducerStates:
         )
 
     def takes_guard(self, producer_id: int, epoch: int, guard: object) -> bool:
-        """Whether the guard is still good, or `check` does not look at it: the transaction is open by now, the epoch is
-        an old one, or nothing is verified here."""
+        """Return True if the guard is still valid, or `check` does not need it: the transaction is open by now, the
+        epoch is an
+        old one, or verification is off."""
         if not self.verify or self.verifications.is_current(producer_id, guard):
             return True
         entry = self.entries.get(producer_id)
@@ -255,13 +258,14 @@ class ProducerStates:
             )
 
     def check_marker(self, producer_id: int, epoch: int, marker: ControlRecord, transaction_version: int = 0) -> None:
-        """Whether a marker may be appended. Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED."""
+        """Check that a marker may be appended. Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED."""
         entry = self.entries.get(producer_id)
         if entry is None:
             return
         if transaction_version >= _EPOCH_PER_TRANSACTION:
-            # The marker raises the epoch. One that does not is a repetition if nothing is open any more (a lost
-            # answer), or comes from a producer that has used up its epochs.
+            # The marker raises the epoch. A marker that does not is a repetition if no transaction is open (a response
+            # was lost),
+            # or its producer has used up its epochs.
             is_repeated = epoch == entry.epoch and (entry.txn_first_offset < 0 or epoch == _LAST_EPOCH)
             if epoch <= entry.epoch and not is_repeated:
                 raise _old_epoch(producer_id, epoch, entry)
@@ -275,7 +279,7 @@ class ProducerStates:
             )
 
     def aborted_by(self, producer_id: int, marker: ControlRecord, offset: int) -> AbortedTxn | None:
-        """The transaction that this marker is about to abort; None if it commits, or no data belongs to it."""
+        """Return the transaction that this marker is about to abort, or None if it commits or no data belongs to it."""
         entry = self.entries.get(producer_id)
         if entry is None or entry.txn_first_offset < 0 or marker.type is not ControlType.ABORT:
             return None
@@ -294,7 +298,7 @@ class ProducerStates:
         timestamp: int,
         is_transactional: bool,
     ) -> None:
-        """A batch of data is in the log."""
+        """Apply a batch of data that is in the log now."""
         entry = self.entries.get(producer_id) or self._add(ProducerEntry(producer_id))
         entry.raise_epoch(epoch)
         batches = entry.batches
@@ -317,7 +321,7 @@ class ProducerStates:
         return entry
 
     def apply_marker(self, producer_id: int, epoch: int, marker: ControlRecord, offset: int, timestamp: int) -> None:
-        """An end-transaction marker is in the log."""
+        """Apply an end-transaction marker that is in the log now."""
         entry = self.entries.get(producer_id) or self._add(ProducerEntry(producer_id))
         self.verifications.drop(producer_id)
         entry.raise_epoch(epoch)
@@ -328,8 +332,9 @@ class ProducerStates:
             self.transactions.decide(first_offset, offset)
 
     def replay(self, header: BatchHeader, batch: memoryview | bytes | None) -> AbortedTxn | None:
-        """Apply a batch that is already in the log; the transaction that it aborts, if it does. `batch` is needed for
-        control batches only."""
+        """Apply a batch that is already in the log, and return the transaction that it aborts, or None. `batch` is
+        needed only
+        for control batches."""
         aborted = None
         if header.producer_id >= 0:
             if header.attributes & CONTROL:
@@ -374,7 +379,7 @@ class ProducerStates:
     # -- life
 
     def remove_expired(self, now_ms: int) -> None:
-        """Forget idle producers (`producer.id.expiration.ms`), never one with an open transaction."""
+        """Remove idle producers (`producer.id.expiration.ms`), but none with an open transaction."""
         left = {
             producer_id: entry for producer_id, entry in self.entries.items() if not self._is_expired(entry, now_ms)
         }
@@ -392,8 +397,9 @@ class ProducerStates:
     # -- snapshots
 
     def remember(self, batches: Mapping[int, list[BatchMetadata]]) -> None:
-        """Take over what the recovery has read in this log of the last batches of some producers, after the load of a
-        snapshot, which has one of each."""
+        """Add the last batches of some producers that recovery has read from this log. Called after a snapshot was
+        loaded, which
+        has one batch of each."""
         for producer_id, kept in batches.items():
             entry = self.entries.get(producer_id)
             if entry is not None and entry.batches and entry.batches[-1] == kept[-1]:
@@ -418,7 +424,7 @@ class ProducerStates:
         return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc, len(self.entries)) + body
 
     def load(self, data: bytes, map_end_offset: int, now_ms: int) -> None:
-        """Replace the state by a snapshot's. Raises CorruptProducerSnapshot and then has changed nothing."""
+        """Replace the state by a snapshot's. Raises CorruptProducerSnapshot, and then nothing has changed."""
         entries = list(decode_snapshot(data))
         self.clear(map_end_offset)
         for entry in entries:
@@ -460,7 +466,7 @@ def decode_snapshot(data: bytes) -> Iterator[ProducerEntry]:
 
 
 def marker_of(header: BatchHeader, batch: memoryview | bytes) -> ControlRecord | None:
-    """The end-transaction marker of a batch; None for data, other control records and an emptied batch."""
+    """Return the end-transaction marker of a batch, or None for data, other control records and an emptied batch."""
     if not header.attributes & CONTROL or header.producer_id < 0:
         return None
     record = next(iter(iter_records(batch, 0, header)), None)

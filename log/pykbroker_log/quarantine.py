@@ -1,9 +1,9 @@
-"""What is cut off a damaged log although whole batches follow the damage: found, and kept aside.
+"""Finds whole batches after the damage in a log, and keeps aside what is cut off with them.
 
-Apache Kafka cuts a log off at the first thing that is no batch. Behind a torn write there is nothing worth keeping;
-behind a damaged sector there may be gigabytes of good records, and their owner wants to know where they are.
+Apache Kafka cuts a log off at the first bytes that are no batch. After a torn write nothing is worth keeping. After a
+damaged sector there may be gigabytes of good records, and their owner wants to find them.
 
-Responsible for telling the two apart, and for files that neither we nor Apache Kafka take for a segment:
+Responsible for distinguishing the two cases, and for files that neither pykbroker nor Apache Kafka takes for a segment:
 `<base offset>.log.<position>.corrupt-<ms>` begins at that position of that segment. Not responsible for the cut
 (log_loading.py). Generators yield the bytes that they have looked at, so that their caller may pause.
 """
@@ -27,7 +27,7 @@ from pykbroker_wire.records.batch import (
 
 _CHUNK_BYTES = 1 << 20
 _MAGIC_BYTE = bytes([MAGIC])
-# Of a batch header: base offset, length, attributes, last offset delta.
+# Fields of a batch header: base offset, length, attributes, last offset delta.
 _FRONT = Struct(">qi9xhi")
 _MEANINGLESS_ATTRIBUTES = ~0x7F
 
@@ -37,11 +37,12 @@ def quarantine_name(base_offset: int, position: int, now_ms: int) -> str:
 
 
 def find_batch(file: File, start: int, end: int, offsets: range) -> Generator[int, None, int]:
-    """The position of the first whole batch between two positions that begins at one of `offsets`, wherever it lies;
-    -1 if there is none."""
+    """Find the first whole batch between two positions that begins at one of `offsets`. Return its position, or -1 if
+    there is
+    none."""
     if _is_batch(file, start, end, offsets):
         return start
-    # Where the header of what is damaged is good, the next batch is where it says.
+    # If the header of the damaged batch is good, its length leads to the next batch.
     header = file.pread(HEADER_SIZE, start)
     if len(header) == HEADER_SIZE:
         after = start + BatchHeader.parse(header).size_in_bytes
@@ -65,7 +66,7 @@ def find_batch(file: File, start: int, end: int, offsets: range) -> Generator[in
             ):
                 return position + at
             found = chunk.find(_MAGIC_BYTE, found + 1)
-        # A header that the chunk cuts off is looked at again.
+        # A header that the chunk cuts off is in the next chunk again.
         looked_at = len(chunk) - HEADER_SIZE + 1
         position += looked_at
         yield looked_at
@@ -85,7 +86,7 @@ def _is_batch(file: File, position: int, end: int, offsets: range) -> bool:
 
 
 def keep_aside(disk: Disk, file: File, start: int, end: int, target: str) -> Generator[int, None, None]:
-    """Copy what lies between two positions; durable when this is over."""
+    """Copy the bytes between two positions to `target`; durable when the generator is finished."""
     copy = disk.open(target, create=True)
     try:
         copy.truncate(0)

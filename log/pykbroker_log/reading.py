@@ -1,7 +1,7 @@
-"""A read: whole batches of one segment, from an offset on, up to a bound.
+"""A read: whole batches of one segment, from an offset up to a bound.
 
-Not responsible for who may read how far (the caller brings the bounds), nor for what becomes of the slices.
-Nothing changes here but what segments remember of positions: a read that raises ColdRead is begun again.
+Not responsible for how far a reader may read (the caller passes the bounds), nor for what happens to the slices. A read
+changes only the positions that segments remember, so a read that raises ColdRead can be started again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Bounds(NamedTuple):
 
 
 def _boundary(segment: Segment, start: int, limit: int) -> tuple[int, int] | None:
-    """As Segment.boundary; of a segment that is damaged the whole batches before that."""
+    """Return `Segment.boundary`; if the segment is damaged, the boundary of the whole batches before the damage."""
     try:
         return segment.boundary(start, limit)
     except CorruptBatch:
@@ -64,7 +64,7 @@ def read_batches(
     limit, next_offset = segments.limit(segment, bounds.upper, bounds.log_end)
     end = limit
     if start >= limit:
-        # The batch that holds `offset` reaches above the bound.
+        # The batch that contains `offset` extends beyond the bound.
         end = start
     elif limit - start > max_bytes:
         boundary = _boundary(segment, start, start + max_bytes)
@@ -74,7 +74,7 @@ def read_batches(
             header = segment.header_at(start)
             end, next_offset = start + header.size_in_bytes, header.next_offset
             if not start < end <= limit:
-                # A bit has flipped in it: no broken disk, for which the whole directory would go offline.
+                # A bit has flipped in the header. The disk has not failed: the directory must not go offline.
                 raise CorruptBatch(f"no batch at position {start} of {segment.path(names.LOG)}")
         else:
             end = start

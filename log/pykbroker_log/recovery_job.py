@@ -1,13 +1,13 @@
-"""What an unclean stop has left of a log, brought to where a clean stop leaves it: the job of a worker process.
+"""Recovery of logs after an unclean stop, to the state of a clean stop: the job of a worker process.
 
 Responsible for how much there is to check, and for checking it and making the result durable. Not responsible for the
 checks themselves (log_loading.py), nor for when and in which process (pykbroker/storage/recovery.py).
 
 Invariants:
-* No other process has the logs open. What it is told (recovery point, log start) is what the checkpoints say.
-* Being killed at any moment costs the work done so far: what is above the recovery point is checked again.
-* When it is over, each log up to its end is durable with its indexes, epochs and producer snapshot; it may then be
-  opened as after a clean stop.
+* No other process has the logs open. The job's recovery point and log start come from the checkpoints.
+* A kill at any moment loses only the work so far: everything above the recovery point is checked again.
+* At the end each log is durable up to its end, with its indexes, epochs and producer snapshot. It may then be opened as
+  after a clean stop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pykbroker_log.side_files import SideFiles
 
 @dataclass(slots=True, frozen=True)
 class Unrecovered:
-    """A log as an unclean stop has left it."""
+    """A log after an unclean stop."""
 
     path: str
     config: LogConfig
@@ -52,7 +52,7 @@ class Recovered(NamedTuple):
 
 
 def unchecked_segments(disk: Disk, path: str, recovery_point: int) -> list[int]:
-    """The sizes of the segments that will be read, in order: those that reach past the recovery point."""
+    """Return the sizes of the segments that will be read, in order: those that reach past the recovery point."""
     sizes = []
     for name, size in disk.scan(path):
         found = names.parse_segment_file(name)
@@ -63,8 +63,8 @@ def unchecked_segments(disk: Disk, path: str, recovery_point: int) -> list[int]:
 
 
 def recover(disk: Disk, logs: Sequence[Unrecovered]) -> Generator[int, None, list[Recovered]]:
-    """Logs of one directory, one after the other; the fsyncs of all of them together, for small ones share a commit of
-    the file system's journal. Yields the bytes that were checked since it last did. Raises OSError."""
+    """Recover logs of one directory one after the other. All fsyncs are done together, because small ones then share a
+    commit of the file system's journal. Yields the bytes that were checked since the last yield. Raises OSError."""
     found: list[Recovered] = []
     flushes: list[Flush] = []
     segments: list[Segment] = []
@@ -84,7 +84,7 @@ def recover(disk: Disk, logs: Sequence[Unrecovered]) -> Generator[int, None, lis
 def _recover(
     disk: Disk, log: Unrecovered, flushes: list[Flush], segments: list[Segment]
 ) -> Generator[int, None, Recovered]:
-    """One of them, up to what has to be fsynced and closed."""
+    """Recover one log, but leave its fsyncs and open segments to the caller."""
     producers = ProducerStates(log.producer_id_expiration_ms)
     side = SideFiles(disk, log.path)
     loaded = yield from LogLoader(

@@ -1,22 +1,22 @@
-"""One compaction of a log while it is under way: what the worker is given, and how its results become part of the log.
+"""One compaction of a log while it is under way: the worker's input, and how its results become part of the log.
 
 Responsible for the order in which segments are replaced, so that a crash at any moment leaves either the old or the new
 ones, and for results that have been overtaken by a truncation or a deletion. Not responsible for what is cleaned
 (dirty_segments.py) and how (compaction.py).
 
-A replacement has three steps. Behind each the folder must be synced before the next; that is for a thread:
+A replacement has three steps. After each the folder must be fsynced before the next; a thread does that:
 1. `.cleaned` -> `.swap`: from now on a start finishes the replacement;
-2. readers go to the new segment, the old ones' names get `.deleted`;
+2. readers use the new segment, and the old segments' files are renamed to `.deleted`;
 3. `.swap` -> the final names.
-Power loss keeps any of the changes of a folder since it was synced. Without the first sync the old segments could be
-gone and the new ones be no more than `.cleaned`; without the second, old ones could lie behind a new one that covers
+A power loss keeps any of the changes of a folder since its last fsync. Without the first fsync the old segments could
+be gone and the new ones still be `.cleaned`. Without the second, old segments could come after a new one that covers
 them.
 
 Invariants:
-* What is cleaned is durable before it is read, and so are the markers that decide it: no record goes for the sake of
-  one that the power may take.
-* A replacement takes the place of exactly the segments it was made from, none of which has changed.
-* A truncation calls `abandon` before it cuts the log: no `.swap` brings back what was cut off.
+* The records that are cleaned are durable before the worker reads them, and so are the markers that decide them: no
+  record is removed because of one that a power loss may remove.
+* A replacement replaces exactly the segments it was made from, none of which has changed.
+* A truncation calls `abandon` before it cuts the log: no `.swap` brings back records that were cut off.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class Replacement:
         self._config = config
         segments = files.segments
         self._segments = {segment.base_offset: segment for segment in segments if segment.base_offset < end}
-        # Between the first step and the second, between the second and the third.
+        # `_announced` is set between steps 1 and 2, `_unsettled` between steps 2 and 3.
         self._announced: Segment | None = None
         self._unsettled: Segment | None = None
-        #: the log was cut: nothing that the worker finds can be used
+        #: the log was truncated: no result of the worker can be used
         self.is_void = False
         self.cleaning = CleaningJob(
             folder=files.path,
@@ -106,13 +106,13 @@ class Replacement:
         try:
             segment.rename(names.SWAP)
         except OSError:
-            # What got its new name must not be found by a start.
+            # A start must not find the files that were already renamed.
             self._drop(segment)
             raise
         yield self._sync
         sources = self._usable(cleaned.sources)
         if sources is None:
-            # Retention has taken some of them; unless it was given up, as a truncation does on a thread of its own.
+            # Retention has removed some of them, or a truncation has abandoned the replacement on its own thread.
             if not self.is_void:
                 self.abandon()
             return
@@ -125,7 +125,7 @@ class Replacement:
             self._settle()
 
     def _exchange(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
-        """Let readers go on in `new`. What they were given of `old` stays valid."""
+        """Make `new` replace `old` for readers. Bytes of `old` that they already have stay valid."""
         files = self._files
         files.segments.exchange(old, new)
         due_ms = now_ms + self._config().file_delete_delay_ms
@@ -165,8 +165,9 @@ class Replacement:
                 raise self._files.failed(error) from error
 
     def abandon(self) -> None:
-        """The log is about to lose something that the worker may have seen. Nothing of it comes back when this returns.
-        Raises OSError, StorageError."""
+        """Give up the replacement, because the log is about to lose records that the worker may have read. On return no
+        file of
+        the replacement can bring them back. Raises OSError, StorageError."""
         self.is_void = True
         if self._announced is not None:
             self._drop(self._announced)

@@ -1,4 +1,4 @@
-"""What an append and a read tell their caller."""
+"""The results of an append and of a read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pykbroker_log.txn_index import AbortedTxn
 
 
 class AppendInfo:
-    """`duplicate`: nothing was appended, the offsets are those of the first time."""
+    """The result of an append. `duplicate` means that nothing was appended; the offsets are those of the first
+    append."""
 
     __slots__ = (
         "byte_count",
@@ -51,8 +52,9 @@ class AppendInfo:
 
 
 class ReadResult:
-    """Whole batches. `next_offset` is where to read on; `last_epoch` the leader epoch of the last batch, -1 if
-    unknown; `aborted` the transactions whose records a read-committed reader leaves out."""
+    """Whole batches. The next read begins at `next_offset`; `last_epoch` is the leader epoch of the last batch, -1 if
+    unknown;
+    `aborted` has the transactions whose records a read-committed reader leaves out."""
 
     __slots__ = ("aborted", "first_offset", "last_epoch", "next_offset", "size", "slices")
 
@@ -65,7 +67,7 @@ class ReadResult:
         self.aborted: list[AbortedTxn] = []
 
     def joined(self) -> bytes:
-        """The batches, for a caller that reads them itself and asked for no regions."""
+        """Return the batches as bytes, for a caller that reads them itself and asked for no regions."""
         if len(self.slices) == 1 and isinstance(self.slices[0], bytes):
             return self.slices[0]
         assert not self.slices, "regions are for sockets"

@@ -1,9 +1,9 @@
-"""Which of the oldest segments may go: below the log's start, by size, and by age. Pure.
+"""The oldest segments that retention deletes: below the log start, by size, and by age. Pure.
 
 Invariants:
 * A segment is deleted only when all of it lies below the high watermark.
-* The reasons are asked in Apache Kafka's order. One pass gives what its three give: what may go is a prefix, and once
-  a segment is not too much by size, none after it is.
+* The reasons are checked in Apache Kafka's order. One pass gives the same result as Kafka's three: the deleted segments
+  are a prefix, and if a segment is not deleted for size, none after it is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pykbroker_log.segment import Segment
 
 
 class Breach(NamedTuple):
-    """A segment that is to go, and why, in Apache Kafka's words."""
+    """A segment to delete, and the reason in Apache Kafka's words."""
 
     segment: Segment
     reason: str
@@ -31,8 +31,9 @@ def breached(
     log_end_offset: int,
     high_watermark: int,
 ) -> list[Breach]:
-    """The segments to delete, from the front on; all of them when even the active one has expired. Of a tiered log only
-    those before its start: no copy of the others in a remote tier is known."""
+    """Return the segments to delete, oldest first; all of them if even the active one has expired. In a tiered log only
+    those
+    before the log start are deleted, because no copy of the others in a remote tier is known."""
     expires = config.delete and not config.is_tiered
     by_size = expires and config.retention_bytes >= 0
     total = sum(segment.size for segment in segments) if by_size else 0

@@ -1,6 +1,6 @@
-"""When a log begins a new segment: where Apache Kafka would.
+"""When a log begins a new segment: the same rules as Apache Kafka's.
 
-Not responsible for doing it (log_files.py). Asked before every append.
+Not responsible for doing it (log_files.py). Checked before every append.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pykbroker_log.segment import MAX_RELATIVE_OFFSET, Segment
 
 
 def is_due(segment: Segment, config: LogConfig, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-    """Whether a batch of so many bytes, up to this offset, does not go into the segment any more."""
+    """Return True if a batch of `size` bytes with this last offset needs a new segment."""
     return (
         segment.size > config.segment_bytes - size
         or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
@@ -23,7 +23,7 @@ def is_due(segment: Segment, config: LogConfig, size: int, last_offset: int, max
 
 
 def _is_ripe(segment: Segment, config: LogConfig, max_timestamp: int, now_ms: int) -> bool:
-    """`segment.ms` counts in the records' time, or in ours when they have none."""
+    """Return True if `segment.ms` is over, in the records' time, or in wall-clock time if they have no timestamps."""
     first = segment.first_timestamp
     waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
     limit = config.segment_ms
@@ -33,6 +33,6 @@ def _is_ripe(segment: Segment, config: LogConfig, max_timestamp: int, now_ms: in
         return False
     jitter = 0
     if config.segment_jitter_ms:
-        # Any number will do that differs between partitions and stays the same for a segment.
+        # Any number that differs between partitions and stays the same for a segment is enough.
         jitter = zlib.crc32(segment.path(names.LOG).encode()) % min(config.segment_jitter_ms, limit)
     return waited > limit - jitter

@@ -3,8 +3,8 @@
 Responsible for telling what is a whole batch in its place. Not responsible for what becomes of the bytes behind the
 last one (log_loading.py), nor for producers and epochs, which are only shown the batches.
 
-Invariant: a file that became shorter meanwhile is an error, never a log that ends earlier: behind its end a map shows
-zeros up to the end of a page (os_disk/mapped.py).
+Invariant: a file that became shorter during the scan is an error, and never a log that ends earlier. Beyond its end a
+map returns zeros up to the end of a page (os_disk/mapped.py).
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 1024 * 1024
 
-#: Sees every batch of a producer, and the first one of each leader epoch. Returns why the batch cannot stand here, ""
-#: if it can.
+#: Called with every batch of a producer, and with the first one of each leader epoch. Returns why the batch cannot
+#: stand
+#: here, or "" if it can.
 BatchVisit: TypeAlias = Callable[[BatchHeader, memoryview], str]
 
 
 class Scanned(NamedTuple):
-    """What a scan has found: whole batches up to `size`, and behind them what is none."""
+    """The result of a scan: whole batches up to `size`, and `excess_bytes` after them that are none."""
 
     next_offset: int
     batches: int
@@ -85,7 +86,7 @@ def scan(segment: ScannedSegment, visit: BatchVisit, *, is_gapless: bool) -> Gen
     reason = ""
     wanted = _CHUNK_BYTES
     unpack = HEADER.unpack_from
-    # Once per batch of everything that a crash leaves: nothing is called here that need not be.
+    # This loop runs once per batch of everything that a crash leaves, so it makes no call that it can avoid.
     while position < size and not reason:
         chunk = memoryview(reader.pread(wanted, position))
         at, end = 0, len(chunk)

@@ -1,13 +1,13 @@
 """One `.log` file and its indexes: append, find, read boundaries, truncate.
 
 Responsible for positions and offsets within the segment. Not responsible for what may be appended or read
-(partition_log.py), nor for what a scan after a crash takes for a batch (scan.py).
+(partition_log.py), nor for which bytes a scan after a crash accepts as a batch (scan.py).
 
 Invariants:
-* `size` is what has been written and may be read; bytes behind it belong to no batch (a write that failed).
+* `size` is the number of bytes that were written and may be read; bytes after it (a failed write) belong to no batch.
 * Batches lie back to back in the order of their offsets; `next_offset` follows the last one.
 * An index entry points at a batch that starts below `size`.
-* A segment that was not used yet has no file open and no index: `file` and the indexes are made on first use.
+* A segment that was not used yet has no open file and no index: `file` and the indexes are created at the first use.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from pykbroker_wire.records.batch import (
 
 logger = logging.getLogger(__name__)
 
-_WALK_BYTES = 8 * 1024  # one pread of headers covers what lies between two index entries
+_WALK_BYTES = 8 * 1024  # one pread of headers covers the bytes between two index entries
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
 _UNKNOWN = -2
-# The beginning of a batch header, as HEADER, and of the rest only the last offset delta.
+# The beginning of a batch header, as in HEADER, and of the rest only the last offset delta.
 _SPAN = Struct(">qiib6xi")
 
 
@@ -54,7 +54,7 @@ class BatchMark(NamedTuple):
 
 
 class Segment:
-    """Opened (or created) at once, or, when its `size` is known already, on first use."""
+    """A segment, which is opened (or created) at once, or at the first use if its `size` is passed."""
 
     __slots__ = (
         "_bytes_since_index",
@@ -91,20 +91,21 @@ class Segment:
         size: int | None = None,
         state: str = "",
     ) -> None:
-        #: behind its files' names: "" in a log, `.cleaned` while compaction writes it, `.swap` until a name is free
+        #: the suffix of its files' names: "" in a log, `.cleaned` while compaction writes it, `.swap` until the name is
+        #: free
         self.state = state
-        #: nothing needs it any more, not even after a crash: compaction has put another in its place, or the log starts
-        #: behind it
+        #: the segment is not needed any longer, even after a crash: compaction has replaced it, or the log starts after
+        #: it
         self.gone = False
         self.disk = disk
         self._folder = folder
         self.base_offset = base_offset
         self.index_interval_bytes = index_interval_bytes
         self.created_ms = now_ms
-        #: its last batch is whole and was seen in this run; see Segments.locate
+        #: its last batch is whole and was checked in this run; see Segments.locate
         self.end_is_known = size is None
         self._index_checked = size is None
-        # What was never used is not made.
+        # Files and indexes that were never used are not opened.
         self._file: File | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
@@ -115,10 +116,10 @@ class Segment:
         self.size = size
         self._bytes_since_index = 0
         self._preallocated = False
-        # Up to where the device has been asked to write: what was there before is the kernel's.
+        # The device was asked to write everything before this position; the kernel writes the bytes of earlier runs.
         self._written_back = size
         self._index_full: tuple[int, bool] | None = None
-        # Looked up when first needed: most segments of a log are never asked.
+        # Looked up at the first use: most segments of a log never need them.
         self._first_timestamp = _UNKNOWN
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
@@ -157,7 +158,7 @@ class Segment:
                 if not self._has_sane_index():
                     self._rebuild_indexes()
             except BaseException:
-                # Not in memory, or not readable: they are looked at again when they are needed again.
+                # Not in memory, or not readable: the next use checks them again.
                 self._offset_index = self._time_index = None
                 self._index_checked = False
                 raise
@@ -165,12 +166,12 @@ class Segment:
         return offset_index, time_index
 
     def _has_sane_index(self) -> bool:
-        """Whether the last entry can be one: what sits in a damaged file is nothing to jump to."""
+        """Return True if the last entry is plausible: positions from a damaged file must not be used."""
         last = self.offset_index.last()
         return last is None or (last[0] > 0 and 0 <= last[1] < max(self.size, 1))
 
     def _rebuild_indexes(self) -> None:
-        """From the headers. The indexes end where a header is damaged: a walk that comes there tells of it."""
+        """Rebuild both indexes from the batch headers. They end at a damaged header; a walk that reaches it raises."""
         logger.warning("%s is damaged: rebuilding it and the time index", self.path(names.OFFSET_INDEX))
         self.file.load(0, self.size)  # rare, and not to be interrupted by a ColdRead
         self._empty_indexes()
@@ -184,7 +185,8 @@ class Segment:
         self.seal()
 
     def _empty_indexes(self) -> None:
-        """Empty the indexes by offset and by time, and what is known from them; the caller adds the batches again."""
+        """Empty the offset and the time index, and the values that come from them; the caller adds the batches
+        again."""
         self._index_checked = True
         self._index_full = None
         self.offset_index.keep(0)
@@ -194,7 +196,7 @@ class Segment:
         self._max_timestamp, self._max_timestamp_offset = -1, self.base_offset
 
     def __repr__(self) -> str:
-        # Nothing is looked up for it.
+        # No file is read for this text.
         largest = "" if self._max_timestamp == _UNKNOWN else f", largestRecordTimestamp={self._max_timestamp}"
         return f"LogSegment(baseOffset={self.base_offset}, size={self.size}{largest})"
 
@@ -205,7 +207,7 @@ class Segment:
         return [path for path in map(self.path, (names.LOG, *names.INDEXES)) if self.disk.exists(path)]
 
     def is_shorter(self) -> OSError:
-        """What to raise when bytes below `size` are not in the file."""
+        """The error to raise when bytes below `size` are not in the file."""
         return OSError(errno.EIO, "segment is shorter than it was", self.path(names.LOG))
 
     # -- timestamps
@@ -214,14 +216,16 @@ class Segment:
     def max_timestamp(self) -> int:
         if self._max_timestamp == _UNKNOWN:
             if self.size and self.time_index.last() is None and self.first_timestamp >= 0:
-                # Sealing gives it at least one entry, unless the records have no timestamps.
+                # Sealing writes at least one entry, unless the records have no timestamps.
                 self._rebuild_indexes()
             else:
                 self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry()
         return self._max_timestamp
 
     def largest_timestamp(self) -> int:
-        """By which age is judged, milliseconds: of the records; where they have none, of the file's last change."""
+        """Return the timestamp in milliseconds that retention uses: the records' largest, or the file's last change if
+        they have
+        none."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self.disk.modified_ms(self.path(names.LOG))
 
@@ -233,7 +237,7 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first batch, from which `segment.ms` counts; -1 if unknown."""
+        """The largest timestamp of the first batch, where `segment.ms` begins; -1 if unknown."""
         if self._first_timestamp == _UNKNOWN:
             if self.size == 0:
                 return -1
@@ -243,15 +247,15 @@ class Segment:
     # -- append
 
     def offsets_from(self, offset: int) -> range:
-        """Those from `offset` on that a batch of this segment may begin at."""
+        """Return the offsets from `offset` on at which a batch of this segment may begin."""
         return range(offset, self.base_offset + MAX_RELATIVE_OFFSET + 1)
 
     def can_hold(self, last_offset: int) -> bool:
         return last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def append_batch(self, data: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch behind the end. When this raises, nothing of it counts."""
-        # The slots behind the properties, where they are filled: this runs once for each produced batch.
+        """Write one batch at the end. If this raises, nothing of it counts."""
+        # Reads the attributes under the properties, where they are set: this runs once for each produced batch.
         offset_index, file = self._offset_index, self._file
         if offset_index is None:
             offset_index = self.offset_index
@@ -268,7 +272,7 @@ class Segment:
         self.size = position + size
 
     def append(self, buffers: Sequence[Buffer], byte_count: int, marks: Sequence[tuple[int, int, int]]) -> None:
-        """Write behind the end. When this raises, nothing of it counts."""
+        """Write batches at the end. If this raises, nothing of it counts."""
         if self.offset_index.pending >= MAX_PENDING_ENTRIES:
             # Before the data: if the disk refuses, nothing has been appended yet.
             self.write_indexes()
@@ -296,7 +300,7 @@ class Segment:
         self._bytes_since_index += size
 
     def indexes_full(self, max_bytes: int) -> bool:
-        # Asked for every append, while the answer changes only with an entry (or the configuration).
+        # Called for every append, but the result changes only with an entry (or the configuration).
         if self._index_full is None or self._index_full[0] != max_bytes:
             is_full = self.offset_index.is_full(max_bytes) or self.time_index.is_full(max_bytes)
             self._index_full = (max_bytes, is_full)
@@ -307,7 +311,7 @@ class Segment:
         self.time_index.write_pending()
 
     def seal(self) -> None:
-        """No more appends: the time index ends with the largest timestamp, by which retention judges the segment."""
+        """End appends: the time index gets the largest timestamp, which retention uses, as its last entry."""
         self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.write_indexes()
         self._ensure_index_files()
@@ -316,7 +320,7 @@ class Segment:
             self._preallocated = False
 
     def preallocate(self, byte_count: int) -> None:
-        """Let the file have its final length from the start; what is behind `size` are zeros until it is sealed."""
+        """Give the file its final length at the start; the bytes after `size` are zeros until the segment is sealed."""
         self.file.truncate(byte_count)
         self._preallocated = True
 
@@ -329,7 +333,8 @@ class Segment:
         self.file.fsync()
 
     def take_unwritten(self, least: int) -> tuple[int, int] | None:
-        """(position, size) of what was appended since the last time, if it is at least so much."""
+        """Return (position, size) of what was appended since the last call, if it is at least `least` bytes, else
+        None."""
         start = self._written_back
         if self.size - start < least:
             return None
@@ -337,11 +342,11 @@ class Segment:
         return start, self.size - start
 
     def unsynced_files(self, *, sealed: bool) -> list[File]:
-        """What a flush has to fsync; of an index that only sealing completes, nothing before it has."""
+        """Return the files that a flush has to fsync. Indexes that only sealing completes are left out before that."""
         files = [self.file]
         if sealed:
             files += [self.offset_index.file, self.time_index.file]
-        # Sealing adds nothing to this one.
+        # Sealing adds nothing to the transaction index.
         aborted = None if self._txn_index is None else self._txn_index.take_unsynced()
         if aborted is not None:
             files.append(aborted)
@@ -358,14 +363,15 @@ class Segment:
         return BatchHeader.parse(self.file.pread(HEADER_SIZE, position))
 
     def walk(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of the batches from `position` on. A batch that is cut off ends the walk silently. Raises
+        """Yield (position, header) of the batches from `position` on. An incomplete batch ends the walk without an
+        error. Raises
         CorruptBatch, OSError, ColdRead."""
         make = BatchHeader._make
         for at, _, fields in self._headers(HEADER, position, self.size if end is None else end):
             yield at, make(fields)
 
     def _headers(self, layout: Struct, position: int, end: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """(position, end, fields) of the batches: `walk` for callers that need less of a header (_SPAN)."""
+        """Yield (position, end, fields) of the batches: `walk` for callers that need fewer fields (_SPAN)."""
         chunk = b""
         chunk_start = position
         step = _WALK_BYTES
@@ -385,21 +391,20 @@ class Segment:
             if after > end:
                 return
             yield position, after, fields
-            # Between large batches a chunk holds one header only; read no more than that.
+            # Between large batches a chunk has only one header, so no more than that is read.
             step = HEADER_SIZE if length > _WALK_BYTES else _WALK_BYTES
             position = after
 
     def position_for(self, offset: int) -> int:
-        """A position from which walking meets the first batch that ends at or after `offset`."""
+        """Return a position from which a walk finds the first batch that ends at or after `offset`."""
         return self._indexed(self.offset_index.before, offset)
 
     def position_at_or_before(self, position: int) -> int:
-        """Where the last indexed batch starts that starts at or before `position`; 0 if there is none."""
+        """Return the start of the last indexed batch that starts at or before `position`; 0 if there is none."""
         return self._indexed(self.offset_index.at_or_before, position)
 
     def _indexed(self, look_up: Callable[[int], tuple[int, int] | None], key: int) -> int:
-        """Where the batch starts that the index names. Where it says other things than the batches do, it is
-        rebuilt."""
+        """Return the start of the batch that the index names. An index that disagrees with the batches is rebuilt."""
         entry = look_up(key)
         if entry is None:
             return 0
@@ -414,7 +419,7 @@ class Segment:
         return entry[1] if entry is not None else 0
 
     def find(self, offset: int) -> tuple[int, int] | None:
-        """(position, base offset) of the first batch that ends at or after `offset`."""
+        """Return (position, base offset) of the first batch that ends at or after `offset`."""
         begin = self.position_for(offset)
         for position, _, (base_offset, _, _, _, last_delta) in self._headers(_SPAN, begin, self.size):
             if base_offset + last_delta >= offset:
@@ -422,18 +427,20 @@ class Segment:
         return None
 
     def boundary(self, start: int, limit: int) -> tuple[int, int] | None:
-        """(position, next offset) of the last batch end at or below `limit`, behind `start`; None if there is none."""
+        """Return (position, next offset) of the last batch end at or below `limit`, after `start`; None if there is
+        none."""
         last: tuple[int, int] | None = None
         begin = max(start, self.position_at_or_before(limit))
         for position, after, (base_offset, _, _, _, last_delta) in self._headers(_SPAN, begin, self.size):
             if after > limit:
-                # The index may lead to the very batch that crosses the limit: what is wanted ends where it starts.
+                # The index may lead to the batch that crosses the limit: then the result ends where that batch starts.
                 return last or ((position, base_offset) if position > start else None)
             last = after, base_offset + last_delta + 1
         return last
 
     def end_before(self, offset: int) -> int:
-        """Behind the last batch that ends before `offset`: where the log would end if this were cut off from there."""
+        """Return the end offset of the last batch that ends before `offset`: the log end if this were cut off from
+        there."""
         end = self.base_offset
         begin = self.position_for(offset - 1)
         for _, _, (base_offset, _, _, _, last_delta) in self._headers(_SPAN, begin, self.size):
@@ -443,23 +450,24 @@ class Segment:
         return end
 
     def last_batch(self) -> tuple[int, BatchHeader] | None:
-        """(position, header) of the last whole batch, found from the last index entry."""
+        """Return (position, header) of the last whole batch, found from the last index entry; None if there is none."""
         last: tuple[int, BatchHeader] | None = None
         for found in self.walk(self.position_for(self.base_offset + MAX_RELATIVE_OFFSET)):
             last = found
         return last
 
     def whole_end(self) -> tuple[int, int]:
-        """(position, offset) behind the last whole batch. Raises CorruptBatch, OSError, ColdRead."""
+        """Return the end (position, offset) of the last whole batch. Raises CorruptBatch, OSError, ColdRead."""
         if not self.size:
-            return 0, self.base_offset  # the index of an empty segment is not made
+            return 0, self.base_offset  # avoids creating the index of an empty segment
         position, offset = self.position_for(self.base_offset + MAX_RELATIVE_OFFSET), self.base_offset
         for at, header in self.walk(position):
             position, offset = at + header.size_in_bytes, header.next_offset
         return position, offset
 
     def has_whole_index(self) -> bool:
-        """Whether the indexes of this sealed segment end as sealing left them. In doubt, no: then it is scanned."""
+        """Return True if the indexes of this sealed segment are as sealing left them; False in doubt, and then it is
+        scanned."""
         if self.size == 0:
             return True
         last = self.offset_index.last()
@@ -478,7 +486,7 @@ class Segment:
                 since += header.size_in_bytes
         except (CorruptBatch, OSError):
             return False
-        # Otherwise it lost its end, or the largest timestamp came early, which only a scan can tell.
+        # Otherwise the index lost its end, or the largest timestamp came early: only a scan can decide.
         return confirmed
 
     def read_batch(self, position: int, header: BatchHeader) -> bytes:
@@ -490,12 +498,13 @@ class Segment:
     # -- change
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut off the first batch that reaches `offset` and all behind it. False if there was nothing to cut."""
+        """Cut off the first batch that reaches `offset` and everything after it. Return False if there was nothing to
+        cut."""
         found = self.find(offset)
         if found is None:
             return False
         position, _ = found
-        # The index first: an entry behind the end of the log would mislead, a missing one only costs a longer walk.
+        # The index first: an entry beyond the end of the log would mislead, a missing one only makes a walk longer.
         self._index_full = None
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -514,7 +523,7 @@ class Segment:
         return True
 
     def reset(self) -> None:
-        """Empty the files, whatever they hold."""
+        """Empty the files, whatever they contain."""
         self._index_full = None
         self.file.truncate(0)
         self.offset_index.keep(0)
@@ -523,14 +532,16 @@ class Segment:
         self.size = self._written_back = 0
 
     def drop_tail(self, next_offset: int) -> None:
-        """Remove what a failed write may have left behind the end, which is `next_offset`."""
+        """Remove what a failed write may have left after the log's end, which is `next_offset`."""
         self.file.truncate(self.size)
         self.txn_index.drop_tail(next_offset)
 
     def recover(self, visit: BatchVisit, *, is_gapless: bool = False) -> Generator[int, None, Scanned]:
-        """Check every batch up to the first thing that is none, and rebuild the indexes; yields the bytes that were
-        looked at. The caller decides about what is left, and then calls `end_at`. `visit` adds to the transaction
-        index, which it can tell from the producers only. See scan.py."""
+        """Check every batch up to the first bytes that are none, and rebuild the indexes; yields the number of bytes
+        that were
+        examined. The caller decides about the rest, and then calls `end_at`. `visit` adds the entries of the
+        transaction index,
+        because they depend on the producers. See scan.py."""
         self._empty_indexes()
         self.txn_index.reset()
         found = yield from scan(self, visit, is_gapless=is_gapless)
@@ -540,7 +551,7 @@ class Segment:
         return found
 
     def end_at(self, position: int) -> None:
-        """After `recover`: nothing lies behind this any more."""
+        """Cut off everything after `position`; called after `recover`."""
         if self.file.size() > position:
             self.file.truncate(position)
         self.size = position
@@ -548,8 +559,9 @@ class Segment:
         self.seal()
 
     def begin_rebuild(self) -> None:
-        """Before `recover`, where no flush comes back to the segment. Until `end_rebuild` it has no time index under
-        that name, so that the next start sees that its indexes are not whole: half of one cannot be told from all."""
+        """Call it before `recover` if no later flush covers the segment. Until `end_rebuild` there is no time index
+        with that
+        name, so that the next start sees that the indexes are not whole: half an index looks like a whole one."""
         self._index_checked = True
         self.time_index.close()
         path = self.path(names.TIME_INDEX)
@@ -559,7 +571,7 @@ class Segment:
         self.time_index.path = path + names.UNFINISHED
 
     def end_rebuild(self) -> None:
-        """All of the indexes is durable; the time index gets its name."""
+        """Make the indexes durable, and give the time index its name."""
         self.fsync_indexes()
         self.disk.fsync_dir(self._folder)
         self.time_index.close()
@@ -568,12 +580,12 @@ class Segment:
         self.time_index.path = path
 
     def move_to(self, folder: str) -> None:
-        """Its folder has another name from here on; it has been closed."""
+        """Follow a rename of the folder; the segment has been closed."""
         self._folder = folder
         self._follow_names()
 
     def rename(self, state: str) -> None:
-        """Give all its files another state. They are opened again when they are next used."""
+        """Give all files another state. They are opened again at the next use."""
         paths = self.paths()
         self.close()
         before, self.state = self.state, state
@@ -589,7 +601,7 @@ class Segment:
                 index.path = self.path(suffix)
 
     def remove(self) -> None:
-        """Remove its files."""
+        """Remove the segment's files."""
         self.close()
         for path in self.paths():
             self.disk.unlink(path)

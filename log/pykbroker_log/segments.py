@@ -1,12 +1,11 @@
-"""The segments of a log in order, and where an offset or a timestamp is in them.
+"""The segments of a log in order, and the search for an offset or a timestamp in them.
 
 Invariants:
-* Ascending base offsets; the last segment is the active one, the only one that grows; never empty once the log is
-  open.
-* A remembered position is the start of the batch that begins at its offset, or the end of a segment; whatever
-  removes bytes calls `forget`.
-* A sealed segment that an earlier run has left is read only after its end was looked at: it may have been cut. What is
-  missing is told once.
+* Base offsets ascend. The last segment is the active one, the only one that grows. An open log has at least one.
+* A remembered position is the start of the batch that begins at its offset, or the end of a segment; every operation
+  that removes bytes calls `forget`.
+* A sealed segment from an earlier run is read only after its end was checked: it may have been cut. Missing records are
+  reported once.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Positions remembered per log: the ends of the latest reads, where sequential readers come back.
+# Positions remembered per log: the ends of the latest reads, where sequential readers continue.
 _MAX_POSITIONS = 64
-#: Of a log that nothing was read of; never changed. A node has thousands of logs.
+#: Shared by logs from which nothing was read; never changed. A node has thousands of logs.
 _NO_POSITIONS: dict[int, tuple[Segment, int]] = {}
 
 
 class Piece(NamedTuple):
-    """Bytes of a `.log`: batches from `start` on, up to the first batch end at or behind `end`; it holds `size`."""
+    """Bytes of a `.log` of `size` bytes: batches from `start` on, up to the first batch end at or after `end`."""
 
     path: str
     start: int
@@ -59,22 +58,23 @@ class Segments(list[Segment]):
         return sum(segment.size for segment in self)
 
     def index_of(self, offset: int) -> int:
-        """The segment that `offset` belongs to."""
+        """Return the index of the segment to which `offset` belongs."""
         last = len(self) - 1
         if offset >= self[last].base_offset:
             return last
         return max(0, bisect_right(self, offset, key=_base_offset) - 1)
 
     def reaching_past(self, offset: int, *, inclusive: bool = False) -> list[Segment]:
-        """Those that hold something at or behind `offset`; `inclusive`: also the one that ends there. The active
-        one always."""
+        """Return the segments with offsets at or after `offset`, always with the active one; if `inclusive`, also the
+        segment that
+        ends there."""
         first = 0
         while first + 1 < len(self) and self[first + 1].base_offset < offset + (0 if inclusive else 1):
             first += 1
         return self[first:]
 
     def exchange(self, old: Sequence[Segment], new: Segment) -> None:
-        """`new` has what is left of `old`, which are neighbours."""
+        """Replace the neighbours `old` by `new`, which has the records that are left of them."""
         first = self.index(old[0])
         self[first : first + len(old)] = [new]
         self.forget()
@@ -82,7 +82,7 @@ class Segments(list[Segment]):
     # -- by offset
 
     def locate(self, offset: int) -> tuple[Segment, int, int] | None:
-        """(segment, position, base offset) of the first batch that ends at or after `offset`."""
+        """Return (segment, position, base offset) of the first batch that ends at or after `offset`."""
         known = self._positions.get(offset)
         if known is not None and known[1] < known[0].size:
             return known[0], known[1], offset
@@ -101,15 +101,16 @@ class Segments(list[Segment]):
         return None
 
     def _look_at_end(self, index: int) -> None:
-        """Once for each segment, when it is first read. Half a batch at its end is not given to readers: they would
-        wait for the rest."""
+        """Check the end of a segment, once, when it is first read. Readers do not get half a batch at its end: they
+        would wait for
+        the rest."""
         segment = self[index]
         if index + 1 < len(self):
             following = self[index + 1].base_offset
             try:
                 position, end = segment.whole_end()
             except CorruptBatch:
-                # A reader is given the bytes, and told.
+                # A reader gets the bytes, and finds the damage.
                 position, end = segment.size, following
             if position < segment.size or (self.is_gapless and end < following):
                 logger.warning(
@@ -124,7 +125,7 @@ class Segments(list[Segment]):
         segment.end_is_known = True
 
     def limit(self, segment: Segment, upper_offset: int, log_end_offset: int) -> tuple[int, int]:
-        """(position, offset) up to which a reader with this bound may read in this segment."""
+        """Return (position, offset) up to which a reader with this bound may read in this segment."""
         if segment is self[-1]:
             if upper_offset == log_end_offset:
                 return segment.size, upper_offset
@@ -141,7 +142,7 @@ class Segments(list[Segment]):
         return position, upper_offset
 
     def stretch(self, offset: int, max_bytes: int) -> tuple[int, list[Piece]]:
-        """Where the batches from `offset` on lie, about so many bytes of them; and with which offset they begin."""
+        """Return the offset at which the batches from `offset` on begin, and pieces with about `max_bytes` of them."""
         found = self.locate(offset)
         if found is None:
             return offset, []
@@ -157,7 +158,7 @@ class Segments(list[Segment]):
         return found[2], pieces
 
     def bytes_from(self, offset: int) -> int:
-        """How many bytes the batches from `offset` on have."""
+        """Return the size in bytes of the batches from `offset` on."""
         found = self.locate(offset)
         if found is None:
             return 0
@@ -187,19 +188,20 @@ class Segments(list[Segment]):
     def aborted(
         self, offset: int, segment: Segment, end: int, next_offset: int, log_end_offset: int
     ) -> list[AbortedTxn]:
-        """The aborted transactions that a reader must know of when it got the bytes from `offset` on up to the position
-        `end` of this segment, where `next_offset` begins.
+        """Return the aborted transactions for a reader that got the bytes from `offset` up to the position `end` of
+        this segment,
+        where `next_offset` begins.
 
-        Perhaps a few too many: as in Apache Kafka, the index says where the bytes end.
+        There may be a few too many: as in Apache Kafka, the index decides where the bytes end.
         """
         found: list[AbortedTxn] = []
         index = self.index_of(segment.base_offset)
         upper = segment.offset_index.offset_from_position(end)
         if upper < 0:
             upper = log_end_offset if index + 1 == len(self) else self[index + 1].base_offset
-        # What the index says is not looked up in the batches: too many do no harm.
+        # The index entry is not compared with the batches, because extra transactions do no harm.
         upper = max(upper, next_offset)
-        # A marker may be many segments behind the records of its transaction.
+        # A marker may come many segments after the records of its transaction.
         for following in range(index, len(self)):
             if self[following].txn_index.collect(offset, upper, found):
                 break
@@ -210,7 +212,8 @@ class Segments(list[Segment]):
     def first_at_least(
         self, timestamp: int, start_offset: int, search: TimeSearch | None = None
     ) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record from `start_offset` on that is at least this new."""
+        """Return (offset, timestamp, leader epoch) of the first record from `start_offset` on that is at least this
+        new."""
         self._look_up_timestamps()
         for segment in self:
             if segment.max_timestamp < timestamp:
@@ -231,11 +234,11 @@ class Segments(list[Segment]):
             raise self.cold_times(cold) from None
 
     def cold_times(self, cold: ColdRead) -> ColdRead:
-        """One segment's timestamps are not in memory: those of all others are brought there with them."""
+        """Return a ColdRead that loads the timestamps of all segments, when those of one are not in memory."""
         return ColdRead(_TimeIndexes(list(self)), cold.offset, cold.length)
 
     def newest(self, search: TimeSearch | None = None) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record with the largest timestamp."""
+        """Return (offset, timestamp, leader epoch) of the first record with the largest timestamp."""
         self._look_up_timestamps()
         segment = max(self, key=lambda segment: segment.max_timestamp)
         newest = segment.max_timestamp
@@ -250,7 +253,7 @@ class Segments(list[Segment]):
 
 
 class _TimeIndexes:
-    """The ends of the time indexes: what is asked first when a timestamp is looked for."""
+    """The ends of the time indexes, which a search for a timestamp reads first."""
 
     __slots__ = ("_segments",)
 
@@ -266,7 +269,7 @@ class _TimeIndexes:
                 finally:
                     file.close()
             except FileNotFoundError:
-                continue  # retention was here
+                continue  # retention has deleted it
 
 
 def _base_offset(segment: Segment) -> int:
@@ -281,7 +284,7 @@ def _first_of_batch(
     start_offset: int,
     search: TimeSearch | None,
 ) -> tuple[int, int] | None:
-    """Offset and timestamp of the first record of a batch that is at least this new, from an offset on."""
+    """Return offset and timestamp of the first record of a batch that is at least this new, from an offset on."""
     is_append_time = bool(header.attributes & LOG_APPEND_TIME)
     target = MIN_INT64 if is_append_time else timestamp
     first_delta = max(0, start_offset - header.base_offset)

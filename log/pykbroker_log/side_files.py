@@ -1,10 +1,11 @@
-"""The files beside the segments: `partition.metadata`, `leader-epoch-checkpoint`, producer snapshots.
+"""The side files of a log: `partition.metadata`, `leader-epoch-checkpoint`, producer snapshots.
 
 Invariants:
-* They are written without fsync, which would stop the loop at every change of leader and every roll; the next
-  flush (`take_unsynced`) makes them durable, before it moves the recovery point. After a power loss before that, what
-  is torn is noticed and rebuilt.
-* The folder is fsynced by the flush after a name in it was made, its own name by the first flush after the start.
+* They are written without fsync, which would block the event loop at every change of leader and every roll. The next
+  flush (`take_unsynced`) makes them durable before it moves the recovery point. A file that is torn by an earlier power
+  loss is noticed and rebuilt.
+* A flush fsyncs the folder if a file was created in it. The first flush after the start makes the folder's own name
+  durable.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ class SideFiles:
         self._path = path
         #: offsets of the producer snapshots that exist
         self.snapshots: tuple[int, ...] = ()
-        # Names, as the folder's may change.
+        # Names without the folder, which may be renamed.
         self._unsynced: list[str] = []
-        # By the latest flush, which may not have got to them yet.
+        # Taken by the latest flush, which may not have fsynced them yet.
         self._taken: tuple[str, ...] = ()
-        # What an earlier run, or the start, has changed is not known.
+        # Changes by an earlier run, or by the start, are unknown.
         self._names_changed = True
-        # Whether the folder's own name is durable, as far as this run knows.
+        # True if the folder's own name is durable, as far as this run knows.
         self._is_named = False
 
     def move_to(self, path: str) -> None:
-        """The folder has another name from here on."""
+        """Follow a rename of the folder."""
         self._unsynced = [*self._taken, *self._unsynced]
         self._taken = ()
         self._path = path
@@ -85,7 +86,7 @@ class SideFiles:
         return f"{self._path}/{_snapshot_name(offset)}"
 
     def take_snapshot(self, producers: ProducerStates, log_start_offset: int) -> None:
-        """The state up to the log's end, unless a file has it already or the log has had nothing yet."""
+        """Write the state up to the log's end, unless a snapshot has it already or the log has no records yet."""
         offset = producers.map_end_offset
         if offset <= max(self.snapshots, default=log_start_offset):
             return
@@ -94,7 +95,7 @@ class SideFiles:
         self._written(_snapshot_name(offset))
 
     def found_unsynced(self, offsets: Iterable[int]) -> None:
-        """Snapshots that loading has written."""
+        """Add snapshots that loading has written."""
         self._unsynced += map(_snapshot_name, offsets)
 
     def drop_snapshots(self, *, above: int) -> None:
@@ -107,13 +108,13 @@ class SideFiles:
         self.snapshots = tuple(other for other in self.snapshots if other != offset)
 
     def release_snapshots(self, *, upto: int) -> list[str]:
-        """Forget those at or before `upto`; the caller removes the files."""
+        """Drop the snapshots at or before `upto` from the list; the caller removes the returned files."""
         released = [offset for offset in self.snapshots if offset <= upto]
         self.snapshots = tuple(offset for offset in self.snapshots if offset > upto)
         return [self.snapshot_path(offset) for offset in released]
 
     def release_snapshot(self, offset: int) -> list[str]:
-        """Forget the one at `offset`, if there is one; the caller removes the file."""
+        """Drop the snapshot at `offset` from the list, if there is one; the caller removes the returned file."""
         if offset not in self.snapshots:
             return []
         self._forget_snapshot(offset)
@@ -122,7 +123,7 @@ class SideFiles:
     # -- flush
 
     def names_changed(self) -> None:
-        """A file was made in the folder: the next flush makes its name durable."""
+        """Note that a file was created in the folder: the next flush makes its name durable."""
         self._names_changed = True
 
     def _written(self, name: str) -> None:
@@ -130,9 +131,10 @@ class SideFiles:
         self.names_changed()
 
     def take_unsynced(self, *, again: bool = False) -> tuple[Sequence[str], Sequence[str]]:
-        """The files written since the last time, and the folders in which names have changed: the caller fsyncs them.
-        `again`: with all that may be under way in another flush."""
-        # Perhaps on a thread: what is added meanwhile is in one of the two lists.
+        """Return the files written since the last call, and the folders in which names have changed; the caller fsyncs
+        them. With
+        `again`, include everything that another flush may be fsyncing."""
+        # This may run on a thread: a name that is added at the same time is in one of the two lists.
         unsynced, self._unsynced = self._unsynced, []
         folders: list[str] = []
         if self._names_changed or again:

@@ -1,10 +1,9 @@
-"""What a read returns instead of bytes: what is ready to be put on a socket.
+"""The slices that a read returns: bytes, or regions of a file that are ready to be sent to a socket.
 
-A slice is `bytes` (copied out with pread), or a region of the file: the connection hands it to sendfile(2), or reads
-and encrypts it as its client takes it. A region is only worth its price for large slices, and only allowed below the
-segment's stable end: nothing that is stable is ever cut off by a truncation, except by an unclean one, and then the
-region comes back short and the connection closes. Code that looks into the bytes (to join, compress, encrypt) asks for
-no regions.
+A slice is `bytes` (copied with pread) or a region of the file. The connection passes a region to sendfile(2), or reads
+and encrypts it when its client takes it. A region pays off only for large slices, and is allowed only below the
+segment's stable end. Only an unclean truncation cuts off stable bytes; then the region comes back short and the
+connection closes. Code that needs the bytes (to join, compress, encrypt) asks for no regions.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from pykbroker_log.disk import File, Region
 
 Slice: TypeAlias = bytes | Region
 
-# Below this size a copy is cheaper than the calls that a region needs of its own.
+# Below this size a copy costs less than the extra calls for a region.
 REGION_BYTES = 64 * 1024
 
 
 def cut(file: File, start: int, end: int, stable_end: int, regions: bool) -> Slice:
-    """The bytes [start, end) of a segment; fewer when they are not there. Raises OSError, ColdRead."""
+    """Return the bytes [start, end) of a segment, or fewer if the file is shorter. Raises OSError, ColdRead."""
     size = end - start
     if regions and size >= REGION_BYTES and end <= stable_end:
         region = file.region(start, size)

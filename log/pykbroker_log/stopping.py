@@ -1,10 +1,10 @@
-"""The clean end of many logs: some of them at a time, their fsyncs together.
+"""The clean close of many logs in rounds, with shared fsyncs.
 
-Responsible for what belongs into one round. Not responsible for what a log leaves (`PartitionLog.begin_stop`), nor for
-the threads.
+Responsible for which logs form a round. Not responsible for what has to be written for a log
+(`PartitionLog.begin_stop`), nor for the threads.
 
-Logs that are stopped one after the other cost several commits of the file system's journal each; those of a round share
-them.
+Logs that are closed one after the other cost several commits of the file system's journal each; the logs of a round
+share them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pykbroker_log.flush_state import Flush
     from pykbroker_log.log_files import LogFiles
 
-#: Logs of one round: a file or two of each are open meanwhile, and what fails takes a round with it.
+#: Logs of one round: each has a file or two open during it, and an error fails the whole round.
 _AT_ONCE = 100
 
 

@@ -1,8 +1,8 @@
-"""`.timeindex`: from a timestamp to an offset at or before the first record that is not older.
+"""`.timeindex`: from a timestamp to an offset at or before the first record that is at least as new.
 
-An entry is (int64 largest timestamp so far, int32 offset - base offset), the offset being the last one of the
-batch in which that timestamp was first reached. Timestamps and offsets both increase from entry to entry; an entry
-that would not is left out.
+An entry is (int64 largest timestamp so far, int32 offset - base offset). The offset is the last one of the batch in
+which that timestamp was first reached. Timestamps and offsets both increase from entry to entry; an entry that would
+not increase both is left out.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class TimeIndex(SortedIndex):
             self.add(timestamp, offset - self.base_offset)
 
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp, offset); (-1, base offset) when there is none."""
+        """Return (timestamp, offset); (-1, base offset) if there is no entry."""
         last = self.last()
         return (last[0], self.base_offset + last[1]) if last else (-1, self.base_offset)
 
     def offset_before(self, timestamp: int) -> int:
-        """An offset from which scanning forward meets the first record that is at least this new."""
+        """Return an offset from which a forward scan finds the first record that is at least this new."""
         found = self.floor_entry(timestamp)
         return self.base_offset + (found[1] if found is not None else 0)
 
@@ -46,5 +46,5 @@ class TimeIndex(SortedIndex):
         self.keep(self.floor(offset - self.base_offset - 1, by_value=True) + 1)
 
     def is_full(self, max_bytes: int) -> bool:
-        # One place is kept for the entry that sealing the segment adds.
+        # One place is reserved for the entry that is added when the segment is sealed.
         return len(self) >= max_bytes // self.ENTRY.size - 1

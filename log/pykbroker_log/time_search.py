@@ -1,7 +1,7 @@
-"""Looking for a timestamp among the records of a batch, which a turn of an event loop does up to a budget.
+"""The search for a timestamp among the records of a batch; on an event loop each turn has a budget.
 
-Responsible for what is looked at in a turn, and for what is too much for one: a batch of 700 bytes can hold a million
-records. Not responsible for finding the batch (segments.py), nor for where else the work is done.
+Responsible for how much a turn examines, and for detecting a batch that is too large for one: a batch of 700 bytes can
+hold a million records. Not responsible for finding the batch (segments.py), nor for where else the search runs.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from pykbroker_wire.records.walk import find_timestamp
 TimedRecord = tuple[int, int, int]
 #: Offset delta and timestamp of a record.
 FoundRecord = tuple[int, int]
-#: What is looked for in which batch: its base offset and CRC, then the timestamp and the first offset delta.
+#: The batch and the target of a search: base offset and CRC, then timestamp and first offset delta.
 SearchKey = tuple[int, int, int, int]
-#: Bytes that are not compressed count for less.
+#: Uncompressed bytes count for less.
 _PLAIN_FOR_ONE = MOST_PLAIN_AT_ONCE // AT_ONCE_BYTES
 
 
 class BatchSearch(NamedTuple):
-    """The first record of `payload` that is at least as new as `target`, from an offset delta on. Pickles."""
+    """A search for the first record of `payload` that is at least as new as `target`, from an offset delta on.
+    Pickles."""
 
     codec: int
     payload: bytes
@@ -34,8 +35,9 @@ class BatchSearch(NamedTuple):
     first_delta: int
 
     def run(self) -> FoundRecord | None:
-        """However long it takes: for a thread or another process. The steps let other threads run, and the content
-        is not joined at once, because that would keep the lock of the interpreter."""
+        """Search, however long it takes; call it on a thread or in another process. Decompression in steps lets other
+        threads
+        run, and the content is not joined at once, because that would hold the lock of the interpreter."""
         data: bytes | bytearray = self.payload
         if self.codec:
             data = bytearray()
@@ -47,7 +49,7 @@ class BatchSearch(NamedTuple):
         return find_timestamp(data, self.record_count, self.base_timestamp, self.target, self.first_delta)
 
     def run_at_once(self, left: int) -> tuple[FoundRecord | None, int]:
-        """Return what is found, and how many bytes of the turn it takes. Raises TooLarge beyond `left`."""
+        """Return the record found, and how many bytes of the turn's budget it took. Raises TooLarge beyond `left`."""
         if not self.codec:
             count = len(self.payload) // _PLAIN_FOR_ONE
             if count > left:
@@ -60,12 +62,13 @@ class BatchSearch(NamedTuple):
 
 
 class TurnIsOver(Exception):  # no error of the log
-    """As much was looked at as one turn of the event loop may: go on in the next one."""
+    """The budget of this turn of the event loop is used up: continue in the next one."""
 
 
 class TooMuchToSearch(Exception):  # no error of the log
-    """This batch takes longer than a whole turn: run `read()` elsewhere, put what it finds into `TimeSearch.found`, and
-    look again."""
+    """This batch takes longer than a whole turn. Run `read()` elsewhere, put the result into `TimeSearch.found`, and
+    call
+    `look` again."""
 
     def __init__(self, key: SearchKey, read: Callable[[], BatchSearch]) -> None:
         super().__init__(key)
@@ -74,12 +77,12 @@ class TooMuchToSearch(Exception):  # no error of the log
 
 
 class TimeSearch:
-    """One look-up by time on an event loop, in as many turns as it takes."""
+    """One lookup by time on an event loop, in as many turns as it needs."""
 
     __slots__ = ("_left", "found")
 
     def __init__(self) -> None:
-        #: what was found elsewhere
+        #: results of searches that ran elsewhere
         self.found: dict[SearchKey, FoundRecord | None] = {}
         self._left = AT_ONCE_BYTES
 
@@ -87,7 +90,7 @@ class TimeSearch:
         self._left = AT_ONCE_BYTES
 
     def look(self, key: SearchKey, read: Callable[[], BatchSearch]) -> FoundRecord | None:
-        """Raises TurnIsOver, TooMuchToSearch, and what `read` raises."""
+        """Return the record found, or None. Raises TurnIsOver, TooMuchToSearch, and the errors of `read`."""
         if key in self.found:
             return self.found[key]
         if self._left <= 0:

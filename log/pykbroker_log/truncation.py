@@ -1,19 +1,18 @@
 """One truncation of one log: begin, run, end.
 
-`PartitionLog.begin_truncate` decides what goes and closes the log for everything else; `Truncation.run` does what
-waits for the device, on any thread; `PartitionLog.end_truncate` opens the log again. `PartitionLog.truncate_to` is all
-three at once, for a caller that may wait.
-Responsible for the order of the calls to the disk. Not responsible for when a log is truncated, nor for what the cut
-does to a file (log_files.py, segment.py).
+`PartitionLog.begin_truncate` decides what is cut and closes the log for everything else. `Truncation.run` does the work
+that waits for the device, on any thread. `PartitionLog.end_truncate` opens the log again. `PartitionLog.truncate_to`
+does all three at once, for a caller that may wait.
+Responsible for the order of the calls to the disk. Not responsible for when a log is truncated, nor for how a file is
+cut (log_files.py, segment.py).
 
 Invariants:
-* Between begin and end the log takes no append, no flush, no retention, no compaction, and answers no read: the thread
-  of `run` is the only one that uses it. Recovery point and log start move in begin, and so say no more than what will
-  be left.
-* First the compaction that is under way is given up, then the checkpoints say less, then the files change, then they
-  are fsynced: what was cut off never comes back once `run` has returned.
+* Between begin and end the log accepts no append, no read, no flush, no retention and no compaction: only the thread of
+  `run` uses it. Recovery point and log start move in begin, so that they are correct for the log that will be left.
+* First the compaction that is under way is abandoned, then the checkpoints are lowered, then the files change, then
+  they are fsynced: records that were cut off never come back once `run` has returned.
 * A checkpoint that cannot be written leaves the log as it was.
-* Once the files have changed, the log is what they are, or it takes no more appends before the next start.
+* Once the files have changed, the log agrees with them, or it takes no more appends before the next start.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class CutLog(Protocol):
 
 
 class Truncation:
-    """Made by `PartitionLog.begin_truncate` and `begin_start_over`."""
+    """A truncation, which `PartitionLog.begin_truncate` or `begin_start_over` has made."""
 
     __slots__ = ("_cut_at", "_log", "_replacement", "_writes", "end_offset", "has_cut", "starts_before")
 
@@ -67,21 +66,22 @@ class Truncation:
         replacement: Replacement | None,
         writes: Sequence[Callable[[], None]],
     ) -> None:
-        """`cut_at`: the offset that was asked for, in the batch with which the cut begins; None: nothing is left.
-        `writes`: the checkpoints that must say less before the files change."""
+        """`cut_at` is the requested offset, which lies in the first batch that is cut; None if nothing is left.
+        `writes` are the
+        writes that lower the checkpoints before the files change."""
         self._log = log
         self._cut_at = cut_at
         self._replacement = replacement
         self._writes = writes
-        #: where the log ends afterwards
+        #: the log end offset afterwards
         self.end_offset = end_offset
-        #: log start and local log start before it
+        #: log start and local log start before the truncation
         self.starts_before = starts_before
-        #: the files may have changed
+        #: True once the files may have changed
         self.has_cut = False
 
     def run(self) -> None:
-        """Do it; blocks. Durable on return. Raises StorageError; what is left then is what `end_truncate` finds."""
+        """Truncate; blocks. Durable on return. Raises StorageError; then `end_truncate` leaves the log as it is."""
         log = self._log
         if self._replacement is not None:
             with log.files.guarded():
@@ -95,7 +95,7 @@ class Truncation:
             else:
                 self._cut(self._cut_at)
         except OSError as error:
-            # Also where the disk is only full: the files may end elsewhere than the log does.
+            # Also if the disk is only full: the files may end at another offset than the log.
             raise log.files.flush_failed(error) from error
         with log.files.guarded():
             log.files.side.write_epochs(log.epochs)

@@ -1,16 +1,17 @@
-"""`.txnindex`: the transactions that a marker in this segment has aborted. Read-committed readers are told of those
-that overlap with what they read, and leave out their records.
+"""`.txnindex`: the aborted transactions whose markers are in this segment. A read-committed reader gets those that
+overlap
+with its read, and leaves out their records.
 
 An entry is (int16 version 0, int64 producer id, int64 first offset, int64 offset of the marker, int64 last stable
-offset as of the marker). The file exists only where there is (or was) something to say.
+offset as of the marker). The file exists only if there is (or was) an entry.
 
 Responsible for the entries of one segment. Not responsible for which transactions were aborted (producers.py), nor for
-the search across segments (segments.py): a transaction's marker may be many segments behind its records.
+the search across segments (segments.py): a transaction's marker may come many segments after its records.
 
 Invariants:
 * Marker offsets strictly increase from entry to entry; last stable offsets never decrease.
-* The entry is in the file before the marker is in the log; what a crash leaves of it above the log's end goes with the
-  scan of the segment.
+* The entry is in the file before the marker is in the log. After a crash the scan of the segment removes entries above
+  the log's end.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pykbroker_log.disk import Disk, File
 _VERSION = 0
 ENTRY = struct.Struct(">hqqqq")
 _SIZE = ENTRY.size
-# Entries that are read at once.
+# The number of entries in one read.
 _PAGE_ENTRIES = 4096 // _SIZE
 
 
@@ -38,7 +39,7 @@ class AbortedTxn(NamedTuple):
 
 
 class TxnIndex:
-    """Knows nothing of its file before it is asked."""
+    """The index of one segment; the file is opened at the first use."""
 
     __slots__ = ("_count", "_disk", "_file", "_last_offset", "_unsynced", "path")
 
@@ -58,27 +59,27 @@ class TxnIndex:
     # -- change
 
     def append(self, aborted: AbortedTxn) -> None:
-        """When this raises, nothing of it counts."""
+        """Add an entry. If this raises, the entry does not count."""
         count = len(self)
         assert aborted.last_offset > self._last_offset, (self.path, aborted, self._last_offset)
         self._open().pwritev((ENTRY.pack(_VERSION, *aborted),), count * _SIZE)
         self._count = count + 1
         self._last_offset = aborted.last_offset
-        # Behind the write: a flush that runs beside it may have missed it.
+        # Set after the write, because a flush at the same time may have missed it.
         self._unsynced = True
 
     def truncate_to(self, offset: int) -> None:
-        """Drop every transaction whose marker is at or behind `offset`."""
+        """Drop every transaction whose marker is at or after `offset`."""
         if len(self) and self._last_offset >= offset:
             self._keep(self._first_at_least(offset))
 
     def drop_tail(self, log_end_offset: int) -> None:
-        """Undo what was written, or half written, for a marker that is not in the log."""
+        """Undo the entry, or the half of one, for a marker that is not in the log."""
         if self._file is not None:
             self._keep(self._first_at_least(log_end_offset) if len(self) else 0)
 
     def reset(self) -> None:
-        """Forget everything, whatever the file holds."""
+        """Remove all entries, whatever the file contains."""
         self._count, self._last_offset = 0, -1
         if self._disk.exists(self.path):
             self._keep(0)
@@ -90,7 +91,7 @@ class TxnIndex:
         self._last_offset = self._entry(count - 1).last_offset if count else -1
 
     def take_unsynced(self) -> File | None:
-        """The file, if it has changed since the last time: the caller fsyncs it."""
+        """Return the file if it has changed since the last call, else None; the caller fsyncs it."""
         if not self._unsynced:
             return None
         self._unsynced = False
@@ -98,7 +99,7 @@ class TxnIndex:
 
     def fsync(self) -> None:
         if self._unsynced:
-            # Before the call: what is written beside it is for the next time.
+            # Cleared before the call: an entry that is written during it is for the next fsync.
             self._unsynced = False
             try:
                 self._open().fsync()
@@ -114,7 +115,8 @@ class TxnIndex:
     # -- find
 
     def collect(self, start: int, end: int, found: list[AbortedTxn]) -> bool:
-        """Add the transactions that overlap with the offsets [start, end). False: the next segment may know more."""
+        """Add the transactions that overlap with the offsets [start, end). Return False if the next segment may have
+        more."""
         if not len(self) or self._last_offset < start:
             return False
         position = self._first_at_least(start)
@@ -131,7 +133,7 @@ class TxnIndex:
         return self._read(0, len(self)) if len(self) else []
 
     def is_sane(self, base_offset: int) -> bool:
-        """Whether the file is what `append` writes."""
+        """Return True if the file is one that `append` can have written."""
         if not self._disk.exists(self.path):
             return True
         file = self._open()
@@ -146,7 +148,7 @@ class TxnIndex:
         return True
 
     def _first_at_least(self, offset: int) -> int:
-        """The position of the first entry whose marker is at or behind `offset`."""
+        """Return the position of the first entry whose marker is at or after `offset`."""
         low, high = 0, self._count
         while low < high:
             middle = (low + high) // 2
@@ -170,7 +172,7 @@ class TxnIndex:
     def _look(self) -> None:
         if self._disk.exists(self.path):
             count = self._open().size() // _SIZE
-            # Both or nothing: a read may be interrupted.
+            # Set both or none: a read may be interrupted.
             self._last_offset = self._entry(count - 1).last_offset if count else -1
             self._count = count
         else:

@@ -1,4 +1,4 @@
-"""What logs have written is sent to the device before the kernel has too much of it: then appends do not wait.
+"""Sends appended bytes to the device before the kernel has too many of them, so that appends do not wait.
 
 A kernel lets dirty pages pile up for half a minute or a tenth of the memory, and makes the next writer wait while
 it catches up. Responsible for which stretches of a log are due. Not responsible for when one looks, or on which thread
@@ -21,24 +21,25 @@ class Stretch(NamedTuple):
 
 
 def unwritten(segments: Segments, least_bytes: int) -> list[Stretch]:
-    """What was appended since the last time, newest segment first; of the active one no less than `least_bytes`."""
+    """Return what was appended since the last call, newest segment first; from the active one at least
+    `least_bytes`."""
     found: list[Stretch] = []
     for segment in reversed(segments):
         taken = segment.take_unwritten(least_bytes)
         if taken is not None:
             found.append(Stretch(segment.file, *taken))
         elif segment is not segments[-1]:
-            # What lies before it was taken when it was the newest.
+            # Earlier segments were taken when they were the newest.
             break
         least_bytes = 1
     return found
 
 
 def write_back(stretches: Sequence[Stretch]) -> None:
-    """Ask the device; may wait for it."""
+    """Start the writes to the device; may wait for it."""
     for file, position, size in stretches:
         try:
             file.write_back(position, size)
         except (FileClosed, FileNotFoundError):
-            # Retired, replaced or moved meanwhile.
+            # The segment was retired, replaced or moved in the meantime.
             continue

@@ -1,24 +1,24 @@
-"""A leader's look at a batch before the append: facts about the append, or a verdict.
+"""A leader's check of a batch before the append: returns what the append needs, or raises an error.
 
-Responsible for Apache Kafka 4.3.1's verdicts, in its order: one whole batch of magic 2; base offset 0; the size limit
-of the topic; CRC; counts; control flag and sequence; then codec and each record: structure, offset delta, key,
-timestamp. And for what Kafka changes in an accepted batch: base offset and leader epoch (in place), timestamp type and
-max timestamp (new CRC), the codec where the topic wants another, and the inner offsets of compressed batches that are
-not consecutive.
+Responsible for Apache Kafka 4.3.1's checks, in its order. First the batch: one whole batch of magic 2, base offset 0,
+the size limit of the topic, CRC, counts, control flag and sequence. Then the codec, and each record: structure, offset
+delta, key, timestamp. Also responsible for what Kafka changes in an accepted batch. Base offset and leader epoch change
+in place; timestamp type and max timestamp need a new CRC. The codec changes if the topic has another, and so do the
+inner offsets of compressed batches if they are not consecutive.
 
 Not responsible for producer ids, sequences and transactions (`producers.py`), nor for which client may write here.
 
-Invariants: whatever the bytes, the result is a `Validated` or a `KafkaError`; a batch is decompressed chunk by chunk
-and never beyond `decompression_limit_bytes`; when an error is raised the caller's bytes are as they were.
+Invariants: for any bytes the result is a `Validated` or a `KafkaError`; a batch is decompressed chunk by chunk and
+never beyond `decompression_limit_bytes`; an error leaves the caller's bytes unchanged.
 
-Where this is stricter than Kafka, because Kafka's answer harms its clients:
+Stricter than Kafka, where Kafka's response harms its clients:
 - uncompressed records whose offset deltas are not 0, 1, 2...: INVALID_RECORD (Kafka stores them wrong)
-- bytes that the codec cannot read, unknown codecs: INVALID_RECORD (Kafka: UNKNOWN_SERVER_ERROR). Not CORRUPT_MESSAGE,
-  which clients retry: the CRC was right, so these bytes are what the client made, and it would make them again
-- more than 128 MiB out of one batch: MESSAGE_TOO_LARGE (Kafka decompresses without end)
-- compressed records whose offset deltas are not 0, 1, 2...: encoded again (Kafka means to, and fails with
+- bytes that the codec cannot read, unknown codecs: INVALID_RECORD (Kafka: UNKNOWN_SERVER_ERROR). CORRUPT_MESSAGE would
+  make clients retry, but the CRC was right, so the client made these bytes and would make them again
+- more than 128 MiB out of one batch: MESSAGE_TOO_LARGE (Kafka decompresses without a limit)
+- compressed records whose offset deltas are not 0, 1, 2...: encoded again (Kafka tries to, and fails with
   UNKNOWN_SERVER_ERROR)
-- a compressed record whose size is not that of its fields: INVALID_RECORD (Kafka looks only when it rewrites)
+- a compressed record whose size is not that of its fields: INVALID_RECORD (Kafka checks it only when it rewrites)
 - record errors are listed up to MAX_RECORD_ERRORS
 """
 
@@ -86,7 +86,7 @@ _MIN_SIZE_OF_ANY_MAGIC = 14
 
 
 class RecordErrors(KafkaError):
-    """Some records of the batch are refused, and with them the batch (KIP-467)."""
+    """Some records of the batch are refused, and therefore the whole batch (KIP-467)."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -97,16 +97,15 @@ class RecordErrors(KafkaError):
 
 
 class NotOneBatch(KafkaError):
-    """What was produced is not one batch of magic 2; nothing of the log was looked at."""
+    """The produced bytes are not one batch of magic 2; the log was not used."""
 
 
 class TooMuchAtOnce(Exception):  # no error of the batch
-    """To look at this batch takes longer than a turn of the event loop may: look at it elsewhere (`validate`)."""
+    """Checking this batch takes longer than a turn of the event loop may: check it elsewhere (`validate`)."""
 
 
 class Validated:
-    """A batch whose records are as they have to be, and what the log must know of it. `assign` makes it ready to be
-    written. Pickles."""
+    """A valid batch, with the values that the log needs from it. `assign` makes it ready to be written. Pickles."""
 
     __slots__ = (
         "_restamped",
@@ -158,7 +157,7 @@ class Validated:
         return _restored, (state,)
 
     def assign(self, offset: int, leader_epoch: int) -> None:
-        """Give the batch `offset` and the offsets after it, and write into it what the broker says. Raises nothing."""
+        """Give the batch `offset` and the offsets after it, and write the broker's fields into it. Raises nothing."""
         view = self.records
         if view.readonly:
             # A copy of the batch; the network path gives writable memory.
@@ -187,7 +186,7 @@ class CheckedBatch(NamedTuple):
     config: LogConfig
 
     def under(self, config: LogConfig) -> Validated:
-        """The batch, if this is the configuration that it was checked by. Raises TooMuchAtOnce."""
+        """Return the batch if it was checked with this configuration. Raises TooMuchAtOnce."""
         if self.config != config:
             raise TooMuchAtOnce
         return self.batch
@@ -212,8 +211,9 @@ def validate_and_assign(
     origin: AppendOrigin = AppendOrigin.CLIENT,
     decompression_limit_bytes: int = DEFAULT_LIMIT,
 ) -> Validated:
-    """Check one batch and give it `offset` and the offsets after it, as the topic's `config` has it, however long that
-    takes. Raises KafkaError, also RecordErrors."""
+    """Check one batch by the topic's `config`, however long that takes, and give it `offset` and the offsets after it.
+    Raises
+    KafkaError, also RecordErrors."""
     batch = validate(
         records,
         config,
@@ -236,11 +236,13 @@ def validate(
     decompression_limit_bytes: int = DEFAULT_LIMIT,
     at_once: bool = False,
 ) -> Validated:
-    """Check one batch as the topic's `config` has it; its bytes stay as they are until `assign`.
+    """Check one batch by the topic's `config`; its bytes stay unchanged until `assign`.
 
-    `leader_epoch`: of a leader of Raft, whose batches must carry it. `at_once`: this is a turn of the event loop, so
-    raise TooMuchAtOnce of a batch that takes too long (the records of a compressed batch are counted while they come
-    out of it, and up to AT_ONCE_BYTES of them are looked at in vain). Raises KafkaError, also RecordErrors.
+    `leader_epoch` is the epoch of a Raft leader, which its batches must carry. `at_once` means that this runs in a turn
+    of
+    the event loop: raise TooMuchAtOnce if the batch takes too long. (The records of a compressed batch are counted
+    during
+    decompression, so up to AT_ONCE_BYTES of them may be checked in vain.) Raises KafkaError, also RecordErrors.
     """
     if records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "There are no records")
@@ -316,7 +318,7 @@ def validate(
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"The batch decompresses to too much: {error}") from None
     _, _, low, high, keyless, dense = walked
 
-    # The extremes tell whether any record can be wrong; only then is each looked at.
+    # The extremes show whether any record can be wrong; only then each record is checked.
     append_time = -1
     is_create_time = config.message_timestamp_type == "CreateTime"
     if attributes & LOG_APPEND_TIME:
@@ -385,7 +387,9 @@ def _restored(state: dict[str, object]) -> Validated:
 
 
 def _refuse_short(view: memoryview) -> None:
-    """Less than one header. Kafka calls it corrupt when the length or the magic is already wrong, else empty."""
+    """Raise the error for less than one header. Kafka calls it corrupt if the length or the magic is wrong already,
+    else
+    empty."""
     if len(view) >= UP_TO_MAGIC:
         _first_batch(view)
     elif len(view) >= LOG_OVERHEAD and _length_at(view, 0) < _MIN_SIZE_OF_ANY_MAGIC:
@@ -394,12 +398,12 @@ def _refuse_short(view: memoryview) -> None:
 
 
 def _length_at(view: memoryview, position: int) -> int:
-    """What a batch that begins there says of its length."""
+    """Return the length field of the batch that begins there."""
     return int.from_bytes(view[position + LENGTH_AT : position + LOG_OVERHEAD], "big", signed=True)
 
 
 def _first_batch(view: memoryview) -> memoryview:
-    """The batch at the start without the beginnings of a batch after it, which Kafka cuts off without a word."""
+    """Return the batch at the start, without an incomplete batch after it, which Kafka cuts off silently."""
     length, magic = _LENGTH_AND_MAGIC.unpack_from(view)
     if length < _MIN_SIZE_OF_ANY_MAGIC:
         raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"A batch length of {length}")
@@ -426,7 +430,7 @@ def _first_batch(view: memoryview) -> memoryview:
 
 
 def _check_each(payload: Buffer, fields: tuple[int, ...], config: LogConfig, now_ms: int, limit: int) -> int:
-    """Look at each record of a batch that was walked before. The greatest timestamp, or RecordErrors."""
+    """Check each record of a batch that was walked before. Return the greatest timestamp, or raise RecordErrors."""
     header = BatchHeader._make(fields)
     codec, count = header.attributes & CODEC_MASK, header.record_count
     rules = RecordRules(
@@ -439,7 +443,7 @@ def _check_each(payload: Buffer, fields: tuple[int, ...], config: LogConfig, now
     )
     chunks: Iterable[bytes] = stream(codec, payload, limit) if codec else [bytes(payload)]
     if header.attributes & LOG_APPEND_TIME:
-        # The batch says one timestamp for all, so what is wrong with one record is wrong with each that has a key.
+        # The batch has one timestamp for all records, so an error of one record applies to each that has a key.
         greatest = header.max_timestamp
         _, keyless = examine_stream(chunks, count, rules._replace(timed=False), MAX_RECORD_ERRORS)
         broken = {index: _NO_KEY for index, _, _ in keyless}
@@ -481,12 +485,12 @@ def _rewrite(
     append_time: int,
     limit: int,
 ) -> memoryview:
-    """The batch again, in the topic's codec and with consecutive offsets."""
+    """Return the batch in the topic's codec and with consecutive offsets."""
     header = BatchHeader._make(fields)
     data = decompress(header.attributes & CODEC_MASK, payload, limit)
     if not dense:
         data = rebase(data, header.record_count, 0, True)
-    # Records that are consecutive keep their bytes: deltas count from the header's base timestamp, which stays.
+    # Consecutive records keep their bytes: their deltas count from the header's base timestamp, which stays.
     return memoryview(
         bytearray(
             seal(
@@ -509,8 +513,9 @@ def _rewrite(
 
 
 def given_batches(data: Buffer, expected_offset: int, *, verify: bool) -> list[tuple[int, BatchHeader]]:
-    """(position, header) of the whole batches of a leader, which keep their offsets: there may be gaps, but none lies
-    before the log's end. Raises CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE."""
+    """Return (position, header) of the whole batches from a leader. They keep their offsets: there may be gaps, but no
+    batch
+    begins before the log's end. Raises CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE."""
     batches: list[tuple[int, BatchHeader]] = []
     try:
         for position, header in iter_batches(data):

@@ -1,11 +1,11 @@
-"""Transactional batches whose transaction is being verified with its coordinator, before they are appended (KIP-890).
+"""Transactional batches that wait while their transaction is verified with its coordinator (KIP-890).
 
-A transaction must not begin in a log that its coordinator does not know to take part: it would never end. So the
-leader asks the coordinator first, and a guard stands for the question: the batch is appended only with the guard that
-is still the current one. A marker that arrives meanwhile drops the guard, and with it the right to append.
+A transaction must not begin in a log unless its coordinator knows that the log takes part, or it would never end. So
+the leader first asks the coordinator. A guard stands for that request: the batch is appended only if its guard is
+still the current one. A marker that arrives in the meantime drops the guard, and the batch may not be appended.
 
-Responsible for the guards and for the lowest sequence number that was seen with them. Not responsible for asking, nor
-for which producer has an open transaction already (producers.py).
+Responsible for the guards and for the lowest sequence number that was seen with them. Not responsible for asking the
+coordinator, nor for which producer has an open transaction already (producers.py).
 
 Invariants: at most one guard per producer id; a guard that was dropped never becomes current again.
 """
@@ -30,14 +30,14 @@ class Verifications:
     __slots__ = ("pending",)
 
     def __init__(self) -> None:
-        #: by producer id; the same object for good
+        #: by producer id; always the same dict
         self.pending: dict[int, _Verification] = {}
 
     def __len__(self) -> int:
         return len(self.pending)
 
     def begin(self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int) -> object:
-        """The guard to append with. A second batch that asks meanwhile shares it."""
+        """Return the guard to append with. A second batch that begins before the guard is dropped shares it."""
         pending = self.pending.get(producer_id)
         if pending is None:
             pending = _Verification(epoch, sequence, supports_epoch_bump, now_ms)
@@ -53,8 +53,9 @@ class Verifications:
         return pending is not None and guard is pending.guard
 
     def check_sequence(self, producer_id: int, first_sequence: int, *, knows_batches: bool) -> None:
-        """Keep the order of batches that were sent together: when the first of them is to be sent again because its
-        verification failed, the later ones must not be written before it. Raises OUT_OF_ORDER_SEQUENCE_NUMBER."""
+        """Keep the order of batches that were sent together. If the verification of the first fails and the client must
+        send it
+        again, the later ones must not be written before it. Raises OUT_OF_ORDER_SEQUENCE_NUMBER."""
         pending = self.pending.get(producer_id)
         if pending is None:
             return
@@ -75,7 +76,7 @@ class Verifications:
         self.pending.pop(producer_id, None)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget those that never came to an append."""
+        """Remove guards that were never used for an append."""
         for producer_id, pending in list(self.pending.items()):
             if now_ms - pending.begun_ms >= expiration_ms:
                 del self.pending[producer_id]

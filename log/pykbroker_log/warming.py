@@ -1,4 +1,4 @@
-"""What opening a log reads, brought into memory by a thread beforehand, so that the open waits for no device.
+"""Loads the files that opening a log reads, on a thread, so that the open does not wait for the device.
 
 Not responsible for opening (log_loading.py). Nothing depends on it: what is not in memory is read when it is needed.
 """
@@ -10,32 +10,33 @@ from collections.abc import Sequence
 from pykbroker_log import names
 from pykbroker_log.disk import ColdRead, Disk, read_file
 
-#: By name: the files of the newest segment, its snapshot, and what stands there once for the log.
+#: The last files by name: those of the newest segment, its snapshot, and the files that exist once per log.
 _NEWEST_FILES = 8
-#: Of each: the end, where the last entries are and the last batches begin.
+#: The end of each file, with the last entries or the beginning of the last batches.
 _TAIL_BYTES = 64 * 1024
 
 
 def is_cold(disk: Disk, path: str) -> bool:
-    """Whether opening the log in this folder would wait for the device, judged by one file that was not read before."""
+    """Return True if opening the log in this folder would wait for the device. One file that was not read before
+    decides it."""
     try:
         with disk.without_waiting():
             read_file(disk, f"{path}/{names.LEADER_EPOCHS}")
     except ColdRead:
         return True
     except OSError:
-        pass  # the open finds out what that means
+        pass  # the open raises it again
     return False
 
 
 def warm(disk: Disk, paths: Sequence[str]) -> None:
-    """For a thread: read what opening the logs in these folders will read."""
+    """Read what opening the logs in these folders will read; call it on a thread."""
     for path in paths:
         try:
             for name, size in disk.scan(path)[-_NEWEST_FILES:]:
                 _read_tail(disk, f"{path}/{name}", size)
         except OSError:
-            continue  # renamed or broken: as above
+            continue  # renamed or broken, as above
 
 
 def _read_tail(disk: Disk, path: str, size: int) -> None:

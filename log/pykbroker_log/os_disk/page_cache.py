@@ -1,12 +1,12 @@
-"""What of a file is in memory, and what of it is to leave for the device: the system calls for it that Python lacks.
+"""The page cache: which parts of a file are in memory, and which go to the device, by system calls that Python lacks.
 
-Responsible for the calls, for which of them this kernel has, and for loading a piece. Not responsible for what a read
-does about a piece that is not in memory (files.py), nor for when something is loaded or written back.
+Responsible for the calls, for which of them this kernel has, and for loading a part of a file. Not responsible for what
+a read does if a part is not in memory (files.py), nor for when something is loaded or written back.
 
-cachestat(2) counts pages of a range in a microsecond (Linux 6.5 and later); pages that are still being read count as
-well, so the last byte is read without waiting. mincore(2) needs a map of the range for its answer, and ten microseconds
-for a megabyte; nothing keeps the map. Where neither works every range passes for resident: reads then wait, as they do
-everywhere else.
+cachestat(2) counts the cached pages of a range in a microsecond (Linux 6.5 and later). It also counts pages that are
+still being read, so the last byte is then read without waiting. mincore(2) needs a map of the range, which is not kept,
+and ten microseconds for a megabyte. If neither works, every range counts as resident: reads then wait, as on any other
+system.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from types import TracebackType
 #: (descriptor, offset, length) -> whether all of it is in memory. Raises OSError where the kernel does not know.
 IsResident = Callable[[int, int, int], bool]
 
-# Of a read: come back rather than wait. 0 where the platform has no such thing.
+# A flag of a read: return instead of waiting. 0 if the platform has no such flag.
 NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
 
 _PAGE = mmap.PAGESIZE
@@ -29,7 +29,7 @@ _PAGE = mmap.PAGESIZE
 _SYS_CACHESTAT = 451
 _PROT_READ, _MAP_SHARED, _MAP_FAILED = 1, 1, ctypes.c_void_p(-1).value
 _SYNC_FILE_RANGE_WRITE = 2
-# Where what is cold has to be copied to be read, at once.
+# The size of one copy where cold bytes have to be copied in order to be read.
 _COPY_BYTES = 256 * 1024
 _Pair, _Five = ctypes.c_uint64 * 2, ctypes.c_uint64 * 5
 
@@ -51,7 +51,7 @@ _LIBC = _libc()
 
 
 def would_wait(fd: int, buffer: bytearray, offset: int) -> bool | None:
-    """Read without waiting; None: not even this much is known here."""
+    """Try to read without waiting. Return None if even this cannot be found out here."""
     try:
         os.preadv(fd, [buffer], offset, NO_WAIT)
     except BlockingIOError:
@@ -93,7 +93,7 @@ def by_mincore(fd: int, offset: int, length: int) -> bool:
 
 
 def _read_in(fd: int, offset: int, length: int) -> int:
-    """Read a range, with what the kernel then reads ahead, and keep nothing: how much of it there is."""
+    """Read a range, and what the kernel reads ahead, without keeping it. Return how many bytes exist."""
     try:
         sink = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
@@ -104,7 +104,7 @@ def _read_in(fd: int, offset: int, length: int) -> int:
             got += count
         return got
     except OSError:
-        # Only to sockets, on this system; or the device, which says it again.
+        # This system sends only to sockets, or the device failed, which the next read raises again.
         return _read_in_vain(fd, offset, length)
     finally:
         os.close(sink)
@@ -118,8 +118,8 @@ def _read_in_vain(fd: int, offset: int, length: int) -> int:
 
 
 def write_back(fd: int, offset: int, length: int) -> None:
-    """Begin to write to the device what is dirty in whole pages of a range; waits only where its queue is full.
-    Promises nothing: what fails is the next fsync's to tell. Without such a call the kernel begins when it likes."""
+    """Begin to write the dirty whole pages of a range to the device; waits only if the device's queue is full. Promises
+    nothing: the next fsync raises an error of the device. Without such a call the kernel starts when it chooses."""
     end = (offset + length) // _PAGE * _PAGE
     if _LIBC is not None and end > offset:
         _LIBC.sync_file_range(fd, offset, end - offset, _SYNC_FILE_RANGE_WRITE)
@@ -131,9 +131,9 @@ def probes() -> list[IsResident]:
 
 
 class PageCache:
-    """As the files of one disk see it, through the best probe that has not turned out to be wrong.
+    """The page cache for the files of one disk, seen through the best probe that still works.
 
-    `with` it, this thread's reads are not to wait. Not to be nested.
+    Inside a `with` block reads of this thread must not wait. The block cannot be nested.
     """
 
     __slots__ = ("_probe", "_probes", "hurried")
@@ -145,7 +145,7 @@ class PageCache:
         self.hurried = 0
 
     def __enter__(self) -> None:
-        # In one assignment: it is entered for every fetch.
+        # One assignment only, because every fetch enters this block.
         self.hurried = get_ident()
 
     def __exit__(
@@ -168,11 +168,11 @@ class PageCache:
             self._probe = self._probes.pop(0) if self._probes else None
 
     def load(self, fd: int, offset: int, length: int) -> None:
-        """Wait for the device: for a thread."""
+        """Load a range and wait for the device; call it on a thread."""
         if _read_in(fd, offset, length) < length:
             return
         probe = self._probe
         if probe is not None and not self.is_resident(fd, offset + length - 1, 1) and probe is self._probe:
-            # It was read this moment: a probe that does not see it (overlay file systems have pages of their own)
-            # never will.
+            # The bytes were just read. A probe that does not find them never will: overlay file systems have pages of
+            # their own.
             self._next_probe(probe)
