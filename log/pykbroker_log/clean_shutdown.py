@@ -7,7 +7,7 @@ file is written (log_dirs.py), nor for what the controller does with the epoch.
 The promise must never be false, and the epoch must not be lost without need:
 
 1. Between `read` and the first `claim` a run changes no partition. A crash, a start that fails and a stop leave every
-   log as the clean stop left it. The file still tells the truth, and it stays, with its epoch.
+   log as the clean stop left it. The promise still holds, and the file stays, with its epoch.
 2. Every method of `LogDir` that changes something of a partition, or returns a log that can be changed, calls `claim`
    first. `claim` returns when the file is durably gone: unlink, then fsync of the directory.
 3. Therefore the first change comes after the fsync, and the start after a later crash finds no file. A crash between
@@ -15,7 +15,7 @@ The promise must never be false, and the epoch must not be lost without need:
 4. If the unlink or the fsync fails, `claim` raises, nothing is changed, and the next caller tries both again. A missing
    file is not enough: only a successful fsync proves that it is gone.
 5. `write` makes a new file after the last change of a run, and only if every log is closed cleanly and durable.
-6. `keep` is for a stop before any change. The file still tells the truth, but the controller may have given this run a
+6. `keep` is for a stop before any change. The promise still holds, but the controller may have given this run a
    new epoch, and then it no longer accepts the old one: `keep` replaces the epoch by an atomic rename.
 """
 

@@ -1,7 +1,7 @@
-"""Batches of the metadata log: values in, bytes out, and back; the control records of KRaft.
+"""Encoding and decoding the batches of the metadata log, and the control records of KRaft.
 
-Responsible for the form of what KRaft appends: plain values without keys and headers, uncompressed; control records
-in the versions that Apache Kafka writes. What the values mean is nothing to it.
+Responsible for the form of what KRaft appends: plain values without keys and headers, uncompressed, and control records
+in the versions that Apache Kafka writes. Not responsible for the meaning of the values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pykbroker_wire.records.control import control_batch as build_control_batch
 from pykbroker_wire.records.control import parse_control
 from pykbroker_wire.records.record import iter_records
 
-# What a control record of each type holds; the version of every one is 0.
+# The message of each control record type; the version of every one is 0.
 _MESSAGES: dict[ControlType, Any] = {
     ControlType.LEADER_CHANGE: LeaderChangeMessage,
     ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
@@ -43,7 +43,7 @@ class Control(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Where a batch stands in a buffer, and what its header says."""
+    """The place of a batch in a buffer, and the values of its header."""
 
     position: int
     size: int
@@ -65,7 +65,7 @@ def leader_change(leader_id: int, voters: Sequence[int], granting: Sequence[int]
 
 
 def electors(change: Control) -> tuple[int, ...]:
-    """The ids of all voters, as the leader of a LeaderChange knew them."""
+    """Return the ids of all voters that the leader of a LeaderChange knew."""
     return tuple(sorted(voter.voter_id for voter in change.message.voters))
 
 
@@ -102,7 +102,7 @@ def control_batch(records: Sequence[Control], base_offset: int, epoch: int, time
 
 
 def intact(data: Buffer) -> Iterator[Batch]:
-    """The batches up to the first that is cut off or damaged."""
+    """Yield the batches before the first one that is cut off or damaged."""
     try:
         for position, header in iter_batches(data):
             if not verify_crc(data, position, header):
@@ -122,14 +122,14 @@ def intact(data: Buffer) -> Iterator[Batch]:
 
 
 def values(data: Buffer, batch: Batch) -> list[bytes]:
-    """The values of a data batch; a control batch has none for a listener."""
+    """Return the values of a data batch; a control batch has no values for a listener."""
     if batch.is_control:
         return []
     return [bytes(record.value or b"") for record in iter_records(data, batch.position, batch.header)]
 
 
 def control_of(data: Buffer, batch: Batch) -> Iterator[tuple[int, Control]]:
-    """The control records of one control batch with their offsets; types that are not KRaft's are left out."""
+    """Yield the control records of one control batch with their offsets, without types that are not KRaft's."""
     for record in iter_records(data, batch.position, batch.header):
         parsed = parse_control(record)
         message_type = _MESSAGES.get(parsed.type)
@@ -139,7 +139,7 @@ def control_of(data: Buffer, batch: Batch) -> Iterator[tuple[int, Control]]:
 
 
 def control_records(data: Buffer) -> Iterator[tuple[int, Control]]:
-    """All control records in some batches."""
+    """Yield all control records in some batches, with their offsets."""
     for batch in intact(data):
         if batch.is_control:
             yield from control_of(data, batch)

@@ -1,8 +1,8 @@
 """Snapshot files (`OOO-EEE.checkpoint`, `bootstrap.checkpoint`): their names and their bytes.
 
-A snapshot is batches back to back: a control batch (header; kraft.version and voters when there are any), data
-batches with offsets from 0, a control batch (footer). `bootstrap.checkpoint` has the same form without voters: what a
-new cluster's first controller writes into the log. Responsible for the form; `storage` reads and writes the files.
+A snapshot is a sequence of batches: a control batch (header; kraft.version and voters if there are any), data batches,
+a control batch (footer). `bootstrap.checkpoint` has the same form without voters: the first controller of a new cluster
+writes its records into the log. Responsible for the form; `storage` reads and writes the files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pykbroker_raft.voters import VoterSet
 from pykbroker_wire.primitives import Buffer, DecodeError
 
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
-# Kafka's writer starts a new batch above this.
+# Kafka's writer starts a new batch above these limits.
 BATCH_BYTES = 8 * 1024 * 1024
 BATCH_RECORDS = 10_000
 
@@ -31,7 +31,7 @@ class CorruptMetadataSnapshot(ValueError):
 @dataclass(frozen=True, slots=True)
 class SnapshotName:
     id: OffsetAndEpoch
-    # "", ".part" while it is written, ".deleted" before it goes.
+    # "", ".part" while the file is written, ".deleted" before it is deleted.
     suffix: str
 
 
@@ -55,7 +55,7 @@ def encode(
     kraft_version: int = 0,
     voters: VoterSet | None = None,
 ) -> Iterator[bytes]:
-    """The batches of a snapshot, one at a time, so that a large one needs no more memory than a batch."""
+    """Yield the batches of a snapshot, one at a time, so that a large snapshot needs no more memory than a batch."""
     head = [batches.snapshot_header(last_timestamp_ms)]
     if kraft_version > 0:
         head.append(batches.kraft_version(kraft_version))
@@ -80,7 +80,7 @@ def encode(
 
 @dataclass(slots=True)
 class Snapshot:
-    """A decoded snapshot: what its control records say, and its values."""
+    """A decoded snapshot: the values of its control records, and its data values."""
 
     last_timestamp_ms: int
     kraft_version: int
@@ -90,13 +90,13 @@ class Snapshot:
 
 
 def decode(data: Buffer, *, with_values: bool = True) -> Snapshot:
-    """All of a snapshot, or all but its values. Raises CorruptMetadataSnapshot unless it is whole."""
+    """Decode a snapshot, with or without its values. Raises CorruptMetadataSnapshot if it is not whole."""
     try:
         return _decode(data, with_values)
     except CorruptMetadataSnapshot:
         raise
     except (DecodeError, ValueError) as error:
-        # A record that its batch's checksum covers, and that makes no sense all the same.
+        # The batch's checksum is right, but a record in it cannot be decoded.
         raise CorruptMetadataSnapshot(str(error)) from error
 
 

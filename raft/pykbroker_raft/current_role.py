@@ -1,13 +1,13 @@
-"""The role that a replica has, and how it changes: the one owner of the epoch, the vote and the leadership.
+"""The role of a replica and its transitions: the only owner of the epoch, the vote and the leadership.
 
 Responsible for the transitions, for what goes with each of them (quorum-state, the listeners, connections made anew,
 the control records of a new leader), and for the high watermark of a leader. Not responsible for when a role changes:
 `election`, `fetch_client`, `quorum_epoch` and `leader_news` ask for it.
 
 Invariants (numbers of the project's list):
-R1 R3  a vote and a leadership are in `Ready.election` before any message that tells of them.
+R1 R3  a vote and a leadership are in `Ready.election` before any message that contains them.
 R2     the epoch never decreases; `states.check_transition` raises.
-R5     a leader counts itself by what is fsynced.
+R5     a leader counts only what it has fsynced itself.
 R10    a leader commits nothing before a record of its own epoch.
 """
 
@@ -63,7 +63,7 @@ class CurrentRole:
         self._lead_no_longer = lead_no_longer
         self._told: tuple[int | None, int] | None = None
 
-    # What it is
+    # The state of the replica
 
     @property
     def epoch(self) -> int:
@@ -71,7 +71,7 @@ class CurrentRole:
 
     @property
     def leader_id_or_none_known(self) -> int:
-        """The leader as messages carry it."""
+        """The leader id for messages, -1 if no leader is known."""
         return -1 if self.state.leader_id is None else self.state.leader_id
 
     @property
@@ -84,10 +84,11 @@ class CurrentRole:
 
     @property
     def may_stand(self) -> bool:
-        """Whether it may be elected: as a voter, or while nothing says that its removal is committed.
+        """True if it may be elected: it is a voter, or its removal is not known to be committed.
 
-        Only this replica may have the record that removes it. The voters of the set before can elect no leader then:
-        its log is ahead of theirs, so that it refuses them its vote.
+        Perhaps only this replica has the record that removes it. Then the other voters of the earlier set can elect no
+        leader,
+        because its log is ahead of theirs and it refuses them its vote.
         """
         if self.is_voter:
             return True
@@ -118,13 +119,13 @@ class CurrentRole:
         return timeout + self._chance.randrange(timeout) if timeout > 0 else 0
 
     def check_quorum_deadline_ms(self, now: Now) -> int:
-        """Until when a leader leads that no majority fetches from any more."""
+        """Return the time at which a leader must resign if no majority fetches from it."""
         return now.steady_ms + self._config.fetch_timeout_ms * 3 // 2
 
     # The first role
 
     def start(self, now: Now) -> None:
-        """Take up the role that quorum-state left. The only voter elects itself at once."""
+        """Take the role that is in quorum-state. The only voter elects itself at once."""
         self.state = self._initial_state(now)
         self._persist()
         if isinstance(self.state, Candidate):
@@ -141,8 +142,9 @@ class CurrentRole:
         if stored is None or stored.epoch < last_epoch:
             return Unattached(max(last_epoch, 0), election_deadline_ms=deadline)
         if config.is_controller and stored.leader_id == config.node_id:
-            # It cannot lead on in this epoch: records it appended and did not fsync may be lost, and their (offset,
-            # epoch) must never name others. Nor may it vote for another in it.
+            # It cannot continue to lead in this epoch: records that it appended and did not fsync may be lost, and
+            # their
+            # (offset, epoch) must never name other records. Nor may it vote for another replica in this epoch.
             others = {voter.key.id for voter in voters} - {config.node_id}
             return Resigned(stored.epoch, config.node_id, [], others, deadline)
         if stored.voted is not None and stored.leader_id is None:
@@ -168,7 +170,7 @@ class CurrentRole:
         self._tell_leader()
 
     def become_unattached(self, epoch: int, now: Now, leader_id: int | None = None) -> None:
-        """A higher epoch was seen, or in this one no voter could be elected."""
+        """A higher epoch was seen, or no voter was elected in this one."""
         old = self.state
         if isinstance(old, (Unattached, Prospective, Candidate)) and old.election_deadline_ms is not None:
             deadline = old.election_deadline_ms
@@ -181,7 +183,7 @@ class CurrentRole:
         self._connections.reset_all()
 
     def give_vote(self, candidate: ReplicaKey, epoch: int, now: Now) -> None:
-        """The one vote of this epoch. The candidate is as good as this replica, so give it time."""
+        """Give the one vote of this epoch. The candidate's log is at least as good, so give it time."""
         deadline = now.steady_ms + self.random_election_timeout_ms()
         old = self.state
         if isinstance(old, Prospective) and old.epoch == epoch:
@@ -190,7 +192,7 @@ class CurrentRole:
             self._become(Unattached(epoch, None, candidate, deadline))
 
     def become_prospective(self, now: Now) -> None:
-        """Ask first whether an election would be won."""
+        """Start a pre-vote, which shows if an election would be won."""
         old = self.state
         own_leadership = old.leader_id == self._config.node_id
         self._become(
@@ -226,9 +228,10 @@ class CurrentRole:
             self._become_leader(now)
 
     def count_vote(self, election: Candidate | Prospective, voter_id: int, granted: bool, now: Now) -> None:
-        """A vote came in: won, lost, or neither yet.
+        """Count a vote; the election is then won, lost, or undecided.
 
-        A candidate that lost waits out its election timeout (`Elections.poll_candidate`): the voters that refused it
+        A candidate that lost waits for the end of its election timeout (`Elections.poll_candidate`). The voters that
+        refused it
         follow another candidate, and a new pre-vote at once would depose the leader that they are electing.
         """
         election.votes.record(voter_id, granted)
@@ -238,7 +241,7 @@ class CurrentRole:
             self.lose_prospective(now)
 
     def lose_prospective(self, now: Now) -> None:
-        """It would not be elected: back to the leader it knew, or wait for one."""
+        """End a lost pre-vote: follow the known leader again, or wait for one."""
         state = self.state
         assert isinstance(state, Prospective)
         if state.leader_id is not None and address(state.leader_endpoints, self._config.listener) is not None:
@@ -247,7 +250,8 @@ class CurrentRole:
             self.become_unattached(state.epoch, now, state.leader_id)
 
     def _become_leader(self, now: Now) -> None:
-        """Elected. The first batch of the epoch is the control records; before it is committed nothing else is."""
+        """Become the elected leader. The first batch of the epoch is the control records; nothing is committed before
+        it."""
         candidate = self.state
         assert isinstance(candidate, Candidate)
         config, history, voters = self._config, self._log.history, self._log.voters
@@ -267,8 +271,9 @@ class CurrentRole:
         if history.kraft_version >= 1:
             updated = voters.updated(config.as_voter)
             if history.voters_offset == -1 or voters.needs_update(config.as_voter):
-                # The voters of a new quorum are only in its first checkpoint, which is not fetched: the log must have
-                # them.
+                # The voters of a new quorum are only in its first checkpoint, which is not fetched, so they must be
+                # written to the
+                # log.
                 assert updated is not None
                 control += [batches.kraft_version(history.kraft_version), batches.voters(updated)]
         self.append_control(leader, control, now)
@@ -286,7 +291,7 @@ class CurrentRole:
         self._connections.reset_all()
 
     def become_resigned(self, leader: Leader, now: Now) -> None:
-        """Step down; the most advanced of the others is the first in line."""
+        """Step down; the most advanced of the others is the first successor."""
         others = leader.replicas.others_by_offset()
         self._become(
             Resigned(
@@ -300,16 +305,16 @@ class CurrentRole:
         self._connections.reset_all()
 
     def ask_to_resign(self) -> None:
-        """Lead no longer: the disk failed, or the controller asked for it."""
+        """Give up the leadership because the disk failed or the controller asked for it."""
         if isinstance(self.state, Leader):
             self.state.ask_to_resign()
 
     def shut_down(self) -> None:
-        """Hand leadership on and stand for no election any more."""
+        """Give up the leadership and take part in no election."""
         self.shutting_down = True
         self.ask_to_resign()
 
-    # What goes with a role
+    # Effects of a role change
 
     def _persist(self) -> None:
         state, history = self.state, self._log.history
@@ -331,7 +336,7 @@ class CurrentRole:
             start = state.epoch_start_offset if isinstance(state, Leader) else 0
             self._outbox.leader_changed(LeaderChange(told[0], told[1], start))
 
-    # What a leader does to its log
+    # A leader's changes to its log
 
     def append_control(self, leader: Leader, records: list[batches.Control], now: Now) -> None:
         before = self._log.voters
@@ -340,14 +345,14 @@ class CurrentRole:
             leader.voters_changed(self._log.voters, self.check_quorum_deadline_ms(now))
 
     def count_self(self) -> None:
-        """More of the log is fsynced."""
+        """Count what this replica has fsynced."""
         if isinstance(self.state, Leader):
             self.state.replicas.find_or_add(self._config.key).end_offset = self._log.view.durable_offset
             self.advance_high_watermark(self.state)
 
     def advance_high_watermark(self, leader: Leader) -> None:
         committed = leader.replicas.committed()
-        # R10: an older epoch's records are committed only together with one of this epoch.
+        # R10: records of an older epoch are committed only together with one of this epoch.
         if committed <= leader.epoch_start_offset or committed <= (leader.high_watermark or 0):
             return
         leader.high_watermark = committed

@@ -1,4 +1,4 @@
-"""Elections: Vote (with KIP-996 pre-votes), both sides, and the timers of the roles that stand for election.
+"""Elections: Vote (with KIP-996 pre-votes), both sides, and the timers of the roles that take part in an election.
 
 Responsible for the grant of a vote and for what an answer means. A vote is in the Ready before the reply that grants it
 (R3): `current_role` puts it there.
@@ -23,15 +23,16 @@ from pykbroker_wire.errors import ErrorCode
 
 
 def may_grant(state: State, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:
-    """Whether a replica in this state, in the candidate's epoch, gives its vote; a pre-vote binds to nothing."""
+    """Return True if a replica in this state grants its vote in the candidate's epoch. A pre-vote binds it to
+    nothing."""
     match state:
         case Leader():
             return False
         case Candidate() | Resigned():
-            # A resigned leader leads no longer, and has no vote left to give in its epoch.
+            # A resigned leader no longer leads, and has no vote left in its epoch.
             return pre_vote and log_is_up_to_date
         case Follower():
-            # A follower that hears its leader says no: that is what keeps a returning replica from disturbing the
+            # A follower that receives responses from its leader refuses: so a returning replica cannot disturb the
             # quorum.
             return pre_vote and log_is_up_to_date and not state.has_fetched
         case Unattached() | Prospective():
@@ -44,7 +45,7 @@ def may_grant(state: State, candidate: ReplicaKey, log_is_up_to_date: bool, pre_
 
 
 class Elections:
-    """Of one replica; has no state of its own."""
+    """The elections of one replica; without state of its own."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class Elections:
 
     def handle_vote_response(self, source: Destination, response: Any, now: Now) -> bool:
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and isinstance(self._roles.state, Prospective):
-            # A voter that knows no pre-vote: elect as before KIP-996.
+            # The voter does not support pre-votes: elect as before KIP-996.
             self._roles.become_candidate(now)
             return True
         state = self._roles.state

@@ -1,7 +1,7 @@
-"""What a replica must not forget: its epoch, the leader it knows, the vote it gave. And the bytes of `quorum-state`.
+"""The durable election state of a replica: its epoch, the leader it knows, its vote; and the bytes of `quorum-state`.
 
-Responsible for the value and its file form, one line of JSON as Apache Kafka writes it: data version 0 while
-kraft.version is 0 (static voters), 1 from then on (the vote has a directory id, the voters are in the log).
+Responsible for the value and its file form, one line of JSON as Apache Kafka writes it. Data version 0 is written while
+kraft.version is 0 (static voters), and 1 from then on (the vote has a directory id, the voters are in the log).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HIGHEST_VERSION = 1
 
 
 class CorruptQuorumState(ValueError):
-    """quorum-state does not say what it should; starting anyway could vote twice."""
+    """quorum-state cannot be read; a start without it could vote twice."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Fetch, the follower's side: it appends, cuts, and learns the high watermark.
+"""Fetch, the follower's side: it appends, truncates, and takes over the high watermark.
 
-Responsible for when and where a follower or observer asks, and for what it does with the answer. It fetches only when
-everything that it has is fsynced, since a fetch is an acknowledgement.
+Responsible for when and where a follower or observer fetches, and for handling the response. It fetches only when its
+whole log is fsynced, because a fetch is an acknowledgement.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class FetchClient:
         before = self._roles.state
         handled = self._news.take_response(response, partition, now)
         if handled is not None or partition is None:
-            # A server that knows nothing new is not asked again at once.
+            # A server without news is not asked again at once.
             has_news = source.id >= 0 or self._roles.state is not before
             return bool(handled) and has_news
         follower = self._roles.state
@@ -100,7 +100,8 @@ class FetchClient:
         return not self._snapshotting.is_installing and self._log.is_flushed
 
     def _ask_leader(self, state: Follower, now: Now) -> int:
-        """Tell the leader what it has to know of this replica, or fetch, or fetch a piece of the snapshot."""
+        """Send the leader this replica's voter data if that is due; else fetch, or fetch the next part of the
+        snapshot."""
         endpoint = address(state.leader_endpoints, self._config.listener)
         assert endpoint is not None
         leader = Destination(state.leader_id, endpoint.host, endpoint.port)
@@ -111,7 +112,7 @@ class FetchClient:
             self._membership.sent(state, now)
             return self._outbox.send_to(leader, request, now)
         if not self._may_fetch():
-            # `flushed`, `snapshot_installed` or `snapshot_refused` comes and polls.
+            # `flushed`, `snapshot_installed` or `snapshot_refused` polls again.
             return NEVER
         if now.steady_ms < self._snapshotting.pause_until_ms:
             return self._snapshotting.pause_until_ms
@@ -119,7 +120,8 @@ class FetchClient:
         return self._outbox.send_to(leader, request, now)
 
     def _ask_best_server(self, state: Follower, now: Now) -> int:
-        """Ask the leader; while it does not answer, any known server: perhaps another one leads by now."""
+        """Ask the leader. While it does not answer, ask any known server, because another one may be the leader by
+        now."""
         if self._connections.has_timed_out(state.leader_id, now.steady_ms):
             self._connections.reset(state.leader_id)
             return self._ask_any_server(now)
@@ -130,7 +132,7 @@ class FetchClient:
         return self._connections.any_ready_at(now.steady_ms)
 
     def _ask_any_server(self, now: Now) -> int:
-        """Fetch from some known server: its answer names the leader."""
+        """Fetch from any known server: its response names the leader."""
         if not self._may_fetch():
             return NEVER
         destination = self._connections.find_ready_bootstrap(now.steady_ms, self._chance)
@@ -162,5 +164,5 @@ class FetchClient:
         if now.steady_ms >= deadline:
             self._roles.become_prospective(now)
             return now.steady_ms
-        # A voter that lost sight of the leader asks around meanwhile, as an observer does.
+        # Until then, a voter without a leader asks other servers, as an observer does.
         return min(self._ask_any_server(now), deadline)

@@ -1,8 +1,8 @@
-"""Fetch, the leader's side: it serves its log and counts what replicas have.
+"""Fetch, the leader's side: it serves its log and counts which offsets replicas have.
 
-Responsible for the verdict on a fetch position (KIP-595: the divergence by epoch comes in the answer) and for the
-fetches that wait. A fetch is an acknowledgement: a replica asks from `offset` only when everything below it is fsynced,
-unless it can never be a voter.
+Responsible for validating a fetch position (KIP-595: the response has the diverging epoch) and for the fetches that
+wait. A fetch is an acknowledgement: a replica fetches from `offset` only if everything below it is fsynced, unless the
+replica can never be a voter.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class FetchServer:
         )
 
     def _try_answer(self, parked: Parked, now: Now, must: bool) -> bool:
-        """Answer if there is something to say, or if it must be now."""
+        """Reply if there is something new or `must` is set. Return True if a reply was sent."""
         partition = parked.partition
         error = self._news.check_leader_request(partition.current_leader_epoch)
         if error is not ErrorCode.NONE:
@@ -105,7 +105,7 @@ class FetchServer:
         offset = partition.fetch_offset
         latest = self._log.view.latest_snapshot
         if offset == 0 and latest is not None and latest != BOOTSTRAP_SNAPSHOT:
-            # An empty replica is always better off with the snapshot than with the log.
+            # An empty replica should always take the snapshot instead of the log.
             verdict, where = FetchVerdict.SNAPSHOT, latest
         else:
             verdict, where = self._log.view.validate(offset, partition.last_fetched_epoch)
@@ -132,7 +132,7 @@ class FetchServer:
 
     def _count(self, leader: Leader, replica: ReplicaKey, offset: int, now: Now) -> None:
         if replica.id < 0:
-            # Not a replica: a reader.
+            # A reader, not a replica.
             return
         progress = leader.replicas.find_or_add(replica)
         progress.fetched(offset, self._log.view.end_offset, now.steady_ms, now.wall_ms)
@@ -141,17 +141,17 @@ class FetchServer:
             self._roles.advance_high_watermark(leader)
 
     def heard_from_voter(self, leader: Leader, replica: ReplicaKey, now: Now) -> None:
-        """A leader that a majority no longer fetches from steps down; this is where it hears from them."""
+        """Record a fetch of a voter. A leader steps down if a majority no longer fetches from it."""
         progress = leader.replicas.find(replica)
         if progress is not None and leader.replicas.is_voter(progress):
             leader.voter_fetched(replica.id, self._roles.check_quorum_deadline_ms(now))
 
     def forget(self, token: int) -> None:
-        """Nothing waits for the reply to this request any more."""
+        """Drop the fetch with this token; its reply is no longer needed."""
         self._parked = [parked for parked in self._parked if parked.token != token]
 
     def poll(self, now: Now) -> int:
-        """Answer the fetches that have something to learn or have waited long enough; when to look again."""
+        """Reply to the fetches for which there is something new or whose wait is over. Return when to call again."""
         while self._parked:
             before = self._log.high_watermark
             waiting, self._parked = self._parked, []
@@ -163,7 +163,8 @@ class FetchServer:
         return min((parked.deadline_ms for parked in self._parked), default=NEVER)
 
     def fail_all(self) -> None:
-        """No leader any more: let the replicas look for another one."""
+        """Reply to all waiting fetches because the leadership has ended, so that the replicas look for another
+        leader."""
         waiting, self._parked = self._parked, []
         for parked in waiting:
             self._outbox.reply(parked.token, self._empty(parked, ErrorCode.NOT_LEADER_OR_FOLLOWER))

@@ -1,32 +1,32 @@
-"""`pykbroker.flushed`: a note beside the metadata log of how far the log was made durable.
+"""`pykbroker.flushed`: a note in the metadata log's folder of how far the log was made durable.
 
-Kafka's files do not say where the metadata log ended, so a log that has lost its end looks like a shorter log. The note
-says it. Apache Kafka ignores the file.
+Kafka's files do not record where the metadata log ended, so a log that has lost its end looks like a shorter log. The
+note records it. Apache Kafka ignores the file.
 
 Responsible for the file, and for the mark in quorum-state that the note depends on. The note is two lines of the same
-length that are written in turn, each an offset and its checksum; the higher valid one counts. No fsync is spent on a
-line: after the death of the process the note is exact, after a loss of power it may be too low. Invariants: the log was
-fsynced up to an offset before the note has it; before the log is cut below the note, the note is lowered durably.
+length that are written in turn, each an offset and its checksum; the higher valid one counts. Lines are written without
+an fsync: after the death of the process the note is exact, after a power loss it may be too low. Invariants: the log is
+fsynced up to an offset before the note contains it; before the log is cut below the note, the note is lowered durably.
 
-Another program may have the directory between two of our runs. Apache Kafka cuts the log below the note, because its
-leader has other records, and writes beyond the note, and the note stays as it was: records would be missed that were
-never committed, and an end could be cut off that was acknowledged. So a note counts only while quorum-state is as
-pykbroker has written it. The reasons why that is enough:
+Another program may use the directory between two runs of pykbroker. Apache Kafka may cut the log below the note,
+because its leader has other records, and may append beyond the note, and leaves the note unchanged. Then records would
+be missed that were never committed, or acknowledged records at the end could be cut off. So a note counts only while
+quorum-state is as pykbroker has written it. The reasons why that is enough:
 
-1. Apache Kafka writes quorum-state at each start, also when nothing in it changes, and makes it durable before its Raft
+1. Apache Kafka writes quorum-state at each start, even if nothing in it changes, and makes it durable before its Raft
    client sends or appends anything (`QuorumState.initialize`, from 3.3 on). It reads one line of JSON and writes one
-   line, without a blank at its end. pykbroker writes `MARK` there. So the mark is gone after each stay of Apache Kafka,
-   whichever epoch that stay was in.
-2. If Apache Kafka cuts damage off when it opens the log, and ends before it has written quorum-state, the mark is still
-   there, and the next start misses the records.
-3. A note that another program has outdated is removed durably before quorum-state gets the mark again, and the next
-   note is written when the log, as it was found, is fsynced.
-4. Lines of releases that set no mark (they have no `2 ` in front) count without one, as they always did. Such a release
-   takes the newer lines for damage, and writes a note of its own.
+   line, without a blank at its end. pykbroker writes `MARK` there. So the mark is gone after each run of Apache Kafka,
+   whatever the epoch.
+2. If Apache Kafka cuts off damage when it opens the log, and ends before it has written quorum-state, the mark is still
+   there, and the next start finds that records are missing.
+3. A note that another program has outdated is removed durably before quorum-state gets the mark again. The next note is
+   written when the log, as it was found, is fsynced.
+4. Lines of releases that set no mark (they do not begin with `2 `) count without one, as they always did. Such a
+   release takes the newer lines for damage, and writes its own note.
 
-An epoch in each line would not do instead. A voter that knows the quorum's epoch can still be told by the leader of
-that epoch to cut the log, and when Apache Kafka does so and stops, no file has a newer epoch. The same holds for
-records of the same epoch that it appends beyond the note.
+An epoch in each line would not be enough. The leader of the current epoch can still make a voter that knows this epoch
+cut its log. If Apache Kafka does so and stops, no file has a newer epoch. The same holds for records of the same epoch
+that it appends beyond the note.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from pykbroker_raft import election_state
 from pykbroker_wire.records.crc import crc32c
 
 FILE = "pykbroker.flushed"
-#: The end of a quorum-state that pykbroker has written. JSON allows it, and an editor adds a line break alone.
+#: The end of a quorum-state that pykbroker has written. JSON allows it, and an editor adds only a line break.
 MARK = b" \n"
 
-#: In front of an offset that counts only together with the mark.
+#: The prefix of an offset that counts only together with the mark.
 _NEEDS_MARK = b"2 "
 _DIGITS = 20
 
@@ -59,13 +59,13 @@ class NotedFlush:
     """What the note says."""
 
     offset: int = 0
-    #: the file is there
+    #: the file exists
     exists: bool = False
-    #: the file is there, and says it
+    #: the file exists and contains an offset that counts
     is_known: bool = False
-    #: it counts only together with the mark
+    #: the offset counts only together with the mark
     needs_mark: bool = False
-    #: the file is there and readable, but another program has had the log since
+    #: the file exists and is readable, but another program has used the log since
     is_outdated: bool = False
 
 
@@ -87,7 +87,8 @@ def read_note(disk: Disk, folder: str) -> NotedFlush:
 
 
 def _offsets(data: bytes, prefix: bytes) -> list[int]:
-    """What the lines say that begin like this. Each lies where it was written, whatever became of the other."""
+    """Return the offsets of the valid lines with this prefix. Each line has its own place, even if the other is
+    damaged."""
     size = len(_line(0, prefix))
     lines = (data[start : start + size] for start in range(0, len(data), size))
     digits = ((line, line[len(prefix) : len(prefix) + _DIGITS]) for line in lines)
@@ -95,20 +96,21 @@ def _offsets(data: bytes, prefix: bytes) -> list[int]:
 
 
 def _lacks_mark(disk: Disk, folder: str) -> bool:
-    """A quorum-state that is not there lacks nothing: Apache Kafka removes none."""
+    """Return True if quorum-state lacks the mark. A missing file lacks nothing, because Apache Kafka does not remove
+    it."""
     path = f"{folder}/{election_state.FILE}"
     return disk.exists(path) and not read_file(disk, path).endswith(MARK)
 
 
 def set_mark(disk: Disk, folder: str) -> None:
-    """Mark a quorum-state that was found. Durable when it returns. Raises OSError."""
+    """Add the mark to an existing quorum-state. Durable on return. Raises OSError."""
     if _lacks_mark(disk, folder):
         path = f"{folder}/{election_state.FILE}"
         write_atomic(disk, path, read_file(disk, path).rstrip() + MARK)
 
 
 class FlushedNote:
-    """The note of a log that is open. All methods raise OSError."""
+    """The note of an open log. All methods raise OSError."""
 
     def __init__(self, disk: Disk, folder: str, found: NotedFlush) -> None:
         self._disk = disk
@@ -118,13 +120,13 @@ class FlushedNote:
         self._is_written = found.is_known and found.needs_mark
         self.offset = found.offset
         if found.exists and not found.is_known:
-            # A note of 0 in its place would say that nothing was ever acknowledged.
+            # A note of 0 in its place would mean that no record was ever acknowledged.
             disk.unlink(self._path)
             disk.fsync_dir(folder)
         set_mark(disk, folder)
 
     def raise_to(self, offset: int) -> None:
-        """The log is durable up to `offset`."""
+        """Record that the log is durable up to `offset`."""
         if not self._is_written:
             self._rewrite(max(offset, self.offset))
         if offset <= self.offset:
@@ -133,12 +135,12 @@ class FlushedNote:
             self._file = self._disk.open(self._path)
         turn = 1 - self._turn
         self._file.pwritev([_line(offset)], turn * _LINE_BYTES)
-        # A line that was torn is written again: the other one stays.
+        # If the write is torn, the same line is written again next time, and the other one stays.
         self._turn = turn
         self.offset = offset
 
     def lower_to(self, offset: int) -> None:
-        """The log will end at `offset`. Durable when it returns."""
+        """Record that the log will end at `offset`. Durable on return."""
         if offset < self.offset:
             self._rewrite(offset)
 

@@ -1,4 +1,4 @@
-"""Who a replica is, and the timeouts of its quorum under the names of Kafka's keys. A value; nothing changes it."""
+"""The identity of a replica, and the timeouts of its quorum under the names of Kafka's keys. An immutable value."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pykbroker_raft.voters import NO_VOTERS, Endpoints, ReplicaKey, VoterNode, V
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """What a replica is given."""
+    """The configuration of a replica."""
 
     node_id: int
     directory_id: bytes
     cluster_id: str
-    # The listener through which the nodes of the quorum talk.
+    # The listener over which the nodes of the quorum communicate.
     listener: str = "CONTROLLER"
     endpoints: Endpoints = ()
     bootstrap: tuple[tuple[str, int], ...] = ()
     static_voters: VoterSet = NO_VOTERS
-    # Whether it can become a voter: it fsyncs what it fetches, and offers itself for election.
+    # True if it can become a voter: then it fsyncs what it fetches, and takes part in elections.
     is_controller: bool = True
     election_timeout_ms: int = 1000
     election_backoff_max_ms: int = 1000
@@ -29,9 +29,9 @@ class RaftConfig:
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 1024 * 1024
     snapshot_max_bytes: int = 1024 * 1024
-    # Whether a controller outside the voter set of a dynamic quorum asks to be added (KIP-1186).
+    # True if a controller outside the voter set of a dynamic quorum asks to be added (KIP-1186).
     auto_join: bool = False
-    #: Why there must not be a second voter; None: there may be.
+    #: The reason for which a second voter is refused; None if it is allowed.
     alone_because: str | None = None
 
     @property
@@ -44,7 +44,7 @@ class RaftConfig:
 
     @property
     def bootstrap_addresses(self) -> tuple[tuple[str, int], ...]:
-        """Where a replica asks that knows no leader: host and port. It does not ask itself."""
+        """Addresses (host and port) for a replica that knows no leader, without its own."""
         found = [address(voter.endpoints, self.listener) for voter in self.static_voters]
         known = self.bootstrap or tuple((endpoint.host, endpoint.port) for endpoint in found if endpoint is not None)
         own = {(endpoint.host, endpoint.port) for endpoint in self.endpoints}

@@ -1,10 +1,12 @@
-"""Whether the metadata partition has all that it once had: what is looked at before its log is opened.
+"""Checks, before the log is opened, that the metadata partition still has all its records.
 
-Committed metadata is never cut off. The torn end of a write may go; what lies before whole batches, or below what the
-note (flushed_note.py) or a snapshot's name promises, may not: the start ends with `LostMetadata`, unless a snapshot
-holds the same records, the replica only observes, or its operator gives the records up.
+Committed metadata is never cut off. The torn end of a write may go. Records before whole batches, or below the offset
+in the note (flushed_note.py) or in a snapshot's name, must not be lost: otherwise the start ends with `LostMetadata`.
+There are three exceptions: a snapshot holds the same records, the replica is only an observer, or its operator gives
+the records up.
 
-Responsible for that verdict and its words. Not responsible for scanning (log/), nor for opening (metadata_storage.py).
+Responsible for that decision and its messages. Not responsible for scanning (log/), nor for opening
+(metadata_storage.py).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ CUT_AT_KEY = "pykbroker.metadata.log.cut.at"
 
 
 class LostMetadata(ValueError):
-    """Metadata that was durable is damaged or missing. The text is for the operator."""
+    """Metadata that was durable is damaged or missing. The message is for the operator."""
 
 
 class DisagreeingVoters(ValueError):
@@ -38,18 +40,18 @@ class DisagreeingVoters(ValueError):
 
 
 class MissingSnapshot(ValueError):
-    """The beginning of the log is gone, and nothing takes its place."""
+    """The beginning of the log is gone, and no snapshot replaces it."""
 
 
 @dataclass(slots=True)
 class FoundSnapshots:
-    """The snapshots of a folder: the newest whole one, and those newer ones that are damaged."""
+    """The snapshots of a folder: the newest whole one, and the damaged ones that are newer."""
 
     whole: OffsetAndEpoch | None = None
     damaged: dict[OffsetAndEpoch, str] = field(default_factory=dict)
 
     def set_damaged_aside(self, disk: Disk, path: str, now_ms: int) -> None:
-        """Nothing needs them: what they hold is in the log, or in an older snapshot and the log."""
+        """Rename the damaged snapshots. Their records are in the log, or in an older snapshot and the log."""
         for snapshot, why in self.damaged.items():
             file = f"{path}/{checkpoint.file_name(snapshot)}"
             aside = f"{file}.corrupt-{now_ms}"
@@ -64,7 +66,7 @@ class FoundSnapshots:
 
 
 def find_snapshots(disk: Disk, path: str) -> FoundSnapshots:
-    """Look at the newest snapshot, and at older ones while it is damaged. Raises OSError."""
+    """Check the newest snapshot, and older ones as long as they are damaged. Raises OSError."""
     parsed = [name.id for name in map(checkpoint.parse_name, disk.list(path)) if name and not name.suffix]
     found = FoundSnapshots()
     for snapshot in sorted(parsed, reverse=True):
@@ -116,13 +118,14 @@ def _size_of(disk: Disk, path: str, base: int) -> int:
 
 
 def _highest_epoch(disk: Disk, path: str) -> int | None:
-    """The quorum's epoch is durable before any record of it is written."""
+    """Return the epoch in quorum-state, which is durable before any record of it is written; None without
+    quorum-state."""
     state = f"{path}/{QUORUM_STATE}"
     return ElectionState.from_bytes(read_file(disk, state)).epoch if disk.exists(state) else None
 
 
 def check_vote(stored: ElectionState | None, log_end_offset: int, *, has_other_voters: bool) -> None:
-    """A voter without its quorum-state could vote twice in an epoch. Raises LostMetadata."""
+    """Refuse a voter without its quorum-state: it could vote twice in an epoch. Raises LostMetadata."""
     if stored is None and log_end_offset > 0 and has_other_voters:
         raise LostMetadata(
             f"{QUORUM_STATE} is missing, and with it the vote of this node, while the log has records. {_WAYS_OUT}"
@@ -130,9 +133,11 @@ def check_vote(stored: ElectionState | None, log_end_offset: int, *, has_other_v
 
 
 def check_voters(history: VoterHistory, stored: ElectionState | None) -> None:
-    """Configured voters may differ by one from those of the newest leader: then any two majorities share a voter. With
-    others this node could lead a quorum of its own, and lead the rest away from what they committed. (Apache Kafka
-    starts.) Raises DisagreeingVoters."""
+    """Check the configured voters against those of the newest leader. They may differ by one, because then any two
+    majorities
+    share a voter. With more differences this node could lead a quorum of its own, and replace what the others
+    committed.
+    (Apache Kafka starts.) Raises DisagreeingVoters."""
     known = history.electors or (stored.voters if stored is not None else ())
     configured = set(history.voters.ids())
     if history.kraft_version > 0 or not known or len(configured.symmetric_difference(known)) <= 1:
@@ -144,7 +149,7 @@ def check_voters(history: VoterHistory, stored: ElectionState | None) -> None:
 
 
 class _EpochJudge:
-    """Epochs never decrease. A batch's checksum does not cover its epoch."""
+    """Checks that epochs never decrease. A batch's checksum does not cover its epoch."""
 
     def __init__(self, highest: int | None) -> None:
         self._highest = highest

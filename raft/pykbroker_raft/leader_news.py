@@ -1,4 +1,4 @@
-"""What every message says besides its matter: the cluster, the epoch, the leader. Checked here, and followed.
+"""The fields that every message has: the cluster, the epoch, the leader. Checked and followed here.
 
 Responsible for the errors that several requests have in common, and for what a replica learns about the leader from
 any message. Asks `current_role` for the transition; knows nothing of any one message.
@@ -17,13 +17,13 @@ from pykbroker_raft.states import Follower, Leader, Resigned
 from pykbroker_raft.voters import Endpoints, ReplicaKey, address
 from pykbroker_wire.errors import ErrorCode
 
-# An election raises the epoch by one. A message that is this far ahead is damaged; if it were believed, the epoch would
-# soon have no successor, and nothing could be elected any more.
+# An election raises the epoch by one. A message that is this far ahead is damaged. If it were accepted, the epoch would
+# soon have no successor, and no leader could be elected.
 MAX_EPOCH_STEP = 1 << 30
 
 
 class LeaderNews:
-    """Of one replica; has no state of its own."""
+    """Acts for one replica; without state of its own."""
 
     def __init__(self, config: RaftConfig, roles: CurrentRole, log: ReplicaLog) -> None:
         self._config = config
@@ -31,17 +31,17 @@ class LeaderNews:
         self._log = log
 
     def is_our_cluster(self, cluster_id: str | None) -> bool:
-        """A request may leave the cluster id out; a wrong one is refused."""
+        """Return False if the cluster id is wrong; a request may omit it."""
         return cluster_id is None or cluster_id == self._config.cluster_id
 
     def check_request(self, cluster_id: str | None, partition: Any | None) -> ErrorCode:
-        """Whether a request is one of our cluster, about the metadata partition and nothing else."""
+        """Return NONE if the request is for this cluster and only for the metadata partition."""
         if not self.is_our_cluster(cluster_id):
             return ErrorCode.INCONSISTENT_CLUSTER_ID
         return ErrorCode.INVALID_REQUEST if partition is None else ErrorCode.NONE
 
     def check_leader_request(self, epoch: int) -> ErrorCode:
-        """Whether a request that only a leader answers, sent in `epoch`, may be answered here."""
+        """Return NONE if a request that only a leader answers, sent in `epoch`, may be answered here."""
         if epoch < self._roles.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if epoch > self._roles.epoch:
@@ -68,10 +68,10 @@ class LeaderNews:
         key = ReplicaKey(voter_id, bytes(directory_id))
         return not key.has_directory or key.directory_id == self._config.directory_id
 
-    # What any message tells about the leader
+    # The leader in any message
 
     def _is_consistent(self, epoch: int, leader_id: int) -> bool:
-        """One leader per epoch (R1): a message that says otherwise is wrong."""
+        """Return True if the message agrees that an epoch has one leader (R1)."""
         if leader_id >= 0 and leader_id == self._config.node_id:
             return self._roles.is_leader and epoch == self._roles.epoch
         return (
@@ -82,17 +82,18 @@ class LeaderNews:
         )
 
     def _tells_more(self, leader_id: int, endpoints: Endpoints) -> bool:
-        """Whether a message of this epoch names a leader that was not known, or more of its endpoints.
+        """Return True if a message of this epoch names a leader that was not known, or more of its endpoints.
 
-        A pre-candidate that knows its leader is told nothing new by the replicas that still follow it; it would never
-        come to an election otherwise.
+        A pre-candidate that knows its leader ignores the same leader in responses of replicas that still follow it;
+        otherwise
+        it would never start an election.
         """
         if leader_id < 0 or isinstance(self._roles.state, (Leader, Resigned)):
             return False
         return self._roles.state.leader_id is None or len(endpoints) > len(self._roles.leader_endpoints)
 
     def follow(self, leader_id: int, epoch: int, endpoints: Endpoints, now: Now) -> bool:
-        """Follow what a message says about epoch and leader; False when that cannot be true."""
+        """Follow the epoch and leader of a message. Return False if they cannot be true."""
         if not self._may_be_true(epoch) or not self._is_consistent(epoch, leader_id):
             return False
         reachable = address(endpoints, self._config.listener) is not None
@@ -106,7 +107,8 @@ class LeaderNews:
         return True
 
     def take_response(self, response: Any, partition: Any | None, now: Now) -> bool | None:
-        """As `take`, of a response about the metadata partition; one that is not has failed."""
+        """Call `take` for a response about the metadata partition; return False for any other response, which is a
+        failure."""
         if response.error_code != ErrorCode.NONE or partition is None:
             return False
         leader_id, epoch = rpc.leader_of(partition)
@@ -114,8 +116,9 @@ class LeaderNews:
         return self.take(ErrorCode.received(partition.error_code), leader_id, epoch, endpoints, now)
 
     def take_voter_response(self, response: Any, now: Now) -> bool | None:
-        """As `take_response`, of a voter's response to Vote, BeginQuorumEpoch or EndQuorumEpoch. With any error the
-        request has failed."""
+        """Call `take_response` for a voter's response to Vote, BeginQuorumEpoch or EndQuorumEpoch. An error means that
+        the request
+        has failed."""
         partition = rpc.one_partition(response.topics)
         handled = self.take_response(response, partition, now)
         if handled is None and partition is not None and partition.error_code != ErrorCode.NONE:
@@ -123,7 +126,8 @@ class LeaderNews:
         return handled
 
     def take(self, error: ErrorCode, leader_id: int, epoch: int, endpoints: Endpoints, now: Now) -> bool | None:
-        """What every response has to say besides its matter. None: go on with the matter; else whether the request
+        """Handle the common fields of a response. Return None if the caller must handle the rest; otherwise whether the
+        request
         succeeded."""
         if leader_id >= 0 and not endpoints:
             endpoints = self._log.voters.endpoints(leader_id)
@@ -132,7 +136,7 @@ class LeaderNews:
         if epoch > self._roles.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
             return self.follow(leader_id, epoch, endpoints, now)
         if leader_id != self._config.node_id and self._tells_more(leader_id, endpoints):
-            # An observer learns of the leader and takes its records in one and the same Fetch.
+            # One Fetch response gives an observer both the leader and its records.
             if not self.follow(leader_id, epoch, endpoints, now):
                 return False
             if error is not ErrorCode.NONE or not isinstance(self._roles.state, Follower):

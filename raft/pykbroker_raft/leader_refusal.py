@@ -1,11 +1,11 @@
-"""A leader whose process is gone: the fetch connection to it ended, and its port refuses a new one.
+"""A leader whose process is gone: its fetch connection ended, and its port refuses a new connection.
 
-Responsible for two timers of a voter that follows such a leader; votes, epochs and logs follow the rules that they
-always follow. Apache Kafka waits for controller.quorum.fetch.timeout.ms here. The follower grants pre-votes from now on
-and stands for election after a random while. A follower that has let another voter stand waits for what comes of that:
-two candidates of one epoch would split the votes, and wait out an election timeout.
+Responsible for two timers of a voter that follows such a leader; votes, epochs and logs follow their usual rules.
+Apache Kafka waits for controller.quorum.fetch.timeout.ms here. In pykbroker the follower grants pre-votes from now on,
+and stands for election after a random delay. A follower that has granted a pre-vote to another voter waits for that
+election: two candidates of one epoch would split the votes, and wait for an election timeout.
 
-Not responsible for finding out. A wrong report does no harm: the next answer of the leader takes everything back.
+Not responsible for detecting it. A wrong report does no harm: the next response of the leader undoes both changes.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pykbroker_raft.current_role import CurrentRole
 from pykbroker_raft.ready import Now
 from pykbroker_raft.states import Follower
 
-#: The longest while before a voter stands for election.
+#: The longest delay before a voter stands for election.
 SPREAD_MS = 200
 
 
 class LeaderRefusal:
-    """Acts for one replica; has no state of its own."""
+    """Acts for one replica; without state of its own."""
 
     def __init__(self, chance: random.Random, roles: CurrentRole) -> None:
         self._chance = chance
         self._roles = roles
 
     def refused(self, leader_id: int, epoch: int, now: Now) -> None:
-        """The leader of this epoch refuses connections. Nothing happens unless this voter follows it."""
+        """Record that the leader of this epoch refuses connections. Does nothing unless this voter follows it."""
         state = self._roles.state
         if not isinstance(state, Follower) or (state.leader_id, state.epoch) != (leader_id, epoch):
             return
@@ -36,7 +36,7 @@ class LeaderRefusal:
             state.leader_left(now.steady_ms + self._chance.randrange(SPREAD_MS + 1))
 
     def let_stand(self, now: Now) -> None:
-        """A pre-vote was granted to another voter."""
+        """Wait longer, because a pre-vote was granted to another voter."""
         state = self._roles.state
         if isinstance(state, Follower):
             later = now.steady_ms + SPREAD_MS + self._chance.randrange(SPREAD_MS + 1)

@@ -1,8 +1,8 @@
-"""The log as the state machine knows it: its ends, where epochs start, which snapshots exist. No records, no files.
+"""The state machine's view of the log: its ends, the start offsets of epochs, the snapshots. No records, no files.
 
-Responsible for the questions of KRaft about a log: is (offset, epoch) on it, where does another log part from it,
-what does a fetching replica have to do. Invariants: start <= every end; epoch starts ascend in both numbers; nothing
-is cut below the high watermark that `RaftNode` holds (it asks before it truncates).
+Responsible for KRaft's questions about a log: whether (offset, epoch) is on it, where another log diverges from it, and
+what a fetching replica must do. Invariants: start <= every end; epoch starts ascend in both numbers; nothing is cut
+below the high watermark (`ReplicaLog` checks it before it truncates).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import total_ordering
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class OffsetAndEpoch:
-    """A place in a log: the offset after the last record, and that record's epoch. Ordered by epoch first, as Raft
+    """A position in a log: the offset after the last record, and that record's epoch. Ordered by epoch first, as Raft
     compares."""
 
     offset: int
@@ -28,12 +28,12 @@ class OffsetAndEpoch:
         return f"{self.offset}-{self.epoch}"
 
 
-# The voter set of a new quorum comes as this snapshot; it is never replicated.
+# The snapshot with the voter set of a new quorum; it is never replicated.
 BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
 
 
 class FetchVerdict(Enum):
-    """What a leader tells a replica that stands at some (offset, epoch)."""
+    """A leader's verdict on the (offset, epoch) of a replica."""
 
     VALID = "valid"
     DIVERGING = "diverging"
@@ -46,7 +46,7 @@ class LogView:
 
     start_offset: int = 0
     end_offset: int = 0
-    # Everything below is fsynced.
+    # Everything below this offset is fsynced.
     durable_offset: int = 0
     # (epoch, offset of its first record), ascending.
     epochs: list[tuple[int, int]] = field(default_factory=list)
@@ -77,7 +77,7 @@ class LogView:
         return OffsetAndEpoch(self.end_offset, self.last_epoch)
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch of the record at `offset`, or of the snapshot that replaced it."""
+        """Return the epoch of the record at `offset`, or of the snapshot that replaced it."""
         for epoch, start in reversed(self.epochs):
             if start <= offset:
                 return epoch
@@ -85,7 +85,7 @@ class LogView:
         return min(earlier).epoch if earlier else 0
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """Where records of epochs up to `epoch` end, with the largest such epoch."""
+        """Return the end offset of records with epochs up to `epoch`, and the largest such epoch."""
         if not self.epochs or epoch > self.epochs[-1][0]:
             return self.end
         if epoch == self.epochs[-1][0]:
@@ -99,12 +99,12 @@ class LogView:
                 floor = known
         earliest = self.earliest_snapshot
         if earliest is not None and found.offset == earliest.offset and found.epoch == epoch:
-            # The epoch is older than the oldest on the log: the snapshot at its start knows better.
+            # The epoch is older than the oldest one on the log, so the snapshot at the log's start decides.
             return earliest
         return found
 
     def validate(self, offset: int, epoch: int) -> tuple[FetchVerdict, OffsetAndEpoch]:
-        """Whether a replica whose last record before `offset` is of `epoch` may go on from there."""
+        """Check if a replica whose last record before `offset` has `epoch` may continue from there."""
         if self.start_offset == 0 and offset == 0:
             return FetchVerdict.VALID, OffsetAndEpoch(0, 0)
         earliest = self.earliest_snapshot
@@ -122,7 +122,7 @@ class LogView:
         return FetchVerdict.VALID, OffsetAndEpoch(offset, epoch)
 
     def truncation_point(self, leader_end: OffsetAndEpoch) -> int:
-        """Where to cut so that what is left agrees with a leader whose records of an epoch end at `leader_end`."""
+        """Return where to cut so that the rest agrees with a leader whose records of an epoch end at `leader_end`."""
         if leader_end.epoch == 0:
             return min(leader_end.offset, self.end_offset)
         own = self.end_offset_for_epoch(leader_end.epoch)
@@ -144,14 +144,14 @@ class LogView:
             self.epochs.pop()
 
     def restarted(self, snapshot: OffsetAndEpoch, size: int) -> None:
-        """The log was emptied and starts after a snapshot."""
+        """Record that the log was emptied and starts after a snapshot."""
         self.start_offset = self.end_offset = self.durable_offset = snapshot.offset
         self.epochs.clear()
         self.snapshots = {known: n for known, n in self.snapshots.items() if known >= snapshot}
         self.snapshots[snapshot] = size
 
     def started_at(self, offset: int) -> None:
-        """Records and snapshots below `offset` were deleted."""
+        """Record that records and snapshots below `offset` were deleted."""
         if offset > self.end_offset:
             raise AssertionError(f"log start {offset} above its end {self.end_offset}")
         self.start_offset = max(self.start_offset, offset)

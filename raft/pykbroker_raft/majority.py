@@ -1,7 +1,7 @@
-"""Majority arithmetic and what a leader knows of each replica.
+"""Majority arithmetic, and the leader's view of each replica.
 
-Responsible for the numbers: how many are enough, which offset a majority holds, which replicas were heard of lately.
-Invariants: the offset of the local replica is its fsynced end; a committed offset never moves back (R4, R5) and only
+Responsible for the numbers: how many voters are a majority, which offset a majority has, which replicas fetched lately.
+Invariants: the offset of the local replica is its fsynced end; a committed offset never moves back (R4, R5), and only
 moves to an offset above the start of the leader's own epoch (R10).
 """
 
@@ -12,27 +12,27 @@ from dataclasses import dataclass, field
 
 from pykbroker_raft.voters import ReplicaKey, VoterSet
 
-# How long ago an observer may have fetched that is to become a voter. As in Apache Kafka.
+# An observer that is to become a voter must have fetched within this time, as in Apache Kafka.
 CAUGHT_UP_WITHIN_MS = 3_600_000
 
-# How long DescribeQuorum still lists an observer that no longer fetches.
+# DescribeQuorum lists an observer for this long after its last fetch.
 OBSERVER_SESSION_TIMEOUT_MS = 300_000
 
 
 def majority(voters: int) -> int:
-    """The fewest voters that any other majority shares a member with."""
+    """Return the smallest number of voters that shares a member with every other set of that size."""
     return voters // 2 + 1
 
 
 def majority_offset(end_offsets: Iterable[int]) -> int:
-    """The highest end offset that a majority has reached; -1 stands for a voter nothing is known of."""
+    """Return the highest end offset that a majority has reached; -1 stands for a voter whose offset is unknown."""
     ordered = sorted(end_offsets, reverse=True)
     return ordered[majority(len(ordered)) - 1] if ordered else -1
 
 
 @dataclass(slots=True)
 class Progress:
-    """One replica as its leader sees it. Times are -1 until something happened; `*_wall_ms` go into DescribeQuorum."""
+    """One replica as its leader sees it. Times are -1 until the first event; `*_wall_ms` are for DescribeQuorum."""
 
     key: ReplicaKey
     end_offset: int = -1
@@ -43,7 +43,7 @@ class Progress:
     leader_end_at_last_fetch: int = -1
 
     def fetched(self, offset: int, leader_end: int, now_ms: int, wall_ms: int) -> None:
-        # Caught up at the previous fetch if this one asks for what was the leader's end then.
+        # It was caught up at the previous fetch if this one begins at the leader's end of that time.
         if offset >= leader_end:
             self.last_caught_up_wall_ms = max(self.last_caught_up_wall_ms, wall_ms)
         elif 0 < self.leader_end_at_last_fetch <= offset:
@@ -55,13 +55,13 @@ class Progress:
         self.acknowledged = True
 
     def is_caught_up(self, now_ms: int) -> bool:
-        """Whether it has had all of the leader's log, and fetches."""
+        """Return True if the replica has had all of the leader's log, and still fetches."""
         return self.last_caught_up_wall_ms > 0 and 0 <= now_ms - self.last_fetch_ms < CAUGHT_UP_WITHIN_MS
 
 
 @dataclass(slots=True)
 class QuorumReplicas:
-    """All replicas that a leader knows of: voters by id, observers by key."""
+    """All replicas that a leader knows: voters by id, observers by key."""
 
     local: ReplicaKey
     voters: dict[int, Progress] = field(default_factory=dict)
@@ -112,14 +112,14 @@ class QuorumReplicas:
         return majority_offset(progress.end_offset for progress in self.voters.values())
 
     def others_by_offset(self) -> list[Progress]:
-        """The other voters, the most advanced first: the order in which they should succeed a resigning leader."""
+        """The other voters, the most advanced first: the preferred successors of a resigning leader."""
         others = [progress for progress in self.voters.values() if progress.key.id != self.local.id]
         return sorted(others, key=lambda progress: (-progress.end_offset, progress.key))
 
 
 @dataclass(slots=True)
 class Tally:
-    """The votes of one election. Counting is by voter id, once each."""
+    """The votes of one election, counted once per voter id."""
 
     voters: tuple[ReplicaKey, ...]
     granted: set[int] = field(default_factory=set)

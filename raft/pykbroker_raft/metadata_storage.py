@@ -1,10 +1,11 @@
-"""The metadata partition on disk: the log, `quorum-state`, the snapshots. Kafka's names and bytes, and a note of ours.
+"""The metadata partition on disk: the log, `quorum-state`, the snapshots. Kafka's names and bytes, and one own note.
 
-Responsible for doing what a `Ready` says, and for giving a `RaftNode` its start: what the log holds, which voters it
-names, what was voted. Synchronous; the driver decides what runs off the loop. Invariants: quorum-state and snapshots
-appear whole or not at all (written beside, fsynced, renamed, the folder fsynced); a log that starts above 0 has a
-snapshot that covers what is missing; what was durable is never cut off when it is opened (intact.py says what else
-happens); every disk error is a `StorageError`.
+Responsible for executing a `Ready` on the disk, and for the state from which a `RaftNode` starts: the log, its voters,
+the vote. Synchronous: the driver decides what runs outside the event loop. Invariants:
+* quorum-state and snapshots appear whole or not at all (written to another name, fsynced, renamed, the folder fsynced);
+* a log that starts above 0 has a snapshot that covers the missing records;
+* records that were durable are never cut off at the open (intact.py lists what happens instead);
+* every disk error is a `StorageError`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from pykbroker_wire.records.batch import iter_batches
 DIRECTORY = f"{rpc.TOPIC}-{rpc.PARTITION}"
 BOOTSTRAP_VOTERS = OffsetAndEpoch(0, 0)
 _SCAN_BYTES = 4 * 1024 * 1024
-# A segment smaller than this is not worth ending at a snapshot: scanning it takes some 100 ms at most.
+# A smaller segment is not worth ending at a snapshot: scanning it takes about 100 ms at most.
 _ROLL_BYTES = 1024 * 1024
 
 T = TypeVar("T")
@@ -44,10 +45,10 @@ logger = logging.getLogger(__name__)
 
 
 class SnapshotDropped(Exception):
-    """The disk has no room for a snapshot that is being fetched: what was fetched is given up, to be fetched again."""
+    """The disk has no room for a snapshot that is being fetched. The fetched part was dropped, and is fetched again."""
 
 
-#: what the first look at a folder raises from which no node can start
+#: errors of the first check of a folder from which no node can start
 UNUSABLE = (
     StorageError,
     InconsistentTopicId,
@@ -74,7 +75,7 @@ class StorageConfig:
     reserve_bytes: int = 0
 
     def log_config(self) -> LogConfig:
-        # Records leave only with a snapshot that replaces them, never by age or size.
+        # Records leave only when a snapshot replaces them, never by age or size.
         return LogConfig(
             segment_bytes=self.segment_bytes,
             segment_ms=self.segment_ms,
@@ -87,7 +88,7 @@ class StorageConfig:
 
 @dataclass(slots=True)
 class MetadataStorage:
-    """The folder `__cluster_metadata-0`, open."""
+    """The open folder `__cluster_metadata-0`."""
 
     disk: Disk
     log_dir: str
@@ -98,7 +99,7 @@ class MetadataStorage:
     reserve: Reserve
     _note: FlushedNote
     _partial: PartialSnapshot
-    #: a fetched snapshot that has taken its place, while the log does not start after it yet
+    #: a fetched snapshot that is in place, while the log does not start after it yet
     _in_place: tuple[OffsetAndEpoch, checkpoint.Snapshot] | None = None
     _size_at_roll: int = 0
 
@@ -106,7 +107,7 @@ class MetadataStorage:
     def open(
         cls, disk: Disk, log_dir: str, config: StorageConfig, now_ms: int, *, is_observer: bool = False
     ) -> MetadataStorage:
-        """`is_observer`: the replica never votes, so it may fetch again what is damaged."""
+        """Open the folder. With `is_observer` the replica never votes, so it may fetch damaged records again."""
         path = f"{log_dir}/{DIRECTORY}"
         try:
             disk.make_dirs(path)
@@ -116,7 +117,7 @@ class MetadataStorage:
                 found = Reserve(disk, log_dir, path, config.reserve_bytes)
                 if not is_full(error.cause if isinstance(error, StorageError) else error) or not found.give_up_found():
                     raise
-            # An open log writes its files again: a start after a crash is not different.
+            # Opening writes the log's files again, so a second open is like a start after a crash.
             return cls._open(disk, log_dir, config, now_ms, is_observer)
         except OSError as error:
             raise StorageError(log_dir, error) from error
@@ -137,13 +138,15 @@ class MetadataStorage:
                 config=config.log_config(),
                 now_ms=now_ms,
                 clean=False,
-                # What a snapshot covers was fsynced before it, unless it is a leader's that has not taken the log's
-                # place yet: only the rest must be scanned. (Kafka scans everything.)
+                # Records that a snapshot covers were fsynced before it, unless it is a leader's snapshot that has not
+                # replaced the
+                # log yet. Only the rest must be scanned. (Kafka scans everything.)
                 recovery_point=min(guard.covered, note.offset) if note.is_known else guard.covered,
                 log_start_offset=0,
                 high_watermark=0,
                 producer_id_expiration_ms=1 << 31,
-                # A segment whose name is all that the power left must not claim offsets that went with the one before.
+                # A segment of which a power loss left only the name must not claim offsets that were lost with the one
+                # before.
                 dense=True,
                 guard=guard,
             )
@@ -163,9 +166,11 @@ class MetadataStorage:
         epochs = log.epochs.entries()
         end = OffsetAndEpoch(log.log_end_offset, epochs[-1][0] if epochs else 0)
         if latest is not None and latest > end:
-            # Stopped between taking a leader's snapshot and emptying the log, or nothing but what it covers is damaged.
+            # The node stopped after it took a leader's snapshot and before it emptied the log, or only covered records
+            # are
+            # damaged.
             storage._restart_log(latest)
-        # What was given up.
+        # The operator may have given records up.
         storage._note.lower_to(log.log_end_offset)
         storage.make_reserve()
         return storage
@@ -175,7 +180,8 @@ class MetadataStorage:
         return max(self.snapshots, default=None)
 
     def _guard(self, function: Callable[[], T], *, again: bool = True) -> T:
-        """Raise disk errors as StorageError. On a full disk the reserve is given up and `function` tried `again`."""
+        """Raise disk errors as StorageError. On a full disk, give up the reserve and call `function` once more if
+        `again`."""
         try:
             try:
                 return function()
@@ -186,7 +192,7 @@ class MetadataStorage:
         except OSError as error:
             raise StorageError(self.log_dir, error) from error
 
-    # What a node starts from
+    # The state from which a node starts
 
     def read_election_state(self) -> ElectionState | None:
         path = f"{self.path}/{QUORUM_STATE}"
@@ -195,12 +201,12 @@ class MetadataStorage:
         return ElectionState.from_bytes(self._guard(lambda: read_file(self.disk, path)))
 
     def write_election_state(self, state: ElectionState) -> None:
-        """Durable when it returns."""
+        """Write quorum-state. Durable on return."""
         data = state.to_bytes() + MARK
         self._guard(lambda: write_atomic(self.disk, f"{self.path}/{QUORUM_STATE}", data))
 
     def log_view(self) -> LogView:
-        # What recovery left is on the disk, but perhaps not for good: it was read from the page cache.
+        # The recovered records were read from the page cache, and may not be durable yet.
         self.note_flushed(self.flush())
         return LogView(
             self.log.log_start_offset,
@@ -211,7 +217,7 @@ class MetadataStorage:
         )
 
     def voter_history(self, static_voters: VoterSet) -> VoterHistory:
-        """Voters and kraft.version from the latest snapshot and everything after it."""
+        """Return the voters and kraft.version of the latest snapshot and everything after it."""
         history = VoterHistory(static_voters)
         start = self.log.log_start_offset
         latest = self.latest_snapshot
@@ -248,11 +254,11 @@ class MetadataStorage:
     # The log
 
     def has_room_for(self, size_bytes: int) -> bool:
-        """Whether so many bytes of records can be appended, if need be without the reserve."""
+        """Return True if `size_bytes` of records can be appended, if necessary without the reserve."""
         return self._guard(lambda: self.reserve.has_room_for(size_bytes))
 
     def make_reserve(self) -> bool:
-        """Take the reserve, if there is room for it; whether it is there."""
+        """Create the reserve if there is room for it. Return True if it exists now."""
         try:
             return self._guard(self.reserve.make)
         except StorageError as error:
@@ -261,7 +267,7 @@ class MetadataStorage:
             raise
 
     def append(self, records: bytes, epoch: int, now_ms: int) -> None:
-        """Write batches as they are: `RaftNode` has built or checked them. Not durable before `flush`."""
+        """Write batches unchanged: `RaftNode` has built or checked them. Durable after `flush`."""
 
         def write() -> None:
             self.log.append_as_leader(records, leader_epoch=epoch, now_ms=now_ms, origin=AppendOrigin.RAFT_LEADER)
@@ -269,23 +275,24 @@ class MetadataStorage:
         try:
             write()
         except StorageError as error:
-            # What did not fit is cut off again.
+            # The part that was written is cut off again.
             if not error.is_full or not self._guard(self.reserve.give_up):
                 raise
             write()
 
     def flush(self) -> int:
-        """Fsync the log; the offset below which everything is durable now."""
+        """Fsync the log. Return the offset below which everything is durable now."""
         end = self.log.log_end_offset
         self.log.flush()
         return end
 
     def note_flushed(self, offset: int) -> None:
-        """`flush` has returned `offset`, and the log was not cut since. The next start misses records below it."""
+        """Record that `flush` has returned `offset`, and the log was not cut since. The next start checks for records
+        below it."""
         try:
             self._guard(lambda: self._note.raise_to(offset))
         except StorageError as error:
-            # Without room the note says less than it may. The next fsync raises it.
+            # Without room the note has a lower offset than it could. The next fsync raises it.
             if not error.is_full:
                 raise
 
@@ -294,18 +301,19 @@ class MetadataStorage:
         return [lambda: self._guard(lambda: self._note.lower_to(offset))]
 
     def read(self, offset: int, max_bytes: int, upper_offset: int) -> bytes:
-        """Whole batches from the one that holds `offset`; at least one."""
+        """Return whole batches from the one that contains `offset`, at least one."""
         if offset >= upper_offset:
             return b""
         return self.log.read(offset, max_bytes, upper_offset).joined()
 
     def truncate(self, offset: int) -> None:
-        """Cut off everything from `offset` on. Durable when it returns. On a full disk nothing is cut."""
+        """Cut off everything from `offset` on. Durable on return. On a full disk nothing is cut."""
         self._require_room()
         self.log.truncate_to(offset)
 
     def _require_room(self) -> None:
-        """Raise StorageError without room for what goes with a cut: a log that ran out of it half way is lost."""
+        """Raise StorageError if there is no room for the writes of a cut: a log that runs out of it half way is
+        lost."""
         if not self.has_room_for(0):
             raise StorageError(self.log_dir, OSError(errno.ENOSPC, "no room to cut the metadata log"))
 
@@ -337,9 +345,10 @@ class MetadataStorage:
         kraft_version: int,
         voters: VoterSet | None,
     ) -> int:
-        """Write a snapshot of what is committed below `snapshot.offset`; its size, for `note_snapshot`. May run on a
+        """Write a snapshot of what is committed below `snapshot.offset`. Return its size, for `note_snapshot`. May run
+        on a
         thread."""
-        # An observer does not fsync what it fetches; what a snapshot covers must be on the disk before it is.
+        # An observer does not fsync what it fetches; the records that a snapshot covers must be durable before it is.
         self.log.flush(snapshot.offset)
         data = checkpoint.encode(
             values,
@@ -350,11 +359,12 @@ class MetadataStorage:
             voters=voters,
         )
         name = checkpoint.file_name(snapshot)
-        # `data` can be read once: with a full disk the next snapshot is tried, not this one again.
+        # `data` can be read only once: after a full disk the next snapshot is tried, not this one again.
         return self._guard(lambda: write_checkpoint(self.disk, self.path, name, data), again=False)
 
     def note_snapshot(self, snapshot: OffsetAndEpoch, size: int) -> None:
-        """It is written. Apart from the writing, because the loop looks at `snapshots` while a thread writes."""
+        """Add a snapshot that is written. Separate from the writing, because the loop reads `snapshots` while a thread
+        writes."""
         self.snapshots[snapshot] = size
 
     def load_snapshot(self, snapshot: OffsetAndEpoch, *, with_values: bool = True) -> checkpoint.Snapshot:
@@ -362,7 +372,7 @@ class MetadataStorage:
         return checkpoint.decode(self._guard(lambda: read_file(self.disk, path)), with_values=with_values)
 
     def read_snapshot(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
-        """A piece of the file, cut anywhere."""
+        """Return a part of the file, cut at any position."""
 
         def read() -> bytes:
             file = self.disk.open(f"{self.path}/{checkpoint.file_name(snapshot)}")
@@ -374,12 +384,13 @@ class MetadataStorage:
         return self._guard(read)
 
     def has_room_for_snapshot(self, size_bytes: int) -> bool:
-        """Whether so much of a snapshot can be fetched, if need be without the reserve."""
+        """Return True if `size_bytes` of a snapshot can be fetched, if necessary without the reserve."""
         return self._guard(lambda: self.reserve.has_room_for_all_of(size_bytes), again=False)
 
     def _keep_room(self, write: Callable[[], T]) -> T:
-        """Write something of a fetched snapshot. Raises SnapshotDropped on a full disk: its pieces must not keep the
-        room that was left."""
+        """Write a part of a fetched snapshot. On a full disk, drop the fetched parts, which must not keep the room that
+        was left,
+        and raise SnapshotDropped."""
         try:
             return self._guard(write, again=False)
         except StorageError as error:
@@ -389,7 +400,7 @@ class MetadataStorage:
             raise SnapshotDropped(str(error)) from error
 
     def append_chunk(self, chunk: SnapshotChunk) -> None:
-        """The next piece of a snapshot that is being fetched. Raises SnapshotDropped."""
+        """Write the next part of a snapshot that is being fetched. Raises SnapshotDropped."""
 
         def write() -> None:
             if not self.reserve.has_room_for_all_of(chunk.size - chunk.position):
@@ -399,11 +410,13 @@ class MetadataStorage:
         self._keep_room(write)
 
     def install_snapshot(self, last: SnapshotChunk) -> tuple[int, checkpoint.Snapshot]:
-        """Write the last piece of a fetched snapshot, put it in place and start the log after it; its size and content.
+        """Write the last part of a fetched snapshot, put it in place and start the log after it. Return its size and
+        content.
         Durable on return.
 
-        Raises CorruptMetadataSnapshot if it is not whole, and SnapshotDropped: nothing of it was taken, and the log is
-        as it was. After a StorageError of a full disk it is in place: the same call does the rest."""
+        Raises CorruptMetadataSnapshot if it is not whole, and SnapshotDropped; in both cases the log is as it was.
+        After a
+        StorageError of a full disk the snapshot is in place, and the same call does the rest."""
         if self._in_place is None or self._in_place[0] != last.id:
             self.append_chunk(last)
             size, content = self._keep_room(lambda: self._partial.put_in_place(last.id))
@@ -429,10 +442,11 @@ class MetadataStorage:
             del self.snapshots[snapshot]
 
     def clean(self, now_ms: int) -> int | None:
-        """After a snapshot: delete what newer ones make superfluous, beyond what retention wants kept; the new log
-        start, if it moved."""
+        """Delete, after a snapshot, older snapshots and records beyond what retention keeps. Return the new log start,
+        or None if
+        it did not move."""
         if self.log.size_bytes - self._size_at_roll >= _ROLL_BYTES:
-            # The next start scans from the segment of the latest snapshot on: what came in two snapshot intervals.
+            # The next start scans from the segment of the latest snapshot on: the records of two snapshot intervals.
             try:
                 self.log.roll(now_ms)
                 self._size_at_roll = self.log.size_bytes
@@ -446,7 +460,7 @@ class MetadataStorage:
         for old, new in pairwise(ordered):
             too_big = 0 <= self.config.max_retention_bytes < total
             timestamp_ms = self._snapshot_timestamp_ms(old)
-            # A snapshot that holds no records has no age.
+            # A snapshot without records has no age.
             too_old = timestamp_ms > 0 and 0 <= self.config.max_retention_ms < now_ms - timestamp_ms
             if not (too_big or too_old):
                 break
@@ -494,7 +508,7 @@ def _recover_snapshots(disk: Disk, path: str, log_start_offset: int) -> dict[Off
 
 
 def write_checkpoint(disk: Disk, folder: str, name: str, data: Iterable[bytes]) -> int:
-    """Write a snapshot file, whole or not at all; its size."""
+    """Write a snapshot file, whole or not at all. Return its size."""
     temporary = f"{folder}/{name[: -len('.checkpoint')]}-write.checkpoint.part"
     size = 0
     file = disk.open(temporary, create=True)
@@ -509,7 +523,7 @@ def write_checkpoint(disk: Disk, folder: str, name: str, data: Iterable[bytes]) 
         disk.rename(temporary, f"{folder}/{name}")
     except OSError as error:
         if is_full(error):
-            # What did not fit must not keep the room that is left.
+            # The part that was written must not keep the room that is left.
             disk.unlink(temporary)
         raise
     disk.fsync_dir(folder)
@@ -520,8 +534,8 @@ def write_checkpoint(disk: Disk, folder: str, name: str, data: Iterable[bytes]) 
 
 
 def format_voters(disk: Disk, log_dir: str, voters: VoterSet, now_ms: int) -> None:
-    """As `StorageTool format --standalone` (one voter) or `--initial-controllers`: kraft.version 1 and the voters as
-    snapshot 0-0."""
+    """Write kraft.version 1 and the voters as snapshot 0-0, like `StorageTool format --standalone` (one voter) or
+    `--initial-controllers`."""
     folder = f"{log_dir}/{DIRECTORY}"
     disk.make_dirs(folder)
     data = checkpoint.encode([], epoch=0, now_ms=now_ms, last_timestamp_ms=now_ms, kraft_version=1, voters=voters)
@@ -530,13 +544,13 @@ def format_voters(disk: Disk, log_dir: str, voters: VoterSet, now_ms: int) -> No
 
 
 def write_bootstrap(disk: Disk, log_dir: str, values: Iterable[bytes], now_ms: int) -> None:
-    """`bootstrap.checkpoint`: the framed records that the first controller of a new cluster appends."""
+    """Write `bootstrap.checkpoint`: the framed records that the first controller of a new cluster appends."""
     data = b"".join(checkpoint.encode(values, epoch=0, now_ms=now_ms))
     write_atomic(disk, f"{log_dir}/{checkpoint.BOOTSTRAP_FILE}", data)
 
 
 def read_bootstrap(disk: Disk, log_dir: str) -> list[bytes] | None:
-    """The values of `bootstrap.checkpoint`; None when there is none."""
+    """Return the values of `bootstrap.checkpoint`, or None if there is none."""
     path = f"{log_dir}/{checkpoint.BOOTSTRAP_FILE}"
     if not disk.exists(path):
         return None

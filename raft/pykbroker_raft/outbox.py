@@ -1,6 +1,6 @@
-"""The Ready under construction: what the parts of a replica ask of the world, in the order in which they ask.
+"""The Ready under construction: the parts of a replica add what the driver must do, in order.
 
-Responsible for correlation ids and for asking no peer that is busy or backing off. Decides nothing.
+Responsible for correlation ids and for sending no request to a peer that is busy or backing off. Decides nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pykbroker_raft.ready import Destination, LeaderChange, LogStep, Now, Outgoi
 
 
 class Outbox:
-    """The parts put in, the node takes out."""
+    """The parts add to it, and the node takes it."""
 
     def __init__(self, connections: PeerRequests, request_timeout_ms: int) -> None:
         self._connections = connections
@@ -22,7 +22,7 @@ class Outbox:
         self._next_correlation_id = 0
 
     def take(self) -> Ready:
-        """Everything since the last call."""
+        """Return everything that was added since the last call."""
         ready, self._ready = self._ready, Ready()
         return ready
 
@@ -30,7 +30,7 @@ class Outbox:
         self._ready.replies.append(Reply(token, response, read))
 
     def send_to(self, destination: Destination, request: Any, now: Now) -> int:
-        """Send unless the peer is busy or backing off; when to look again."""
+        """Send unless the peer is busy or backing off. Return when to call again."""
         if self._connections.is_ready(destination.id, now.steady_ms):
             self._next_correlation_id += 1
             self._connections.sent(destination.id, self._next_correlation_id, now.steady_ms)
@@ -40,7 +40,7 @@ class Outbox:
         return self._connections.ready_at(destination.id)
 
     def write(self, step: LogStep) -> None:
-        """To the log, after what was asked for before."""
+        """Add a log step after the earlier ones."""
         self._ready.log.append(step)
 
     def flush(self) -> None:

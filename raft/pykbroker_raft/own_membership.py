@@ -1,12 +1,12 @@
-"""What a replica tells its leader about itself: UpdateRaftVoter, and AddRaftVoter of a controller that joins.
+"""A replica's requests about itself to its leader: UpdateRaftVoter, and AddRaftVoter of a controller that joins.
 
-Responsible for when a follower sends it, and for what it makes of the answer. The leader's side is `voter_changes`.
-With kraft.version 1 a voter whose entry in the voter set is out of date tells the leader. With kraft.version 0 each
-voter tells each new leader once: the leader has to know all directories before kraft.version can be raised.
+Responsible for when a follower sends them, and for handling the response. The leader's side is `voter_changes`. With
+kraft.version 1 a voter sends UpdateRaftVoter if its entry in the voter set is out of date. With kraft.version 0 each
+voter sends it once to each new leader, which must know all directories before kraft.version can be raised.
 
-With `controller.quorum.auto.join.enable` (KIP-1186) a controller that is no voter of a dynamic quorum adds itself, once
-the leader says that it is caught up. Where its id is a voter's with another directory, it removes that voter first: the
-disk was replaced.
+With `controller.quorum.auto.join.enable` (KIP-1186) a controller that is no voter of a dynamic quorum adds itself; the
+leader accepts it once it is caught up. If a voter has its id and another directory, the disk was replaced, and the
+controller removes that voter first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pykbroker_wire.errors import ErrorCode
 
 
 class OwnMembership:
-    """Acts for one replica; has no state of its own."""
+    """Acts for one replica; without state of its own."""
 
     def __init__(
         self, config: RaftConfig, roles: CurrentRole, log: ReplicaLog, outbox: Outbox, news: LeaderNews
@@ -38,7 +38,8 @@ class OwnMembership:
         self._news = news
 
     def request_due(self, state: Follower, now: Now) -> Any | None:
-        """What the leader is to be asked instead of a Fetch; None for nothing, which is looked at again later."""
+        """Return the request that the leader gets instead of a Fetch, or None if none is due; then it is checked again
+        later."""
         if now.steady_ms < state.update_voter_deadline_ms:
             return None
         request = self._request(state)
@@ -47,7 +48,7 @@ class OwnMembership:
         return request
 
     def sent(self, state: Follower, now: Now) -> None:
-        """What was due is on its way."""
+        """Record that the request was sent."""
         state.update_voter_again_at(now.steady_ms + self._config.fetch_timeout_ms)
 
     def _request(self, state: Follower) -> Any | None:
@@ -67,13 +68,15 @@ class OwnMembership:
         stale = self._log.voters.get(config.node_id)
         if stale is not None:
             return rpc.remove_voter_request(config.cluster_id, stale.key)
-        # As soon as it is appended this replica counts: it must not wait for a commit that needs it.
+        # This replica counts as soon as the record is appended, so it must not wait for a commit that needs its own
+        # vote.
         return rpc.add_voter_request(
             config.cluster_id, config.as_voter, config.request_timeout_ms, ack_when_committed=False
         )
 
     def handle_join_response(self, source: Destination, response: Any, now: Now) -> bool:
-        """To AddRaftVoter and RemoveRaftVoter. Whether it has worked, the log says; else it is tried again."""
+        """Handle the response to AddRaftVoter and RemoveRaftVoter. The log shows if it was successful; else it is tried
+        again."""
         return ErrorCode.received(response.error_code) in (
             ErrorCode.NONE,
             ErrorCode.REQUEST_TIMED_OUT,
@@ -85,7 +88,7 @@ class OwnMembership:
         error = ErrorCode.received(response.error_code)
         follower = self._roles.state
         if error is ErrorCode.UNSUPPORTED_VERSION and isinstance(follower, Follower):
-            # The leader is older than KIP-853, or than the day on which it took the request at kraft.version 0.
+            # The leader is older than KIP-853, or does not yet accept the request at kraft.version 0.
             follower.leader_updated()
             return True
         current = response.current_leader
@@ -99,7 +102,7 @@ class OwnMembership:
         if handled is not None or error is not ErrorCode.NONE or not isinstance(follower, Follower):
             return bool(handled)
         follower.leader_updated()
-        # The leader counts it as a sign of life, and so is its answer.
+        # The leader counts the request as a fetch of this voter, so its response counts as one of the leader.
         follower.fetched()
         follower.wait_for_leader_until(now.steady_ms + self._config.fetch_timeout_ms)
         return True

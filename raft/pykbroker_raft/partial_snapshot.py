@@ -1,7 +1,7 @@
-"""A snapshot that is being fetched: its `.part` file, until it takes its place beside the metadata log.
+"""A snapshot that is being fetched: its `.part` file, until it is put in place next to the metadata log.
 
-Responsible for the bytes and for the name. Not responsible for the log that starts after the snapshot, nor for where to
-go on. Invariant: at most one such file is there, and it goes when its snapshot is not fetched any further.
+Responsible for the bytes and for the name. Not responsible for the log that starts after the snapshot, nor for the
+position of the next part. Invariant: at most one such file exists, and it is removed when its fetch is given up.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pykbroker_raft.log_view import OffsetAndEpoch
 
 
 class PartialSnapshot:
-    """The pieces in `folder`. Methods raise OSError."""
+    """The parts of a snapshot in `folder`. Methods raise OSError."""
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
@@ -24,7 +24,7 @@ class PartialSnapshot:
         return f"{self._folder}/{checkpoint.file_name(snapshot)[: -len('.checkpoint')]}-fetch.checkpoint.part"
 
     def write(self, snapshot: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """The next piece. One at the beginning, or of another snapshot, ends what was fetched before."""
+        """Write the next part. A part at position 0, or of another snapshot, drops what was fetched before."""
         if self._file is None or self._id != snapshot or position == 0:
             self.drop()
             self._id = snapshot
@@ -33,8 +33,9 @@ class PartialSnapshot:
         self._file.pwritev([data], position)
 
     def put_in_place(self, snapshot: OffsetAndEpoch) -> tuple[int, checkpoint.Snapshot]:
-        """Give the file its name, durably; its size and content. Raises CorruptMetadataSnapshot if it is not whole, and
-        then it is gone."""
+        """Give the file its final name, durably. Return its size and content. Raises CorruptMetadataSnapshot if it is
+        not whole,
+        and then it was removed."""
         file, path = self._file, self._path(snapshot)
         if file is None or self._id != snapshot:
             raise AssertionError(f"snapshot {snapshot} was not fetched")
@@ -52,7 +53,7 @@ class PartialSnapshot:
         return size, content
 
     def drop(self) -> None:
-        """Give up what was fetched, and the room that it takes."""
+        """Remove what was fetched, and free its room."""
         self.close()
         if self._id is not None:
             path, self._id = self._path(self._id), None
@@ -60,7 +61,7 @@ class PartialSnapshot:
                 self._disk.unlink(path)
 
     def close(self) -> None:
-        """The next start removes the file."""
+        """Close the file; the next start removes it."""
         if self._file is not None:
             self._file.close()
             self._file = None

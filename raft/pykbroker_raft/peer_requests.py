@@ -1,7 +1,7 @@
-"""Which peers may be asked now: at most one request in flight to each, a pause after a failure, a limit to waiting.
+"""The requests to peers: at most one in flight to each, a pause after a failure, and a timeout.
 
-Responsible for matching a response to the one request that waits for it: a late or repeated answer is dropped,
-because an old "diverging epoch" could otherwise cut the log below what is committed since.
+Responsible for matching a response to the request that waits for it. A late or repeated response is dropped, because an
+old "diverging epoch" could otherwise cut the log below what was committed since.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class PeerRequests:
         return bool(self.in_flight)
 
     def ready_at(self, node_id: int) -> int:
-        """When this peer may be asked again, if nothing happens before."""
+        """Return when the next request may be sent to this peer, if nothing happens before."""
         sent = self.in_flight.get(node_id)
         return sent.deadline_ms if sent is not None else self.backing_off.get(node_id, 0)
 
     def any_ready_at(self, now_ms: int) -> int:
-        """When some bootstrap server may be asked, if nothing happens before."""
+        """Return when a request may be sent to some bootstrap server, if nothing happens before."""
         self._expire(now_ms)
         if self.in_flight:
             return min(sent.deadline_ms for sent in self.in_flight.values())
@@ -63,7 +63,7 @@ class PeerRequests:
         return min(self.backing_off.values(), default=now_ms + self.retry_backoff_ms)
 
     def find_ready_bootstrap(self, now_ms: int, chance: random.Random) -> Destination | None:
-        """Any bootstrap server, unless some request is in flight already."""
+        """Return any bootstrap server that is ready, or None if a request is in flight already."""
         if not self.bootstrap or self.any_in_flight(now_ms):
             return None
         first = chance.randrange(len(self.bootstrap))
@@ -78,7 +78,7 @@ class PeerRequests:
         return sent is not None and sent.correlation_id == correlation_id
 
     def answered(self, node_id: int, correlation_id: int, success: bool, now_ms: int) -> None:
-        # The handler may have reset everything; then there is nothing to note.
+        # The handler may have reset all connections; then there is nothing to record.
         if self.is_expected(node_id, correlation_id):
             del self.in_flight[node_id]
             if not success:

@@ -1,4 +1,4 @@
-"""How a leader announces itself and leaves: BeginQuorumEpoch and EndQuorumEpoch, both sides.
+"""The announcement and the end of a leadership: BeginQuorumEpoch and EndQuorumEpoch, both sides.
 
 Responsible for the timers of a leader and of one that has resigned. Not responsible for how a leader is elected.
 """
@@ -21,7 +21,7 @@ from pykbroker_wire.errors import ErrorCode
 
 
 class QuorumEpochs:
-    """Of one replica; has no state of its own."""
+    """Acts for one replica; without state of its own."""
 
     def __init__(
         self, config: RaftConfig, roles: CurrentRole, log: ReplicaLog, outbox: Outbox, news: LeaderNews
@@ -33,7 +33,7 @@ class QuorumEpochs:
         self._news = news
 
     def _follow_sender(self, request: Any, partition: Any, now: Now) -> ErrorCode:
-        """Both requests come from a leader: follow what it says about itself."""
+        """Follow the leader that sent the request: both requests come from a leader."""
         leader_id, epoch = rpc.leader_of(partition)
         error = self._news.check_voter_request(leader_id, epoch)
         if error is not ErrorCode.NONE:
@@ -73,7 +73,8 @@ class QuorumEpochs:
 
     def poll_leader(self, state: Leader, now: Now) -> int:
         others = [progress for progress in state.replicas.voters.values() if progress.key.id != self._config.node_id]
-        # The only voter needs no fetches. A leader outside the voter set does, and leads until that set is committed.
+        # The only voter needs no fetches. A leader outside the voter set needs them, and leads until that set is
+        # committed.
         is_alone = len(state.replicas.voters) == 1 and not others
         check_quorum = NEVER if is_alone else state.check_quorum_deadline_ms
         if state.resign_requested or now.steady_ms >= check_quorum:
@@ -99,7 +100,7 @@ class QuorumEpochs:
     def poll_resigned(self, state: Resigned, now: Now) -> int:
         deadline = NEVER if self._roles.shutting_down else state.election_deadline_ms
         if now.steady_ms >= deadline:
-            # A higher epoch, so that answers no longer name this replica as the leader.
+            # A higher epoch, so that responses no longer name this replica as the leader.
             self._roles.become_unattached(self._roles.epoch + 1, now)
             return now.steady_ms
         for voter_id in sorted(state.unacknowledged):
@@ -132,7 +133,8 @@ class QuorumEpochs:
         self._reply(inbound, rpc.end_response, error)
 
     def _succession_delay_ms(self, successors: list[ReplicaKey]) -> int:
-        """The first in line stands at once, the others the later the farther back they are."""
+        """Return the delay before this voter stands for election: none for the first successor, longer for each later
+        one."""
         own = self._config.key
         position = next(
             (index for index, key in enumerate(successors) if key in (own, ReplicaKey(own.id))), len(successors)

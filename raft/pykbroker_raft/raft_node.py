@@ -1,4 +1,4 @@
-"""KRaft as a value: inputs change the node, `ready()` says what the world has to do about it.
+"""KRaft without I/O: inputs change the node, and `ready()` returns what the driver must do.
 
 Responsible for giving each input to the part that handles it, and for the timers. What a replica is stands in
 `current_role` (role, epoch, vote, leadership), `replica_log` (log, voters, high watermark) and `outbox` (the Ready
@@ -48,12 +48,12 @@ from pykbroker_wire.messages.vote import VoteRequest, VoteResponse
 
 __all__ = ["Inbound", "NotLeader", "RaftConfig", "RaftNode"]
 
-# Any larger and followers, ours and Kafka's, could not take the batch.
+# Followers, pykbroker's and Kafka's, could not take a larger batch.
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 
 
 class NotLeader(KafkaError):
-    """Only the leader appends."""
+    """This replica is not the leader, and only the leader appends."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NOT_CONTROLLER, message)
@@ -99,7 +99,7 @@ class RaftNode:
             UpdateRaftVoterRequest: changes.handle_update_request,
             VoteRequest: elections.handle_vote_request,
         }
-        # Each says whether the request has succeeded: the peer may be asked again at once.
+        # Each returns whether the request has succeeded: then the next request to the peer may be sent at once.
         self._responses: dict[type, Callable[[Destination, Any, Now], bool]] = {
             AddRaftVoterResponse: membership.handle_join_response,
             ApiVersionsResponse: changes.handle_api_versions_response,
@@ -113,7 +113,7 @@ class RaftNode:
         }
         self._elections, self._epochs, self._fetching = elections, epochs, fetching
 
-    # What it is
+    # The state of the node
 
     @property
     def state(self) -> State:
@@ -161,7 +161,7 @@ class RaftNode:
 
     @property
     def electors(self) -> tuple[int, ...] | None:
-        """The ids of all voters, as the newest leader in the log knew them; None where the log names no leader."""
+        """The ids of all voters that the newest leader in the log knew; None if the log names no leader."""
         return self._log.history.electors
 
     @property
@@ -170,32 +170,32 @@ class RaftNode:
 
     @property
     def promised(self) -> int | None:
-        """What the leader calls committed; `high_watermark` is how much of it this replica has."""
+        """The leader's high watermark; `high_watermark` is how much of it this replica has."""
         return self._log.promised
 
     @property
     def parked(self) -> Sequence[Parked]:
-        """The fetches that wait for something to learn."""
+        """The fetches that wait for records or a newer high watermark."""
         return self._fetches.parked
 
     @property
     def deadline_ms(self) -> int | None:
-        """The steady time at which `tick` has something to do; None when only a message can change anything."""
+        """The steady time at which `tick` has something to do, or None if only a message can change anything."""
         return self._deadline_ms if self._deadline_ms < NEVER else None
 
     def ready(self) -> Ready:
-        """What is to be done since the last call."""
+        """Return what the driver must do since the last call."""
         return self._outbox.take()
 
     # Inputs
 
     def start(self, now: Now) -> None:
-        """Take up the role that quorum-state left. The only voter elects itself at once."""
+        """Take the role that is in quorum-state. The only voter elects itself at once."""
         self._roles.start(now)
         self._poll(now)
 
     def receive(self, inbound: Inbound, now: Now) -> None:
-        """A request of another replica. The reply comes in some later Ready."""
+        """Handle a request of another replica. The reply comes in some later Ready."""
         handle = self._requests.get(type(inbound.request))
         if handle is None:
             raise TypeError(f"{type(inbound.request).__name__} is no request of the quorum")
@@ -203,7 +203,7 @@ class RaftNode:
         self._poll(now)
 
     def response(self, correlation_id: int, source: Destination, response: Any | None, now: Now) -> None:
-        """The answer to an `Outgoing`, or None when it could not be had. An answer that is not waited for is
+        """Handle the response to an `Outgoing`, or None if there was none. A response that is not expected is
         dropped."""
         if not self._connections.is_expected(source.id, correlation_id):
             return
@@ -219,7 +219,9 @@ class RaftNode:
         self._poll(now)
 
     def propose(self, values: Sequence[bytes], now: Now) -> int:
-        """Append values as one batch; the offset of the last one. Committed once the high watermark passes it."""
+        """Append values as one batch, and return the offset of the last one. It is committed once the high watermark
+        passes it.
+        Raises NotLeader, RECORD_LIST_TOO_LARGE."""
         if not self.is_leader:
             raise NotLeader(f"node {self.config.node_id} is {self.role.value} in epoch {self.epoch}")
         records = batches.data_batch(values, self.log.end_offset, self.epoch, now.wall_ms)
@@ -232,64 +234,65 @@ class RaftNode:
         return self.log.end_offset - 1
 
     def raise_kraft_version(self, version: int, now: Now, *, validate_only: bool) -> None:
-        """From configured voters to voters in the log, in force at once. Raises NotLeader, INVALID_UPDATE_VERSION."""
+        """Move from configured voters to voters in the log, in force at once. Raises NotLeader,
+        INVALID_UPDATE_VERSION."""
         if not self.is_leader:
             raise NotLeader(f"node {self.config.node_id} is {self.role.value} in epoch {self.epoch}")
         self._changes.raise_kraft_version(version, now, validate_only=validate_only)
         self._poll(now)
 
     def flushed(self, offset: int, now: Now) -> None:
-        """Everything below `offset` is on the disk for good."""
+        """Record that everything below `offset` is durable."""
         if self._log.flushed(offset):
             self._roles.count_self()
             self._poll(now)
 
     def snapshot_created(self, snapshot: OffsetAndEpoch, size: int) -> None:
-        """The local state machine wrote a snapshot of what is committed."""
+        """Record that the local state machine has written a snapshot of what is committed."""
         self._log.snapshot_created(snapshot, size)
 
     def log_start_moved(self, offset: int) -> None:
-        """Records below a snapshot were deleted, and the snapshots before it."""
+        """Record that records below a snapshot, and the snapshots before it, were deleted."""
         self._log.start_moved(offset)
 
     def snapshot_installed(
         self, snapshot: OffsetAndEpoch, size: int, voters: VoterSet | None, kraft_version: int, now: Now
     ) -> None:
-        """A fetched snapshot is in place and the log starts after it."""
+        """Record that a fetched snapshot is in place and the log starts after it."""
         self._snapshotting.installed(snapshot, size, voters, kraft_version, now)
         self._poll(now)
 
     def snapshot_refused(self, now: Now) -> None:
-        """A fetched snapshot is damaged; the log is as it was."""
+        """Record that a fetched snapshot is damaged; the log is as it was."""
         self._snapshotting.refused(now)
         self._poll(now)
 
     def snapshot_dropped(self, now: Now) -> None:
-        """The disk had no room for a snapshot that was being fetched, and has it now: fetch it from its beginning."""
+        """Record that the disk had no room for a snapshot and has room now: fetch it again from its beginning."""
         self._snapshotting.dropped(now)
         self._poll(now)
 
     def forget(self, token: int) -> None:
-        """Nothing waits for the reply to this request any more."""
+        """Drop the request with this token; its reply is no longer needed."""
         self._fetches.forget(token)
 
     def leader_refused(self, leader_id: int, epoch: int, now: Now) -> None:
-        """The connection to the leader of this epoch ended, and the leader refuses a new one."""
+        """Record that the connection to the leader of this epoch ended, and the leader refuses a new one."""
         self._refusal.refused(leader_id, epoch, now)
         self._poll(now)
 
     def resign(self, now: Now) -> None:
-        """Lead no longer: the disk failed, or the controller asked for it."""
+        """Give up the leadership because the disk failed or the controller asked for it."""
         self._roles.ask_to_resign()
         self._poll(now)
 
     def shut_down(self, now: Now) -> None:
-        """Hand leadership on and stand for no election any more."""
+        """Give up the leadership and take part in no election."""
         self._roles.shut_down()
         self._poll(now)
 
     def tick(self, now: Now) -> None:
-        """Time has passed."""
+        """Do what the time has made due."""
         self._poll(now)
 
     def _lead_no_longer(self) -> None:
@@ -299,13 +302,13 @@ class RaftNode:
     # Timers
 
     def _poll(self, now: Now) -> None:
-        """Do what time or the last input made due, and find out when to look again."""
+        """Do what time or the last input made due, and compute when to poll again."""
         for _ in range(16):
             deadline = self._poll_state(now)
             if deadline > now.steady_ms:
                 break
         deadline = min(deadline, self._fetches.poll(now), self._changes.poll(now))
-        # A due timer that changes nothing must not spin.
+        # A due timer that changes nothing must not cause a busy loop.
         self._deadline_ms = max(deadline, now.steady_ms + 1)
 
     def _poll_state(self, now: Now) -> int:

@@ -1,13 +1,13 @@
-"""What the state machine asks of the world, and how the world speaks of time and place.
+"""The work of the driver of a `RaftNode`, and the values with which the driver passes time and addresses.
 
-`RaftNode` changes only itself; everything else is in the `Ready` that it hands out. The driver works it off in this
-order:
+`RaftNode` changes only itself; everything else is in the `Ready` that `RaftNode.ready()` returns. The driver does it in
+this order:
 
-1. `election`: write quorum-state and fsync it. No request and no reply of this or a later Ready may leave before.
-2. `log`: the steps in their order. Appends are bytes to write as they are.
-3. `requests` and `replies`: send; a reply with `read` gets its records from the log or the snapshot first.
-4. `flush`: fsync the log when convenient, then tell `RaftNode.flushed(offset)`; one fsync may serve many Readys.
-5. `high_watermark`, `leader`: tell the listeners.
+1. `election`: write quorum-state and fsync it. No request and no reply of this or a later Ready may leave before that.
+2. `log`: do the steps in their order. The bytes of an append are written unchanged.
+3. `requests` and `replies`: send them. A reply with `read` first gets its records from the log or the snapshot.
+4. `flush`: fsync the log when convenient, then call `RaftNode.flushed(offset)`; one fsync may serve many Readys.
+5. `high_watermark`, `leader`: notify the listeners.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ NEVER = 1 << 62
 
 
 class Now(NamedTuple):
-    """The two clocks: `steady_ms` never jumps and is for timers, `wall_ms` goes into records and descriptions."""
+    """The two clocks: `steady_ms` never jumps and is for timers, `wall_ms` is for records and descriptions."""
 
     steady_ms: int
     wall_ms: int
 
 
 class Destination(NamedTuple):
-    """The replica that a request is for. Bootstrap servers, whose ids are not known, count down from -2."""
+    """The replica that gets a request. Bootstrap servers, whose ids are unknown, have the ids -2, -3 and so on."""
 
     id: int
     host: str
@@ -39,7 +39,7 @@ class Destination(NamedTuple):
 
 @dataclass(slots=True)
 class Inbound:
-    """A request as it came in; `token` names it in the reply."""
+    """A request from another replica; `token` identifies it in the reply."""
 
     token: int
     request: Any
@@ -49,7 +49,7 @@ class Inbound:
 
 @dataclass(slots=True)
 class Outgoing:
-    """A request; its answer comes back through `RaftNode.response(correlation_id, ...)`, None when there was none."""
+    """A request. Its response is passed to `RaftNode.response(correlation_id, ...)`, or None if there was none."""
 
     correlation_id: int
     destination: Destination
@@ -76,7 +76,7 @@ class ReadSnapshot:
 
 @dataclass(slots=True)
 class Reply:
-    """The response to the request that came in with `token`."""
+    """The response to the request with this `token`."""
 
     token: int
     response: Any
@@ -85,7 +85,7 @@ class Reply:
 
 @dataclass(slots=True)
 class Append:
-    """Batches to write at the end of the log, offsets and epochs already in them."""
+    """Batches to write at the end of the log; they contain their offsets and epochs."""
 
     base_offset: int
     next_offset: int
@@ -94,16 +94,18 @@ class Append:
 
 @dataclass(slots=True)
 class Truncate:
-    """Cut the log so that it ends at `offset`. Never below the high watermark."""
+    """Cut the log so that it ends at `offset`, which is never below the high watermark."""
 
     offset: int
 
 
 @dataclass(slots=True)
 class SnapshotChunk:
-    """Bytes of a snapshot of `size` bytes that is being fetched. After the last one: put it in place, empty the log so
-    that it starts after it, and tell `RaftNode.snapshot_installed(...)`; or `snapshot_refused` when it is damaged. If
-    the disk has no room for it: give up what was fetched, and tell `snapshot_dropped` when there is room again."""
+    """A part of a fetched snapshot of `size` bytes. After the last one, put the snapshot in place, empty the log so
+    that it
+    starts after it, and call `RaftNode.snapshot_installed(...)`, or `snapshot_refused` if it is damaged. If the disk
+    has no
+    room for it, drop what was fetched, and call `snapshot_dropped` when there is room again."""
 
     id: OffsetAndEpoch
     position: int
@@ -120,7 +122,8 @@ LogStep = Append | Truncate | SnapshotChunk
 
 @dataclass(slots=True)
 class LeaderChange:
-    """The leader now. A leader's own listeners learn of it only once they have seen everything below `start_offset`."""
+    """The current leader. A leader's own listeners are notified only after they have read everything below
+    `start_offset`."""
 
     leader_id: int | None
     epoch: int
@@ -129,7 +132,7 @@ class LeaderChange:
 
 @dataclass(slots=True)
 class Ready:
-    """Everything to do since the last one."""
+    """Everything to do since the last Ready."""
 
     election: ElectionState | None = None
     log: list[LogStep] = field(default_factory=list)

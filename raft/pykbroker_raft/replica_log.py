@@ -1,6 +1,6 @@
-"""The log of one replica: what is appended, cut and committed, and the voter sets that stand in it.
+"""The log of one replica: appends, truncations, commits, and the voter sets that it contains.
 
-Responsible for keeping `LogView`, `VoterHistory`, the high watermark and what the disk is asked for in step. Not
+Responsible for keeping `LogView`, `VoterHistory`, the high watermark and the requests to the disk in step. Not
 responsible for when any of it happens.
 
 Invariants: nothing below the high watermark is cut (R6), and the high watermark never moves back (R4).
@@ -16,17 +16,18 @@ from pykbroker_raft.voters import VoterHistory, VoterSet
 
 
 class LeaderLostCommitted(Exception):
-    """A leader lacks what this replica knows to be committed: following it would lose that. Apache Kafka stops too."""
+    """The leader lacks records that this replica knows to be committed. Following it would lose them; Kafka stops
+    too."""
 
 
 class ReplicaLog:
-    """`view` and `history` are read by every part and changed here alone."""
+    """Every part reads `view` and `history`; only this class changes them."""
 
     def __init__(self, view: LogView, history: VoterHistory, outbox: Outbox) -> None:
         self.view = view
         self.history = history
         self.high_watermark: int | None = None
-        #: what the leader calls committed; this log may not have all of it yet. None: no leader has said
+        #: the leader's high watermark; this log may not have all of it yet. None if no leader has sent one
         self.promised: int | None = None
         self._outbox = outbox
 
@@ -39,22 +40,24 @@ class ReplicaLog:
         return self.view.durable_offset == self.view.end_offset
 
     def append_own(self, records: bytes, count: int, epoch: int) -> None:
-        """A leader's batch of `count` records."""
+        """Append a leader's batch of `count` records."""
         base = self.view.end_offset
         self.view.appended(base, base + count, epoch)
         self._outbox.write(Append(base, base + count, records))
         self._outbox.flush()
 
     def append_control(self, records: list[batches.Control], epoch: int, now_ms: int) -> None:
-        """A leader's control records. Voter sets and kraft.version count from now on."""
+        """Append a leader's control records. Voter sets and kraft.version are in force at once."""
         data = batches.control_batch(records, self.view.end_offset, epoch, now_ms)
         self.append_own(data, len(records), epoch)
         self._note_control(data)
 
     def append_fetched(self, data: bytes, epoch: int, *, must_flush: bool) -> None:
-        """Take what is whole, intact and not from the future; the rest comes again. `epoch` is the replica's.
+        """Append the batches that are whole, intact and not of a later epoch than `epoch`, the replica's own; the rest
+        is fetched
+        again.
 
-        `must_flush`: it is fsynced before the next fetch claims it.
+        With `must_flush`, they are fsynced before the next fetch acknowledges them.
         """
         view = self.view
         end = 0
@@ -71,7 +74,7 @@ class ReplicaLog:
         if must_flush:
             self._outbox.flush()
         else:
-            # No leader counts an observer that stays one: it need not wait for the disk.
+            # No leader counts a replica that can only be an observer, so it need not wait for the disk.
             view.durable_offset = view.end_offset
         self._note_control(data)
 
@@ -90,7 +93,7 @@ class ReplicaLog:
         self._outbox.write(Truncate(offset))
 
     def flushed(self, offset: int) -> bool:
-        """Everything below `offset` is on the disk for good; whether that is news."""
+        """Record that everything below `offset` is durable. Return True if that is new."""
         offset = min(offset, self.view.end_offset)
         if offset <= self.view.durable_offset:
             return False
@@ -98,39 +101,40 @@ class ReplicaLog:
         return True
 
     def commit(self, offset: int) -> None:
-        """Everything below `offset` is committed, if it was not before."""
+        """Record that everything below `offset` is committed, unless it was before."""
         if self.high_watermark is not None and offset <= self.high_watermark:
             return
         self.high_watermark = offset
         self._outbox.committed(offset)
 
     def promise(self, offset: int) -> None:
-        """The leader says that everything below `offset` is committed, of which this log may have a part."""
+        """Record the leader's high watermark; this log may have only a part of the records below it."""
         is_first, self.promised = self.promised is None, offset
         if is_first and self.high_watermark is not None:
-            # A snapshot was there before: the listeners hear that it is all, or that it is not.
+            # A snapshot was committed before: notify the listeners again, because now it is known whether they are up
+            # to date.
             self._outbox.committed(self.high_watermark)
 
     # Snapshots
 
     def write_chunk(self, chunk: SnapshotChunk) -> None:
-        """A piece of the snapshot that is to take the log's place."""
+        """Write a part of the snapshot that is to replace the log."""
         self._outbox.write(chunk)
 
     def restart_after(self, snapshot: OffsetAndEpoch, size: int, voters: VoterSet | None, kraft_version: int) -> None:
-        """A fetched snapshot is in place and the log starts after it."""
+        """Record that a fetched snapshot is in place and the log starts after it."""
         self.view.restarted(snapshot, size)
         self.history.reset(snapshot.offset - 1, voters, kraft_version)
         self.commit(snapshot.offset)
 
     def snapshot_created(self, snapshot: OffsetAndEpoch, size: int) -> None:
-        """The local state machine wrote a snapshot of what is committed."""
+        """Record that the local state machine has written a snapshot of what is committed."""
         if self.high_watermark is None or snapshot.offset > self.high_watermark:
             raise AssertionError(f"snapshot {snapshot} is above the high watermark {self.high_watermark}")
         self.view.snapshots[snapshot] = size
 
     def start_moved(self, offset: int) -> None:
-        """Records below a snapshot were deleted, and the snapshots before it."""
+        """Record that records below a snapshot, and the snapshots before it, were deleted."""
         self.view.started_at(offset)
         self.history.forget_before(offset)
 

@@ -1,8 +1,8 @@
-"""`pykbroker.reserve`: room that is kept back for metadata on a disk that other data fills up.
+"""`pykbroker.reserve`: room that is reserved for metadata on a disk that other data fills up.
 
-Responsible for the file: made while there is room, given up when a metadata write finds none. It is written whole, not
-only declared, so that the room is really taken; its zeros hold no room on a file system that compresses. Apache Kafka
-ignores the file.
+Responsible for the file: created while there is room, and removed when a metadata write finds none. All its bytes are
+written, so that the room is really allocated; on a file system that compresses, its zeros reserve nothing. Apache
+Kafka ignores the file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from pykbroker_log.disk import Disk
 
 FILE = "pykbroker.reserve"
-#: What must be left beside the reserve when it is made, and beside a record when that is written.
+#: The room that must be left after the reserve is created, and after a record is written.
 MARGIN_BYTES = 256 * 1024
 _PIECE_BYTES = 1024 * 1024
 
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Reserve:
-    """The reserve of one metadata log. `size_bytes` 0: none is kept. Methods raise OSError."""
+    """The reserve of one metadata log; none is kept if `size_bytes` is 0. Methods raise OSError."""
 
     def __init__(self, disk: Disk, log_dir: str, folder: str, size_bytes: int) -> None:
         self._disk = disk
@@ -30,11 +30,11 @@ class Reserve:
         self.is_there = False
 
     def usable_bytes(self) -> int:
-        """The room that is left on the disk, beside the reserve."""
+        """Return the room that is left on the disk, without the reserve."""
         return self._disk.usage(self._log_dir)[1]
 
     def make(self) -> bool:
-        """Take the room, if there is enough; whether the reserve is there now."""
+        """Create the reserve if there is enough room. Return True if it exists now."""
         if self.is_there or not self.size_bytes:
             return self.is_there
         if self._disk.exists(self._path):
@@ -60,7 +60,7 @@ class Reserve:
         return True
 
     def give_up(self) -> bool:
-        """Make the room free for metadata; False if there was nothing to give up."""
+        """Remove the reserve, so that metadata can use its room. Return False if there was none."""
         if not self.is_there:
             return False
         self.is_there = False
@@ -69,12 +69,12 @@ class Reserve:
         return True
 
     def give_up_found(self) -> bool:
-        """As `give_up`, of a reserve that an earlier run has left and this one has not looked for yet."""
+        """Call `give_up` for a reserve of an earlier run that this run has not looked for yet."""
         self.is_there = self.size_bytes > 0 and self._disk.exists(self._path)
         return self.give_up()
 
     def has_room_for(self, size_bytes: int) -> bool:
-        """Whether so much can be written, if need be without the reserve."""
+        """Return True if `size_bytes` can be written, if necessary without the reserve."""
         if not self.size_bytes:
             return True
         if self.usable_bytes() >= size_bytes + MARGIN_BYTES:
@@ -82,7 +82,7 @@ class Reserve:
         return self.give_up() and self.usable_bytes() >= size_bytes
 
     def has_room_for_all_of(self, size_bytes: int) -> bool:
-        """As `has_room_for`; but the reserve stays where it would not help."""
+        """Like `has_room_for`, but keep the reserve if giving it up would not be enough."""
         needed = size_bytes + MARGIN_BYTES
         if self.is_there and self.usable_bytes() < needed and self.usable_bytes() + self.size_bytes < needed:
             return False

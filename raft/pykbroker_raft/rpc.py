@@ -1,6 +1,6 @@
-"""The protocol messages of KRaft, built and taken apart. One partition of one topic, so every message is a singleton.
+"""Building and reading the protocol messages of KRaft. Each is about one partition of one topic.
 
-Responsible for the shapes only: which field carries what, which fields a version has. Decides nothing.
+Responsible only for the shapes: which field contains what, and which fields a version has. Decides nothing.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ TOPIC = "__cluster_metadata"
 PARTITION = 0
 TOPIC_ID = bytes(15) + b"\x01"
 
-# From these versions on a response can name the endpoints of the leader.
+# The first versions in which a response can contain the endpoints of the leader.
 _FIRST_WITH_ENDPOINTS = {"vote": 1, "begin": 1, "end": 1, "fetch": 17, "snapshot": 1}
 
 
 def one_partition(topics: Any) -> Any | None:
-    """The partition of a message about the metadata partition and nothing else; None for any other message."""
+    """Return the partition of a message that is only about the metadata partition; None for any other message."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
@@ -41,7 +41,7 @@ def one_partition(topics: Any) -> Any | None:
 
 
 def one_fetch_partition(topics: Any) -> Any | None:
-    """As `one_partition`; Fetch knows the topic by its id."""
+    """Like `one_partition`, for Fetch, which names the topic by its id."""
     if len(topics) != 1 or len(topics[0].partitions) != 1 or bytes(topics[0].topic_id) != TOPIC_ID:
         return None
     partition = topics[0].partitions[0]
@@ -62,19 +62,19 @@ def one_snapshot_partition(topics: Any) -> Any | None:
 
 
 def leader_of(partition: Any) -> tuple[int, int]:
-    """The leader and its epoch, as the partition of a response names them."""
+    """Return the leader and its epoch from the partition of a response."""
     named = getattr(partition, "current_leader", partition)
     return named.leader_id, named.leader_epoch
 
 
 def endpoints_from(nodes: Any, leader_id: int, listener: str) -> Endpoints:
-    """The leader's endpoint out of a response's node endpoints: it is the one for the listener that was asked."""
+    """Return the leader's endpoint from a response's node endpoints: it is the one of the listener that was asked."""
     found = (Endpoint(listener, node.host, node.port) for node in nodes or () if node.node_id == leader_id)
     return with_hosts(tuple(found))
 
 
 def endpoints_from_request(listeners: Any) -> Endpoints:
-    """The endpoints as the sender names them, also those without a host."""
+    """Return the endpoints that the sender names, also those without a host."""
     return tuple(Endpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in listeners or ())
 
 
@@ -366,7 +366,7 @@ def fetch_snapshot_response(
 
 
 def api_versions_request() -> Any:
-    """What a new voter is asked, for its range of kraft.version."""
+    """Build the request for a new voter's range of kraft.version."""
     return ApiVersionsRequest(client_software_name="pykbroker", client_software_version="raft")
 
 

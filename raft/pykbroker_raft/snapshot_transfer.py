@@ -1,8 +1,7 @@
-"""FetchSnapshot, both sides: a leader serves pieces of a snapshot, a follower collects them and starts its log after
-it.
+"""FetchSnapshot, both sides: a leader serves parts of a snapshot, a follower collects them and starts its log after it.
 
-Responsible for positions and identities; the bytes go through `SnapshotChunk` and `ReadSnapshot`. A leader never
-takes a snapshot from another (R11); a follower's log is emptied only once the whole snapshot is in place.
+Responsible for positions and ids; the bytes go through `SnapshotChunk` and `ReadSnapshot`. A leader never takes a
+snapshot from another (R11); a follower's log is emptied only once the whole snapshot is in place.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class SnapshotTransfer:
 
     @property
     def pause_until_ms(self) -> int:
-        """The steady time before which nothing is fetched: the last snapshot was damaged."""
+        """The steady time before which nothing is fetched, because the last snapshot was damaged."""
         return self._pause_until_ms
 
     def handle_request(self, inbound: Inbound, now: Now) -> None:
@@ -76,7 +75,7 @@ class SnapshotTransfer:
         size = self._log.view.snapshots.get(snapshot)
         if error is ErrorCode.NONE:
             if size is None or snapshot == BOOTSTRAP_SNAPSHOT:
-                # The voters of the bootstrap checkpoint are in the log; the file itself is each node's own.
+                # The voters of the bootstrap checkpoint are in the log; each node has its own file.
                 error = ErrorCode.SNAPSHOT_NOT_FOUND
             elif not 0 <= partition.position < size:
                 error = ErrorCode.POSITION_OUT_OF_RANGE
@@ -123,7 +122,7 @@ class SnapshotTransfer:
             or not data
             or download.position + len(data) > partition.size
         ):
-            # Gone from the leader, or an answer to something else: start over with a Fetch.
+            # The snapshot is gone from the leader, or the response is for another request: start again with a Fetch.
             follower.end_download()
             return error is ErrorCode.SNAPSHOT_NOT_FOUND
         chunk = SnapshotChunk(download.id, download.position, data, partition.size)
@@ -138,19 +137,19 @@ class SnapshotTransfer:
     def installed(
         self, snapshot: OffsetAndEpoch, size: int, voters: VoterSet | None, kraft_version: int, now: Now
     ) -> None:
-        """The fetched snapshot is in place."""
+        """Record that the fetched snapshot is in place."""
         self._is_installing = False
         self._log.restart_after(snapshot, size, voters, kraft_version)
         if isinstance(self._roles.state, Follower):
             self._roles.state.wait_for_leader_until(now.steady_ms + self._config.fetch_timeout_ms)
 
     def refused(self, now: Now) -> None:
-        """The fetched snapshot is damaged, and nothing of it was taken: ask again, but not at once."""
+        """Ask again, but not at once: the fetched snapshot is damaged and was dropped."""
         self._pause_until_ms = now.steady_ms + self._config.fetch_timeout_ms // 2
         self.dropped(now)
 
     def dropped(self, now: Now) -> None:
-        """Nothing is left of what was fetched: start over with a Fetch."""
+        """Start again with a Fetch: what was fetched of the snapshot was dropped."""
         self._is_installing = False
         if isinstance(self._roles.state, Follower):
             self._roles.state.end_download()

@@ -1,9 +1,9 @@
-"""The roles of a replica, what each one knows, and the one table of transitions between them.
+"""The roles of a replica, the state of each, and the table of transitions between them.
 
-A replica is a voter or an observer; an observer is Unattached or Follower and nothing else (that is Kafka's Observer).
-Prospective is a pre-candidate (KIP-996): it asks whether it would be elected before it raises the epoch, so that a
-replica that comes back from a partition does not disturb a healthy quorum. Resigned is a leader that has stepped
-down, or that has restarted: it leads no longer in its epoch and votes for no other voter in it.
+A replica is a voter or an observer; an observer is only Unattached or Follower (that is Kafka's Observer). Prospective
+is a pre-candidate (KIP-996): it asks if it would be elected before it raises the epoch, so that a replica that comes
+back from a network partition does not disturb a healthy quorum. Resigned is a leader that has stepped down, or that has
+restarted: it no longer leads in its epoch and votes for no other voter in it.
 
 Epochs never decrease, and a voter casts one vote in an epoch. A transition that is not in the table raises.
 """
@@ -28,10 +28,11 @@ class Role(Enum):
 
 
 TRANSITIONS: dict[Role, frozenset[Role]] = {
-    # A vote given, a higher epoch seen; no leader heard of in time; a leader found.
+    # A vote given, or a higher epoch seen; no leader found in time; a leader found.
     Role.UNATTACHED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
-    # Lost without a known leader, a higher epoch seen, a vote given; would be elected; lost with a known leader, or
-    # one found.
+    # Lost without a known leader, a higher epoch seen, or a vote given; would be elected; lost with a known leader, or
+    # a
+    # leader found.
     Role.PROSPECTIVE: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER}),
     # A higher epoch seen; lost or timed out; elected; a leader found.
     Role.CANDIDATE: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.LEADER, Role.FOLLOWER}),
@@ -43,12 +44,12 @@ TRANSITIONS: dict[Role, frozenset[Role]] = {
     Role.RESIGNED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
 }
 
-# What an observer can never become.
+# Roles that an observer can never have.
 VOTERS_ONLY = frozenset({Role.PROSPECTIVE, Role.CANDIDATE, Role.LEADER})
 
 
 class IllegalTransition(AssertionError):
-    """A bug: this transition is not in the table, or lowers the epoch."""
+    """A bug: this transition is not in the table, or it lowers the epoch."""
 
 
 def check_transition(old: State, new: State, may_stand: bool) -> None:
@@ -69,10 +70,10 @@ def check_transition(old: State, new: State, may_stand: bool) -> None:
 @dataclass(slots=True)
 class Unattached:
     epoch: int
-    # Known from a response, though not where to find it.
+    # Known from a response, but without an endpoint.
     leader_id: int | None = None
     voted: ReplicaKey | None = None
-    # None for observers: they never call an election.
+    # None for observers, which never start an election.
     election_deadline_ms: int | None = None
     role = Role.UNATTACHED
 
@@ -105,7 +106,7 @@ class Candidate:
 class Leader:
     epoch: int
     leader_id: int
-    # The end of the log when elected: the first record of this epoch goes there.
+    # The end of the log at the election: the first record of this epoch goes there.
     epoch_start_offset: int
     replicas: QuorumReplicas
     granting_voters: tuple[int, ...]
@@ -116,18 +117,19 @@ class Leader:
     # Voters that fetched since the check-quorum timer was last reset.
     fetched_voters: set[int] = field(default_factory=set)
     resign_requested: bool = False
-    # What the configured voters have said of themselves in this epoch (UpdateRaftVoter); None from kraft.version 1 on,
-    # where the log says it.
+    # The configured voters with the data that they sent in this epoch (UpdateRaftVoter); None from kraft.version 1 on,
+    # because then the log contains it.
     told_voters: VoterSet | None = None
     voted: None = None
     role = Role.LEADER
 
     def ask_to_resign(self) -> None:
-        """Lead no longer, from the next turn on."""
+        """Resign in the next turn."""
         self.resign_requested = True
 
     def voter_fetched(self, voter_id: int, deadline_ms: int) -> None:
-        """A leader that a majority no longer fetches from steps down: with one more it leads until `deadline_ms`."""
+        """Count a fetch. Once a majority has fetched, the leader leads until `deadline_ms`; without one it steps
+        down."""
         self.fetched_voters.add(voter_id)
         needed = len(self.replicas.voters) // 2 + 1
         if self.leader_id in self.replicas.voters:
@@ -137,13 +139,14 @@ class Leader:
             self.check_quorum_deadline_ms = deadline_ms
 
     def voters_changed(self, voters: VoterSet, check_quorum_deadline_ms: int) -> None:
-        """Another set votes. It has until the deadline to fetch: a leader that was alone had none."""
+        """Take over another voter set. It has until the deadline to fetch, because a leader that was alone had no
+        deadline."""
         self.replicas.update_voters(voters)
         self.fetched_voters.clear()
         self.check_quorum_deadline_ms = check_quorum_deadline_ms
 
     def voter_acknowledged(self, voter_id: int) -> None:
-        """It knows of this leadership."""
+        """Record that the voter knows of this leadership."""
         if voter_id in self.replicas.voters:
             self.replicas.voters[voter_id].acknowledged = True
 
@@ -151,13 +154,13 @@ class Leader:
         self.begin_epoch_deadline_ms = deadline_ms
 
     def voter_told(self, voters: VoterSet) -> None:
-        """A configured voter has said which directory, endpoints and kraft.version it has."""
+        """Record the voters after one has sent its directory, endpoints and kraft.version."""
         self.told_voters = voters
 
 
 @dataclass(slots=True)
 class SnapshotDownload:
-    """A snapshot on its way from the leader: what has arrived stands in the partial file."""
+    """A snapshot that is being fetched from the leader; the bytes so far are in the partial file."""
 
     id: OffsetAndEpoch
     position: int = 0
@@ -174,9 +177,9 @@ class Follower:
     fetch_deadline_ms: int
     update_voter_deadline_ms: int
     voted: ReplicaKey | None = None
-    # Whether this leader answered in this epoch: only until then a pre-vote is granted.
+    # True if this leader answered in this epoch: only until then a pre-vote is granted.
     has_fetched: bool = False
-    # Whether this leader was told what this voter is (kraft.version 0).
+    # True if this leader has received this voter's data (kraft.version 0).
     has_updated_leader: bool = False
     download: SnapshotDownload | None = None
     role = Role.FOLLOWER
@@ -185,11 +188,11 @@ class Follower:
         self.fetch_deadline_ms = deadline_ms
 
     def fetched(self) -> None:
-        """The leader answered with what was asked for."""
+        """Record that the leader has answered as expected."""
         self.has_fetched = True
 
     def leader_left(self, deadline_ms: int) -> None:
-        """The leader is gone for certain: others may pre-vote with this replica's blessing."""
+        """Record that the leader is certainly gone, so that this replica grants pre-votes."""
         self.fetch_deadline_ms = deadline_ms
         self.has_fetched = False
 
@@ -197,14 +200,14 @@ class Follower:
         self.update_voter_deadline_ms = deadline_ms
 
     def leader_updated(self) -> None:
-        """The leader knows what this voter is."""
+        """Record that the leader has received this voter's data."""
         self.has_updated_leader = True
 
     def begin_download(self, snapshot: OffsetAndEpoch) -> None:
         self.download = SnapshotDownload(snapshot)
 
     def end_download(self) -> None:
-        """It is whole, or it cannot be had."""
+        """End the download: it is complete, or it is impossible."""
         self.download = None
 
 
@@ -220,7 +223,7 @@ class Resigned:
     role = Role.RESIGNED
 
     def voter_acknowledged(self, voter_id: int) -> None:
-        """It knows that this leadership has ended."""
+        """Record that the voter knows of the end of this leadership."""
         self.unacknowledged.discard(voter_id)
 
 

@@ -1,12 +1,12 @@
-"""Changes to the voter set (KIP-853), the leader's side: voters are added and removed, a voter renews its own entry,
-and kraft.version is raised.
+"""Changes to the voter set (KIP-853), the leader's side: adding and removing voters, updating a voter's own entry, and
+raising kraft.version.
 
-Responsible for what Apache Kafka checks before a change, in its order, and for the answer when the change is committed.
-Not responsible for what a replica asks of its leader (`own_membership`).
+Responsible for what Apache Kafka checks before a change, in its order, and for the response when the change is
+committed. Not responsible for a replica's requests to its leader (`own_membership`).
 
 One change at a time (R13): another one is refused while a voter set is not committed, so that any majority of the old
-set shares a member with any majority of the new one. A set counts as soon as it is appended. A leader that is not in
-the committed set resigns; until then it leads without counting itself.
+set shares a member with any majority of the new one. A set is in force as soon as it is appended. A leader that is not
+in the committed set resigns; until then it leads without counting itself.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ FEATURE = "kraft.version"
 
 @dataclass(slots=True)
 class _Addition:
-    """A new voter: first it is asked which kraft.version it speaks, then it is appended."""
+    """A new voter: first its range of kraft.version is requested, then the voter is appended."""
 
     token: int
     voter: ReplicaKey
     endpoints: Endpoints
     ack_when_committed: bool
     deadline_ms: int
-    #: where the new voter set stands; None until it is appended
+    #: the offset of the new voter set; None until it is appended
     offset: int | None = None
     is_answered: bool = False
 
@@ -49,14 +49,14 @@ class _Addition:
         self.offset = offset
 
     def answer(self) -> bool:
-        """It gets one answer: whether that is due."""
+        """Return True for the first call: a request gets one response."""
         was_answered, self.is_answered = self.is_answered, True
         return not was_answered
 
 
 @dataclass(slots=True)
 class _Removal:
-    """A voter that is appended as gone."""
+    """A voter whose removal is appended."""
 
     token: int
     offset: int
@@ -64,15 +64,15 @@ class _Removal:
 
 
 @dataclass(slots=True)
-class ChangeRefused(Exception):  # an answer
-    """What is wrong with a change."""
+class ChangeRefused(Exception):  # answered with its error
+    """The error that refuses a change."""
 
     error: ErrorCode
     message: str | None = None
 
 
 class VoterChanges:
-    """Owns the one change that waits for its answer."""
+    """Owns the one change that waits for its response."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class VoterChanges:
         self._fetches = fetches
         self._pending: _Addition | _Removal | None = None
 
-    # What both changes have in common
+    # Common to both changes
 
     def _leader(self, cluster_id: str | None) -> Leader:
         if not self._news.is_our_cluster(cluster_id):
@@ -107,7 +107,7 @@ class VoterChanges:
         return leader
 
     def _changeable(self, leader: Leader, doing: str, now: Now) -> VoterSet:
-        """The committed voters that may be changed now."""
+        """Return the committed voters if they may be changed now. Raises ChangeRefused."""
         self._expire(now)
         history = self._log.history
         waiting = "Request timed out waiting for"
@@ -134,7 +134,7 @@ class VoterChanges:
         return history.voters
 
     def _append(self, leader: Leader, voters: VoterSet, now: Now) -> int:
-        """Append a voter set; its offset. It counts from now on."""
+        """Append a voter set, which is in force at once. Return its offset."""
         self._roles.append_control(leader, [batches.voters(voters)], now)
         return self._log.view.end_offset - 1
 
@@ -188,7 +188,7 @@ class VoterChanges:
         )
 
     def handle_api_versions_response(self, source: Destination, response: Any, now: Now) -> bool:
-        """The new voter has said what it can do: append it."""
+        """Append the new voter, which has answered with its range of kraft.version."""
         error = ErrorCode.received(response.error_code)
         found = next((feature for feature in response.supported_features if feature.name == FEATURE), None)
         supported = None if found is None else (found.min_version, found.max_version)
@@ -196,7 +196,7 @@ class VoterChanges:
         return error is ErrorCode.NONE
 
     def not_answered(self, source: Destination, now: Now) -> None:
-        """A request to a node has failed; if it is the new voter, it is not added."""
+        """Refuse the new voter if the failed request was sent to it."""
         self._voter_answered(source, ErrorCode.BROKER_NOT_AVAILABLE, None, now)
 
     def _voter_answered(
@@ -263,10 +263,10 @@ class VoterChanges:
         offset = self._append(leader, removed, now)
         self._pending = _Removal(inbound.token, offset, now.steady_ms + self._config.request_timeout_ms)
 
-    # What becomes of a change
+    # The end of a change
 
     def poll(self, now: Now) -> int:
-        """Answer the change that is committed or took too long; when to look again."""
+        """Answer the change if it is committed or took too long. Return when to call again."""
         leader = self._roles.state
         if not isinstance(leader, Leader):
             return NEVER
@@ -278,18 +278,18 @@ class VoterChanges:
         offset = self._log.history.voters_offset
         is_out = not self._roles.is_voter and offset is not None and committed > offset
         if is_out and not leader.resign_requested:
-            # In the next turn: what is committed is told first.
+            # Resign in the next turn, so that the commit is sent first.
             leader.ask_to_resign()
             return now.steady_ms
         return NEVER if self._pending is None else self._pending.deadline_ms
 
     def _expire(self, now: Now) -> None:
         if self._pending is not None and now.steady_ms >= self._pending.deadline_ms:
-            # It may be committed yet; until then no other change begins.
+            # It may still be committed; until then no other change begins.
             self._finish(ErrorCode.REQUEST_TIMED_OUT)
 
     def fail_pending(self) -> None:
-        """This leadership has ended."""
+        """Answer the change because this leadership has ended."""
         if self._pending is not None:
             self._finish(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -343,7 +343,7 @@ class VoterChanges:
             offset = history.voters_offset
             voters = history.voters if offset is not None and offset < leader.high_watermark else None
         else:
-            # Configured voters have no record to change: the leader remembers what they say.
+            # Configured voters have no record to change: the leader remembers what they send.
             voters = leader.told_voters
         if voters is None:
             return ErrorCode.REQUEST_TIMED_OUT
@@ -363,7 +363,7 @@ class VoterChanges:
     # kraft.version
 
     def raise_kraft_version(self, version: int, now: Now, *, validate_only: bool) -> None:
-        """From configured voters to voters in the log. Raises INVALID_UPDATE_VERSION."""
+        """Move from configured voters to voters in the log. Raises INVALID_UPDATE_VERSION."""
         leader = self._roles.state
         assert isinstance(leader, Leader)
         current = self._log.history.kraft_version
@@ -387,7 +387,7 @@ def _wrong(text: str) -> KafkaError:
 
 
 def _voter_of(request: Any, doing: str) -> ReplicaKey:
-    """The voter that AddRaftVoter or RemoveRaftVoter names. Raises ChangeRefused."""
+    """Return the voter that AddRaftVoter or RemoveRaftVoter names. Raises ChangeRefused."""
     key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
     if key.id < 0 or not key.has_directory:
         raise ChangeRefused(ErrorCode.INVALID_REQUEST, f"{doing} voter request didn't include a valid voter")
@@ -396,7 +396,8 @@ def _voter_of(request: Any, doing: str) -> ReplicaKey:
 
 def _lacks_host(endpoints: Endpoints) -> bool:
     """Return True if a record with these endpoints would do harm: Apache Kafka ends at a voter without a host, and at
-    each later start, because the record is in its log."""
+    each
+    later start, because the record is in its log."""
     return with_hosts(endpoints) != endpoints
 
 

@@ -1,8 +1,8 @@
-"""Who votes: replica keys, endpoints, the voter set of KIP-853 and its history along the log.
+"""Voters: replica keys, endpoints, the voter set of KIP-853 and its history along the log.
 
-Responsible for the voter set as a value, its record form, and for knowing which set was in force at an offset. The
-newest set in the log is in force as soon as it is appended, committed or not; truncation brings the older one back.
-Not responsible for deciding on changes.
+Responsible for the voter set as a value, its record form, and for which set was in force at an offset. The newest set
+in the log is in force as soon as it is appended, committed or not; a truncation restores the older one. Not responsible
+for deciding on changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, order=True)
 class ReplicaKey:
-    """A replica and the disk it speaks for. A zero directory id means that the disk is not known."""
+    """A replica and its metadata directory. A zero directory id means that the directory is unknown."""
 
     id: int
     directory_id: bytes = NO_DIRECTORY
@@ -38,7 +38,7 @@ class ReplicaKey:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a voter listens, by listener name."""
+    """An address of a voter, by listener name."""
 
     listener: str
     host: str
@@ -49,7 +49,7 @@ Endpoints = tuple[Endpoint, ...]
 
 
 def address(endpoints: Endpoints, listener: str) -> Endpoint | None:
-    """The endpoint of one listener; None if there is none, or if it has no host to connect to."""
+    """Return the endpoint of one listener; None if there is none, or if it has no host to connect to."""
     return next((endpoint for endpoint in with_hosts(endpoints) if endpoint.listener == listener), None)
 
 
@@ -63,7 +63,7 @@ def with_hosts(endpoints: Endpoints) -> Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class VoterNode:
-    """One voter: its key, where it listens, which kraft.version it can speak."""
+    """One voter: its key, its endpoints, and the range of kraft.version that it supports."""
 
     key: ReplicaKey
     endpoints: Endpoints = ()
@@ -71,15 +71,16 @@ class VoterNode:
     max_kraft_version: int = 1
 
     def matches(self, key: ReplicaKey) -> bool:
-        """A voter known without its directory is matched by id alone (kraft.version 0)."""
+        """Match by id alone if the voter's directory is unknown (kraft.version 0)."""
         return self.key.id == key.id and (not self.key.has_directory or self.key.directory_id == key.directory_id)
 
     def supports(self, kraft_version: int) -> bool:
         return self.min_kraft_version <= kraft_version <= self.max_kraft_version
 
     def is_same_as(self, other: VoterNode) -> bool:
-        """Return True if both describe the same voter. The order of endpoints is of no meaning: Apache Kafka keeps them
-        in a hash map and writes them in any order."""
+        """Return True if both describe the same voter. The order of endpoints does not matter: Apache Kafka keeps them
+        in a hash
+        map and writes them in any order."""
         return set(self.endpoints) == set(other.endpoints) and replace(self, endpoints=other.endpoints) == other
 
 
@@ -123,35 +124,35 @@ class VoterSet:
         return voter.endpoints if voter is not None else ()
 
     def needs_update(self, node: VoterNode) -> bool:
-        """Whether the set knows this voter, but not as it is now."""
+        """Return True if the set contains this voter with other data."""
         voter = self.get(node.key.id)
         return voter is not None and voter.matches(node.key) and not voter.is_same_as(node)
 
     def updated(self, node: VoterNode) -> VoterSet | None:
-        """The set with this voter as it is now; None when it is no voter."""
+        """Return the set with this voter's new data; None if it is not a voter."""
         if not self.is_voter(node.key):
             return None
         return VoterSet.of(node if voter.key.id == node.key.id else voter for voter in self.voters)
 
     def updated_by_id(self, node: VoterNode) -> VoterSet | None:
-        """As `updated`, for sets whose directories may have been replaced (kraft.version 0): the id alone counts."""
+        """Like `updated`, for sets whose directories may have been replaced (kraft.version 0): only the id counts."""
         if self.get(node.key.id) is None:
             return None
         return VoterSet.of(node if voter.key.id == node.key.id else voter for voter in self.voters)
 
     def added(self, node: VoterNode) -> VoterSet | None:
-        """The set with one more voter; None when its id is a voter's already."""
+        """Return the set with one more voter; None if a voter has its id already."""
         return None if self.get(node.key.id) is not None else VoterSet.of((*self.voters, node))
 
     def removed(self, key: ReplicaKey) -> VoterSet | None:
-        """The set without this voter; None when there is no such id with such a directory, or no other voter."""
+        """Return the set without this voter; None if no voter has this id and directory, or it is the only voter."""
         voter = self.get(key.id)
         if voter is None or voter.key != key or len(self.voters) == 1:
             return None
         return VoterSet.of(other for other in self.voters if other is not voter)
 
     def supports(self, kraft_version: int) -> bool:
-        """Whether each voter can speak this kraft.version, as far as it has said."""
+        """Return True if each voter supports this kraft.version, as far as it has sent its range."""
         return all(voter.supports(kraft_version) for voter in self.voters)
 
     def to_record(self) -> VotersRecord:
@@ -213,13 +214,13 @@ class History(Generic[T]):
         return self.values[index] if index >= 0 else None
 
     def truncate(self, end_offset: int) -> None:
-        """Forget what stands at or above the new end of the log."""
+        """Remove the values at or above the new end of the log."""
         while self.offsets and self.offsets[-1] >= end_offset:
             self.offsets.pop()
             self.values.pop()
 
     def forget_before(self, start_offset: int) -> None:
-        """Keep what is in force at the new start of the log and everything after it."""
+        """Keep the value in force at the new start of the log and all values after it."""
         index = bisect_right(self.offsets, start_offset) - 1
         if index > 0:
             del self.offsets[:index], self.values[:index]
@@ -231,12 +232,12 @@ class History(Generic[T]):
 
 @dataclass(slots=True)
 class VoterHistory:
-    """Voter sets and kraft.version along the log; the configured voters hold while no record was seen."""
+    """Voter sets and kraft.version along the log; the configured voters are in force until a record is seen."""
 
     static_voters: VoterSet = NO_VOTERS
     sets: History[VoterSet] = field(default_factory=History)
     versions: History[int] = field(default_factory=History)
-    #: the ids of all voters, as the newest leader in the log knew them: only to be told
+    #: the ids of all voters that the newest leader in the log knew
     electors: tuple[int, ...] | None = None
 
     @property
@@ -249,12 +250,12 @@ class VoterHistory:
 
     @property
     def voters_offset(self) -> int | None:
-        """Where the set in force stands: -1 in the checkpoint of a new quorum, None when it is only configured."""
+        """The offset of the set in force: -1 in the checkpoint of a new quorum, None if it is only configured."""
         return self.sets.last_offset()
 
     @property
     def voters_before(self) -> VoterSet:
-        """The set that the one in force has replaced, as far as it is known."""
+        """The set that the one in force has replaced, if it is known; else the configured voters."""
         return self.sets.values[-2] if len(self.sets.values) > 1 else self.static_voters
 
     def truncate(self, end_offset: int) -> None:
