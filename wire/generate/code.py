@@ -1,4 +1,4 @@
-"""Text of Python: indentation, line breaking, and what both emitters say about fields."""
+"""Python text: indentation, line breaking, and the expressions for fields that both emitters use."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Code:
         self._depth -= 1
 
     def listing(self, head: str, items: list[str], tail: str) -> None:
-        """`head` items `tail` on one line where they fit, else one item a line."""
+        """Write `head` items `tail` on one line if they fit, else one item a line."""
         line = head + ", ".join(items) + tail
         if len(line) + 4 * self._depth <= WIDTH:
             self(line)
@@ -56,8 +56,9 @@ class Code:
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """A line that is too long, broken as ruff would: a signature by its parameters, a condition at its `or`s, an
-    assignment behind its equals sign."""
+    """Break a line that is too long as ruff would: a signature at its parameters, a condition at its `or`s, an
+    assignment
+    after its equals sign."""
     if len(line) <= width:
         return [line]
     if line.startswith("def ") and line.endswith(":"):
@@ -77,7 +78,7 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 
 def condition(wanted: Versions, known: Versions) -> str:
-    """The test that tells `wanted` from the rest of `known`; empty when there is no rest."""
+    """Return the condition that separates `wanted` from the rest of `known`; empty if there is no rest."""
     part = wanted & known
     if part == known:
         return ""
@@ -98,7 +99,7 @@ def opposite(wanted: Versions, known: Versions) -> str:
 
 
 def present(field: Field, variant: Variant) -> Versions:
-    """The versions of this variant in which the field stands in its place, not among the tags."""
+    """The versions of this variant in which the field is at its own place, not among the tags."""
     return (field.versions & variant.versions).minus(field.tagged)
 
 
@@ -115,7 +116,7 @@ def is_fixed(field: Field) -> bool:
 
 
 def groups(cls: Class, variant: Variant) -> list[tuple[Versions, list[Field]]]:
-    """The fields in order, neighbours of the same versions together."""
+    """The fields in order; neighbours with the same versions are one group."""
     found: list[tuple[Versions, list[Field]]] = []
     for field in cls.fields:
         versions = present(field, variant)
@@ -133,7 +134,7 @@ def may_be_none(field: Field) -> bool:
 
 
 def default_expression(field: Field, cls: Class) -> str:
-    """A fresh default value."""
+    """Return the expression of a fresh default value."""
     if field.default == "null" or field.type == "records":
         return "None"
     if field.array:
@@ -157,7 +158,7 @@ def default_expression(field: Field, cls: Class) -> str:
 
 def python_type(field: Field, cls: Class) -> str:
     if field.type == "records":
-        # A request's records are a view of what was received, a response's may be several buffers on their way out.
+        # The records of a request are a view of the received buffer, those of a response may be several buffers.
         return "Buffer | None" if cls.kind == "request" else "RecordsOut | None"
     inner = PYTHON_TYPES.get(field.type) or cls.structs[field.type].name
     kind = f"list[{inner}]" if field.array else inner
@@ -165,13 +166,13 @@ def python_type(field: Field, cls: Class) -> str:
 
 
 def differs(field: Field, cls: Class, owner: str = "m") -> str:
-    """Python that is true when `owner.field` is not the default."""
+    """Return a Python condition that is true if `owner.field` is not the default."""
     name = f"{owner}.{snake(field.name)}"
     default = default_expression(field, cls)
     if default == "None":
         return f"{name} is not None"
     if field.is_struct and not field.array:
-        # Field by field: an object to compare with would cost more than all the rest of a small message.
+        # Field by field: creating an object to compare with would cost more than the rest of a small message.
         inner = cls.structs[field.type]
         tests = [differs(item, inner, name) for item in inner.fields]
         return " or ".join([f"{name} is None", *tests] if field.nullable else tests)
@@ -187,7 +188,7 @@ def pack_name(fmt: str, prefix: str) -> str:
 
 
 def least_bytes(cls: Class, variant: Variant) -> int:
-    """The least that one struct takes in any version of the variant: what a count of them is checked against."""
+    """The smallest size of one struct in any version of the variant, against which a count of them is checked."""
     top = min(variant.versions.high, OPEN)
     return max(1, min(_struct_bytes(cls, variant, version) for version in range(variant.versions.low, top + 1)))
 

@@ -1,7 +1,7 @@
-"""From the message definitions (JSON) inside Apache Kafka's released jars to our schema files.
+"""From the message definitions (JSON) in Apache Kafka's released jars to our schema files.
 
 Takes over the facts (names, types, versions, tags, defaults, listeners) and never the descriptions. Run for every new
-Kafka version; the diff of `wire/schemas` is what a reviewer reads.
+Kafka version; a reviewer reads the diff of `wire/schemas`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from generate.schema import Field, Message, SchemaError, Struct, Versions
 POM = Path(__file__).with_name("pom.xml")
 """Names the jars of HOMES and nothing else: a release is taken over although others of its jars are missing."""
 
-# Jar (by its name without version) -> the home of records that live on disk.
+# Jar (by its name without version) -> the home of the records that are stored on disk.
 HOMES = {
     "kafka-clients": "",
     "kafka-metadata": "metadata",
@@ -45,17 +45,17 @@ _KNOWN_HEAD = {
 
 
 def read_json(text: str) -> dict[str, Any]:
-    """Kafka's files are JSON with comment lines, which no JSON reader of the standard library takes."""
+    """Parse Kafka's JSON, whose comment lines the standard library's reader refuses."""
     loaded: dict[str, Any] = json.loads(_COMMENT_TAIL.sub("", _COMMENT_LINE.sub("", text)))
     return loaded
 
 
 def _default(value: object) -> str:
-    # A JSON null is the absence of a default; the string "null" is null as the default.
+    # JSON null means that there is no default; the string "null" means that the default is null.
     if value is None:
         return ""
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    # What is the type's zero anyway goes without saying.
+    # The zero of a type is its default anyway.
     return "" if text in ("0", "false") else text
 
 
@@ -106,13 +106,13 @@ def message_from_json(raw: dict[str, Any], home: str) -> Message:
 
 
 def resolve(version: str, cache: Path) -> Path:
-    """Let Maven copy the jars of HOMES of a release into a folder below `cache`; the folder."""
+    """Let Maven copy the jars of HOMES of a release into a folder below `cache`; return the folder."""
     if shutil.which("mvn") is None:
         raise SchemaError("mvn is missing, which resolves Apache Kafka's jars")
     folder = cache / f"kafka-{version}" / "definitions"
     cache.mkdir(exist_ok=True)
     command = ["mvn", "-q", "-B", "-f", str(POM), f"-Dkafka.version={version}", "dependency:copy-dependencies"]
-    # One at a time, with the compat tests too: two that download into Maven's own folder spoil each other's files.
+    # One at a time, with the compat tests too: two downloads into Maven's own folder damage each other's files.
     with (cache / "maven.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = subprocess.run([*command, f"-DoutputDirectory={folder}"], stdin=subprocess.DEVNULL, timeout=900)  # noqa: S603  # Maven, by a developer
@@ -122,7 +122,7 @@ def resolve(version: str, cache: Path) -> Path:
 
 
 def jars(libs: Path) -> dict[str, Path]:
-    """The jars with message definitions, by name without version."""
+    """The jars with message definitions, by name without version. Raises SchemaError if one is missing."""
     found: dict[str, Path] = {}
     for path in sorted(libs.glob("kafka-*.jar")):
         match = re.match(r"(kafka-[a-z-]+?)-(\d[\w.]*)\.jar$", path.name)

@@ -1,4 +1,4 @@
-"""Emit the facts that the JSON form of messages needs; the classes themselves know only bytes."""
+"""Emit the facts that the JSON form of messages needs; the classes themselves only read and write bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CONVERTED = ("bytes", "records", "uuid")
 
 
 def is_stored(cls: Class) -> bool:
-    """Whether the class can lie on a disk: a record of a log, or what such a record contains."""
+    """Return True if the class can be stored on disk: a record of a log, or part of such a record."""
     return cls.kind in ("metadata", "coordinator-key", "coordinator-value", "data")
 
 

@@ -1,5 +1,5 @@
-"""Emit what finds the generated modules: the table of APIs and the index of each package. Neither imports a module of
-messages before one of its names is asked for."""
+"""Emit the table of APIs and the index of each package, which find the generated modules. Neither imports a module of
+messages before one of its names is used."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Emit the readers: one function per struct and variant, straight down the fields.
+"""Emit the readers: one function per struct and variant, in the order of the fields.
 
-The code it writes keeps two locals: `pos`, the next byte, and `n`, the lead (length) of what comes next.
-A run of fixed-width fields is one unpack, which also takes the lead that follows the run. Compact leads are read with
-`pos` left on their last byte; classic leads with `pos` left on their first.
+The emitted code keeps two locals: `pos`, the next byte, and `n`, the lead (length) of the next field. A run of
+fixed-width fields is one unpack, which also reads the lead that follows the run. After a compact lead `pos` is on its
+last byte; before a classic lead it is on its first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def reader_name(cls: Class, variant: Variant) -> str:
 
 
 class ReaderEmitter:
-    """Writes the reader of one struct and variant to `code`, and to `formats` what it unpacks."""
+    """Writes the reader of one struct and variant to `code`, and the struct formats that it needs to `formats`."""
 
     def __init__(self, code: Code, cls: Class, variant: Variant, formats: set[str]) -> None:
         self.code = code
@@ -48,7 +48,7 @@ class ReaderEmitter:
         with self.code.block(f"def {name}(buf: Buffer, pos: int, version: int) -> tuple[{self.cls.name}, int]:"):
             self.code(f"self = new({self.cls.name})")
             for field in self.cls.fields:
-                # Tagged fields too: the tag section only speaks of what differs from the default.
+                # Tagged fields too: the tag section contains only fields that differ from the default.
                 if not present(field, self.variant):
                     self.code(f"self.{snake(field.name)} = {default_expression(field, self.cls)}")
             has_lead = False
@@ -78,7 +78,7 @@ class ReaderEmitter:
             self.code("return self, pos")
 
     def _emit_fields(self, versions: Versions, fields: list[Field], tags_next: bool) -> bool:
-        """Read `fields`; true when the lead of the tag section was taken along."""
+        """Read `fields`; return True if the lead of the tag section was read too."""
         rest = list(fields)
         while rest:
             run: list[Field] = []
@@ -120,7 +120,7 @@ class ReaderEmitter:
         self.code(f"pos += {sum(FIXED[field.type][1] for field in run)}")
 
     def _emit_variable(self, versions: Versions, field: Field, *, in_tag: bool) -> None:
-        """A field of variable width whose lead, unless it is a struct, is in `n` already."""
+        """Read a field of variable width; unless it is a struct, its lead is in `n` already."""
         name = f"self.{snake(field.name)}"
         nullable = field.nullable & versions
         if field.is_struct and not field.array:
@@ -146,7 +146,7 @@ class ReaderEmitter:
             self.code("n, pos = read_varint(buf, pos)")
             test = "if n:"
         else:
-            # An int8: negative is null, anything else is not.
+            # An int8: negative is null, any other value is not.
             self.code("n = buf[pos]")
             self.code("pos += 1")
             test = "if n < 128:"
@@ -222,7 +222,7 @@ class ReaderEmitter:
             self.code(f"pos += {width} * ({count})" if " " in count else f"pos += {width} * {count}")
             return
         if self.cls.kind == "request" and self.cls.message is None:
-            # An array inside an array: each is small, together they need a bound.
+            # Arrays inside an array: each may be small, so only a limit for all together helps.
             self.code(f"budget[0] -= {count}")
             with self.code.block("if budget[0] < 0:"):
                 self.code("raise over_budget()")

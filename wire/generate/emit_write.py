@@ -1,7 +1,7 @@
-"""Emit the writers: one function per struct and variant, straight down the fields.
+"""Emit the writers: one function per struct and variant, in the order of the fields.
 
-The code it writes hands pieces to `write`, the `append` of a list that is joined at the end. A run of fixed-width
-fields is one pack; an empty tag section right behind a run is a pad byte of that pack.
+The emitted code passes pieces to `write`, the `append` of a list that is joined at the end. A run of fixed-width fields
+is one pack; an empty tag section right after a run is a pad byte of that pack.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def writer_name(cls: Class, variant: Variant) -> str:
 
 
 class WriterEmitter:
-    """Writes the writer of one struct and variant to `code`, and to `formats` what it packs."""
+    """Writes the writer of one struct and variant to `code`, and the struct formats that it needs to `formats`."""
 
     def __init__(self, code: Code, cls: Class, variant: Variant, formats: set[str]) -> None:
         self.code = code
@@ -72,7 +72,7 @@ class WriterEmitter:
                 self.code("pass")
 
     def _emit_early_tag(self, field: Field) -> None:
-        """A tagged field is set, but the version is one of this variant's first, which do not have it yet."""
+        """Refuse a tagged field that is set although the first versions of this variant do not have it yet."""
         versions = tagged(field, self.variant)
         if field.ignorable or present(field, self.variant) or not condition(versions, self.variant.versions):
             return
@@ -91,7 +91,7 @@ class WriterEmitter:
         return pack_name(fmt, "pack")
 
     def _emit_fields(self, versions: Versions, fields: list[Field], pad: bool) -> bool:
-        """Write `fields`; true when the empty tag section is written too."""
+        """Write `fields`; return True if the empty tag section was written too."""
         rest = list(fields)
         while rest:
             run: list[Field] = []
@@ -113,7 +113,7 @@ class WriterEmitter:
         is_struct = field.is_struct and not field.array
         if not nullable and field.type != "records" and not (is_struct and field.nullable):
             if field.nullable or field.default == "null":
-                # Null in other versions only; the type checker wants to be told.
+                # It is null only in other versions, but the type checker cannot know that.
                 with self.code.block(f"if {name} is None:"):
                     self.code(f'raise null_write("{self.cls.name}.{snake(field.name)}")')
             self._emit_value(field, write)
@@ -206,7 +206,7 @@ class WriterEmitter:
                     continue
                 self.code("parts = []")
                 if default_expression(field, self.cls) == "None" and not (field.is_struct and not field.array):
-                    # Not null here, the test above says so.
+                    # Not null here, because of the test above.
                     self._emit_value(field, "parts.append")
                 elif default_expression(field, self.cls) == "None":
                     self.code('parts.append(b"\\x01")')

@@ -1,4 +1,4 @@
-"""Where generated things live and what they are called. No code is emitted here."""
+"""The places and names of generated code. No code is emitted here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUBPACKAGES = {
 
 
 def snake(name: str) -> str:
-    """Kafka's own rule: an underscore where a capital follows a small letter."""
+    """Convert a name as Kafka does: an underscore before a capital that follows a small letter."""
     out: list[str] = []
     capital_before = True
     for char in name:
@@ -38,7 +38,7 @@ def snake(name: str) -> str:
 
 
 def stem(message: Message) -> str:
-    """The name that a request shares with its response, a key with its value: ProduceRequest -> Produce."""
+    """Return the common name of a request and its response, or of a key and its value: ProduceRequest -> Produce."""
     match message.kind:
         case "request":
             return message.name.removesuffix("Request")
@@ -54,11 +54,11 @@ def stem(message: Message) -> str:
 
 @dataclass(slots=True)
 class Variant:
-    """A range of versions that one reader and one writer serve: the classic ones or the flexible ones."""
+    """A range of versions with one reader and one writer: the classic ones or the flexible ones."""
 
     versions: Versions
     flexible: bool
-    # "" when the struct has only one.
+    # "" if the struct has only one variant.
     suffix: str
 
 
@@ -67,12 +67,12 @@ class Class:
     """One class to generate: a message or a struct inside it."""
 
     name: str
-    # Of the message: request, response, ...
+    # The kind of the message: request, response, ...
     kind: str
     versions: Versions
     fields: list[Field]
     variants: list[Variant]
-    # The message, when the class is a message and not a struct inside one.
+    # The message, if the class is a message and not a struct inside one.
     message: Message | None = None
     # Kafka's name of a struct -> the class in this module.
     structs: dict[str, Class] = field(default_factory=dict)

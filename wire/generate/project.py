@@ -1,4 +1,4 @@
-"""The files: which exist, which are ours to write or delete, what stands in them."""
+"""The generated files: their names, their contents, and which files the generator owns."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def owned_sources(package: Path) -> set[str]:
     found = {
         path.relative_to(package).as_posix() for top in ("messages", "stored") for path in (package / top).rglob("*.py")
     }
-    # The one file in those folders that a person writes.
+    # The only file in those folders that is written by hand.
     return found - {"stored/__init__.py"}
 
 
 def write(root: Path, wanted: dict[str, str], owned: set[str], *, check: bool) -> list[str]:
-    """Make `root` hold `wanted` and nothing else that is ours; returns what changed (or with `check` would)."""
+    """Make `root` contain `wanted` and no other owned file. Return what changed, or with `check` what would."""
     changed: list[str] = []
     for name, text in sorted(wanted.items()):
         path = root / name

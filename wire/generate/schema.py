@@ -1,7 +1,7 @@
-"""The schema language: what a message is, read from and written to `wire/schemas/*.msg`.
+"""The schema language: the definition of a message, read from and written to `wire/schemas/*.msg`.
 
-Responsible for the model (Versions, Field, Struct, Message), its text form and nothing else: where a definition comes
-from is convert.py, what becomes of it is the emitters. `parse(format_message(m)) == m` holds for every message.
+Responsible only for the model (Versions, Field, Struct, Message) and its text form. Definitions come from convert.py,
+and the emitters use them. `parse(format_message(m)) == m` holds for every message.
 
 The language, by example:
 
@@ -16,9 +16,9 @@ The language, by example:
     struct Cursor 10+
       TopicName: string 10+
 
-One field a line: name, type, the versions that have it, then what is special about it. `[T]` is an array of T; a type
-that starts with a capital is a struct, whose fields follow indented or stand in a `struct` block below. `nullable` and
-`tag N` hold for all versions of the field unless a range follows. A line that starts with `#` is a comment.
+A line is one field: name, type, the versions that have it, then its options. `[T]` is an array of T. A type that starts
+with a capital is a struct, whose fields follow indented or in a `struct` block below. `nullable` and `tag N` hold for
+all versions of the field unless a range follows. A line that starts with `#` is a comment.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FIELD = re.compile(r"(\w+): (\[?)(\w+)(\]?) (none|[\d+-]+)((?:, [^,]+)*)$")
 
 
 class SchemaError(Exception):
-    """A schema file does not say what it should."""
+    """A schema file is not valid."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -81,7 +81,7 @@ class Versions:
         return self & other == other
 
     def minus(self, other: Versions) -> Versions:
-        """What is left of this range; ranges in Kafka's definitions only ever overlap at one end."""
+        """Return the rest of this range; ranges in Kafka's definitions only ever overlap at one end."""
         if not self & other:
             return self
         if other.covers(self):
@@ -135,7 +135,7 @@ class Message:
     listeners: tuple[str, ...] = ()
     # The last of `versions` exists, but Kafka neither advertises nor freezes it yet.
     latest_unstable: bool = False
-    # Which of Kafka's components keeps this record on disk; empty for what goes over the network.
+    # The component of Kafka that keeps this record on disk; empty for what is sent over the network.
     home: str = ""
     fields: list[Field] = field(default_factory=list)
     structs: list[Struct] = field(default_factory=list)
@@ -239,7 +239,7 @@ def _parse_field(line: str) -> Field:
 
 def parse(text: str) -> Message:
     message: Message | None = None
-    # The list that takes the next field, by depth: levels[0] is the message's own fields or those of a struct block.
+    # The list for the next field, by depth: levels[0] is the message's own fields or those of a struct block.
     levels: list[list[Field]] = []
     base = 0
     for line in text.splitlines():

@@ -1,6 +1,6 @@
 """Apache Kafka's error codes, and the one exception that carries them.
 
-Numbers, names and what a client may try again are Kafka's; the wording is ours. A handler raises
+Numbers, names and the retriable errors are Kafka's; the wording is pykbroker's. A handler raises
 `KafkaError(ErrorCode.X)`; `api/` turns it into a field of a response, once.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-# Importable from here as well: the two errors of bytes, beside the one of meaning.
+# Importable from here as well: the two errors for bytes, next to the one of the protocol.
 from pykbroker_wire.primitives import DecodeError as DecodeError
 from pykbroker_wire.primitives import EncodeError as EncodeError
 
@@ -153,7 +153,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def received(cls, number: int) -> ErrorCode:
-        """The code in a peer's answer; UNKNOWN_SERVER_ERROR where the peer knows one that this version does not."""
+        """Return the code in a peer's response; UNKNOWN_SERVER_ERROR if this version does not know the number."""
         try:
             return cls(number)
         except ValueError:
@@ -161,7 +161,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """The same request may succeed later, though neither client nor administrator changes anything."""
+        """True if the same request may succeed later without a change by the client or an administrator."""
         return self in _RETRIABLE
 
     @property
@@ -170,13 +170,13 @@ class ErrorCode(IntEnum):
 
 
 def error_name(number: int) -> str:
-    """The name of the code in a peer's answer, for the log: a number that this version does not know stays one."""
+    """Return the name of the code in a peer's response, for the log; an unknown number stays a number."""
     known = ErrorCode.received(number)
     return known.name if known == number else f"error {number}"
 
 
 class KafkaError(Exception):
-    """A request failed in a way that the protocol has a code for."""
+    """A request failed with an error of the protocol."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code: Final = code

@@ -1,7 +1,7 @@
-"""Bytes of a connection to frames: a four-byte size, then that many bytes. Nothing else is known here.
+"""From the bytes of a connection to frames: a four-byte size, then that many bytes.
 
-Memory grows with what was received, never with what a size declares. For clients and tests; the broker's listener
-receives into a buffer of its own and only shares the limit and the error.
+Memory grows with the received bytes, never with a declared size. For clients and tests: the broker's listener receives
+into a buffer of its own and only shares the limit and the error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def check_size(size: int, max_bytes: int) -> None:
 
 
 class FrameSplitter:
-    """Feed what arrives, in pieces of any length; take complete frames, without their size."""
+    """Splits received bytes into frames. Feed pieces of any length; each returned frame is complete and without its
+    size."""
 
     __slots__ = ("_max_bytes", "_pieces", "_received")
 
@@ -31,7 +32,8 @@ class FrameSplitter:
         self._received = 0
 
     def feed(self, data: Buffer) -> list[memoryview]:
-        """The frames that `data` completes. Raises DecodeError for a size beyond the limit; feed nothing after that."""
+        """Return the frames that `data` completes. Raises DecodeError for a size beyond the limit; feed nothing after
+        that."""
         self._pieces.append(bytes(data))
         self._received += len(self._pieces[-1])
         if self._received < SIZE_BYTES or self._received < SIZE_BYTES + self._size():
@@ -61,5 +63,5 @@ class FrameSplitter:
 
     @property
     def pending_bytes(self) -> int:
-        """Received, but not yet part of a complete frame."""
+        """The number of received bytes that are not yet part of a complete frame."""
         return self._received

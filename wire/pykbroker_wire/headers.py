@@ -1,8 +1,8 @@
-"""Requests and responses with their headers, both directions. The bodies are the generated classes' business.
+"""Requests and responses with their headers, both directions. The bodies are left to the generated classes.
 
-Which header version belongs to which API and version is decided here and nowhere else: v2 (request) and v1 (response)
-from the API's first flexible version on, v1 and v0 below, and ApiVersions is always answered with header v0, because
-its client cannot know yet what the broker speaks.
+Only this module decides which header version belongs to an API and version: v2 (request) and v1 (response) from the
+API's first flexible version on, v1 and v0 below. The response of ApiVersions always has header v0, because its client
+cannot know yet which versions the broker supports.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FLEXIBLE_REQUEST: Final = {int(key): api.flexible_from for key, api in APIS.ite
 _FLEXIBLE_RESPONSE: Final = {**_FLEXIBLE_REQUEST, int(ApiKey.API_VERSIONS): NEVER}
 
 _UNSUPPORTED_VERSION: Final = 35
-# Up to here a copy of the body behind its header costs less than a second buffer.
+# Up to this size, copying the body after its header costs less than a second buffer.
 _JOIN_BYTES: Final = 4096
 
 # api key, api version, correlation id, length of the client id
@@ -39,7 +39,7 @@ _unpack_int16 = Struct(">h").unpack_from
 
 
 class RequestHeader:
-    """What stands in front of every request."""
+    """The header of a request."""
 
     __slots__ = ("api_key", "client_id", "correlation_id", "version")
 
@@ -51,8 +51,9 @@ class RequestHeader:
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int = 0) -> tuple[RequestHeader, int]:
-        """The header of the frame at `pos` and where its body starts. Raises DecodeError, also for an API that does not
-        exist: the length of its header cannot be known. A version that does not exist is no error here."""
+        """Return the header of the frame at `pos` and the start of its body. Raises DecodeError, also for an API that
+        does not
+        exist, because the length of its header is unknown. A version that does not exist is no error here."""
         try:
             api_key, version, correlation_id, size = _unpack_request(buf, pos)
             flexible_from = _FLEXIBLE_REQUEST[api_key]
@@ -80,7 +81,7 @@ class RequestHeader:
 
 
 def encode_response(correlation_id: int, api_key: int, version: int, body: Sequence[Buffer]) -> list[Buffer]:
-    """The whole frame, size included, for the buffers that a response's `encode` gave."""
+    """Return the whole frame, size included, for the buffers of a response's `encode`."""
     flexible = version >= _FLEXIBLE_RESPONSE[api_key]
     size = len(body[0]) if len(body) == 1 else sum(map(len, body))
     if flexible:
@@ -100,7 +101,7 @@ def _behind(head: bytes, body: Sequence[Buffer]) -> list[Buffer]:
 def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, message: TopLevel
 ) -> list[Buffer]:
-    """The whole frame, size included."""
+    """Return the whole frame, size included. Raises EncodeError."""
     body = message.encode(version)
     client = b"" if client_id is None else client_id.encode("utf-8", "replace")
     if len(client) > 0x7FFF:
@@ -112,14 +113,15 @@ def encode_request(
 
 
 def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, TopLevel]:
-    """The correlation id and the message in a frame (without its size). `version` is that of the request."""
+    """Return the correlation id and the message in a frame (without its size); `version` is that of the request. Raises
+    DecodeError."""
     try:
         (correlation_id,) = _unpack_int32(frame, 0)
         pos = 4
         if version >= _FLEXIBLE_RESPONSE[api_key]:
             pos = skip_tags(frame, pos)
         if api_key == ApiKey.API_VERSIONS and _unpack_int16(frame, pos)[0] == _UNSUPPORTED_VERSION:
-            # A broker that does not know our version says so in version 0.
+            # A broker that does not support our version answers in version 0.
             version = 0
     except READ_ERRORS as error:
         raise DecodeError(f"a response header is cut short: {error}") from None

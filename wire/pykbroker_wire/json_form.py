@@ -1,9 +1,9 @@
-"""The JSON form of messages: of those on a disk as Apache Kafka's tools print it, of requests and responses as its
-request log does (KIP-673).
+"""The JSON form of messages: stored ones as Apache Kafka's tools print them, requests and responses as its request log
+does (KIP-673).
 
-Fields in the order of their schema, those of other versions left out, tagged ones only where they are not the default.
-Bytes are base 64, uuids Kafka's text; of records there is no more than their size. `render` gives the text of Kafka's
-JSON library: no spaces, everything but quotes, backslashes and control characters as it is.
+Fields are in the order of their schema, without those of other versions; tagged fields appear only if they are not the
+default. Bytes are base 64, uuids are Kafka's text, and records are only a size. `render` returns the text of Kafka's
+JSON library: no spaces, and only quotes, backslashes and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _NOT_FINITE = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 #: See stored_fields.py and message_fields.py.
 Fields = Mapping[str, tuple[tuple[str, str, str, int, int, int, int], ...]]
-#: (message, attribute) -> the text in place of a value that is secret; None: the value itself
+#: (message, attribute) -> the text that replaces a secret value; None to show the value itself
 Hide = Callable[[Message, str], str | None]
 
 
 def _shows_everything(message: Message, attribute: str) -> None:
-    """A `Hide`."""
+    """A `Hide` that hides no value."""
 
 
 class _Form:
@@ -92,8 +92,9 @@ def to_json(
     hide: Hide = _shows_everything,
     sizes: bool = False,
 ) -> dict[str, Any]:
-    """Values as `json` takes them. `sizes`: say how many bytes records have, else they are an empty text. KeyError for
-    a message that is not among `fields`."""
+    """Return values that `json` accepts. Records become their size in bytes if `sizes` is set, else an empty text.
+    Raises
+    KeyError for a message that is not among `fields`."""
     flexible = version >= message.FLEXIBLE_FROM
     return _Form(version, flexible=flexible, fields=fields, hide=hide, sizes=sizes).struct(message)
 
@@ -103,7 +104,7 @@ def _size(records: Any) -> int:
 
 
 def render(value: Any) -> str:
-    """Compact JSON of what `to_json` returns."""
+    """Return compact JSON of a result of `to_json`."""
     match value:
         case None:
             return "null"
@@ -116,7 +117,7 @@ def render(value: Any) -> str:
         case list():
             return "[" + ",".join(map(render, value)) + "]"
         case int():
-            # Also where it is an enum.
+            # The explicit call also covers enums.
             return int.__repr__(value)
         case float():
             return _double(value)
@@ -125,7 +126,7 @@ def render(value: Any) -> str:
 
 
 def _double(value: float) -> str:
-    """As Java writes it: with an exponent from ten million on and below a thousandth."""
+    """Write a double as Java does: with an exponent from ten million on and below a thousandth."""
     if value == 0 or 1e-3 <= abs(value) < 1e7 or not isfinite(value):
         return _NOT_FINITE.get(repr(value), repr(value))
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")

@@ -1,13 +1,14 @@
-"""What the generated message classes share: the two errors, the base class, lengths, varints, tagged fields, uuids.
+"""The common parts of the generated message classes: two errors, the base class, lengths, varints, tagged fields,
+uuids.
 
-Not here: anything about a particular message. Invariants of every reader, generated or in this file:
+Not responsible for any particular message. Invariants of every reader, generated or in this file:
 
-- A length that runs past the end of the buffer is not checked where it is read: slices shorten themselves, `pos` moves
-  beyond the end for good (it never goes back), every later fixed-width read fails, and `decode` looks once, at the end.
-- Nothing is allocated by a declared length: arrays grow by what was really decoded, and a count that the remaining
+- A length beyond the end of the buffer is not checked where it is read. Slices become shorter, `pos` moves beyond the
+  end and never goes back, every later fixed-width read fails, and `decode` checks once, at the end.
+- No memory is allocated for a declared length: arrays grow by what was really decoded, and a count that the remaining
   bytes cannot hold is refused before the first element.
-- A "lead" is the length in front of a string, bytes or array. In compact form it is length + 1, 0 is null, and the
-  readers below keep `pos` on its last byte, so that the content always starts at `pos + 1`.
+- A "lead" is the length before a string, bytes or array. In compact form it is length + 1 and 0 is null. The readers
+  below leave `pos` on the last byte of a compact lead, so that the content always starts at `pos + 1`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from collections.abc import Callable, Sequence, Sized
 from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, cast
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-# Record batches on their way out: one buffer, or several that the encoder splices into its output without a copy. What
-# is not in memory (a piece of a file that goes to the socket by itself) is spliced in too: only its size is looked at.
+# Record batches of a response: one buffer, or several that the encoder adds to its output without a copy. A part of a
+# file, which goes to the socket without passing through memory, is added too: only its size is used.
 RecordsOut: TypeAlias = Buffer | Sequence[Buffer | Sized]
 Write: TypeAlias = Callable[[Buffer], None]
 
@@ -27,21 +28,21 @@ ZERO_UUID: Final = bytes(16)
 # Apache Kafka 4.4 refuses more than this; 4.3.1 has no such limit and no client comes near it.
 MAX_ARRAY_ELEMENTS: Final = 1_000_000
 MAX_TAGGED_FIELDS: Final = 10_000
-# Elements of all arrays inside other arrays of one request, together. A struct of three bytes becomes a few hundred
-# bytes of Python objects: without this bound a request of 100 MB of them would take many GB.
+# The limit for the elements of all arrays inside other arrays of one request together. A struct of three bytes becomes
+# a few hundred bytes of Python objects: without this limit a request of 100 MB of them would take many GB.
 MAX_NESTED_ELEMENTS: Final = 1_000_000
 MAX_STRING_BYTES: Final = 0x7FFF
 # FLEXIBLE_FROM of a message that has no flexible version.
 NEVER: Final = 32_768
 
-# The default of list parameters: tells "not given" from None, which is a value of nullable arrays. Never changed.
+# The default of list parameters, which distinguishes "not given" from None, a value of nullable arrays. Never changed.
 EMPTY: Final[Any] = []
 # The same for the one kind of nullable struct whose default is not null.
 ABSENT: Final[Any] = object()
 
 # COMPACT[n] is the compact lead of a length n.
 COMPACT: Final = tuple(bytes((n + 1,)) for n in range(127))
-# What compact null and an empty tag section look like.
+# The encoding of compact null and of an empty tag section.
 ZERO: Final = b"\x00"
 NULL_INT16: Final = b"\xff\xff"
 NULL_INT32: Final = b"\xff\xff\xff\xff"
@@ -51,27 +52,27 @@ unpack_from: Final = struct.unpack_from
 pack: Final = struct.pack
 pack_int16: Final = struct.Struct(">h").pack
 pack_int32: Final = struct.Struct(">i").pack
-# Arrays of up to 16 int32 (replicas, partitions), by length: a third of the time that a format made on the spot takes.
+# Arrays of up to 16 int32 (replicas, partitions), by length: a third of the time of a format that is built each time.
 UNPACK_INT32S: Final = tuple(struct.Struct(f">{n}i").unpack_from for n in range(17))
 PACK_INT32S: Final = tuple(struct.Struct(f">{n}i").pack for n in range(17))
 
 
 class DecodeError(Exception):
-    """These bytes are not what they claim to be. The sender's fault."""
+    """These bytes are not what they claim to be. The sender is at fault."""
 
 
 class EncodeError(Exception):
-    """This value has no form in that version. Our caller's fault."""
+    """This value has no form in that version. The caller is at fault."""
 
 
-# What broken bytes make the generated readers raise: an index past the end, a struct past the end.
+# Errors that the generated readers raise for broken bytes: an index past the end, a struct past the end.
 READ_ERRORS: Final = (IndexError, struct.error)
-# What a wrong value makes the generated writers raise: None in a field that may not be null, a number out of range, a
-# string with a lone surrogate.
+# Errors that the generated writers raise for a wrong value: None in a field that may not be null, a number out of
+# range, a string with a lone surrogate.
 WRITE_ERRORS: Final = (AttributeError, TypeError, struct.error, UnicodeEncodeError)
 
 
-#: Fields that may hold passwords, keys, or requests that hold some.
+#: Fields that may contain passwords or keys, or requests that contain some.
 _SECRET_FIELDS: Final = frozenset(
     {"auth_bytes", "hmac", "request_data", "response_data", "salted_password", "server_key", "stored_key"}
 )
@@ -87,14 +88,14 @@ class Message:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
-    # A value that can change has no hash.
+    # A mutable value has no hash.
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         shown = {name: getattr(self, name) for name in self.__slots__}
         hidden = _SECRET_FIELDS.intersection(shown)
         if "value" in shown and "Config" in type(self).__name__ and not type(self).__name__.startswith("Creatable"):
-            # Of a broker it may be a password.
+            # The value of a broker's config may be a password.
             hidden |= {"value"}
         fields = (f"{name}={'[hidden]' if name in hidden else repr(value)}" for name, value in shown.items())
         return f"{type(self).__name__}({', '.join(fields)})"
@@ -108,7 +109,7 @@ class TopLevel(Message):
     # The API's key, the type of a stored record, or -1.
     API_KEY: ClassVar[int]
     MIN_VERSION: ClassVar[int]
-    # The highest version that is stable: what a broker advertises.
+    # The highest stable version, which a broker advertises.
     MAX_VERSION: ClassVar[int]
     # The highest version that can be read and written; above MAX_VERSION where Kafka has an unstable one.
     LATEST_VERSION: ClassVar[int]
@@ -116,11 +117,11 @@ class TopLevel(Message):
 
     @classmethod
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[Self, int]:
-        """The message at `pos` and the position behind it. Raises DecodeError and nothing else."""
+        """Return the message at `pos` and the position after it. Raises DecodeError and nothing else."""
         raise NotImplementedError
 
     def encode(self, version: int) -> list[Buffer]:
-        """Buffers to write, in order; usually one. Raises EncodeError and nothing else."""
+        """Return the buffers to write, in order; usually one. Raises EncodeError and nothing else."""
         raise NotImplementedError
 
     def encode_bytes(self, version: int) -> bytes:
@@ -143,7 +144,7 @@ def broken(name: str, version: int, error: Exception | None = None) -> DecodeErr
 
 
 def read_lead(buf: Buffer, pos: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes and the position of its last byte."""
+    """Return an unsigned varint of at most five bytes, and the position of its last byte."""
     value = 0
     for shift in (0, 7, 14, 21, 28):
         byte = buf[pos]
@@ -155,13 +156,13 @@ def read_lead(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """An unsigned varint and the position behind it."""
+    """Return an unsigned varint and the position after it."""
     value, pos = read_lead(buf, pos)
     return value, pos + 1
 
 
 def nullable_lead(buf: Buffer, pos: int) -> tuple[int, int]:
-    # Kafka takes the number as a signed int32, so that everything "negative" is null as well.
+    # Kafka reads the number as a signed int32, so every "negative" number is null as well.
     lead, pos = read_lead(buf, pos)
     return (0 if lead > 0x80000000 else lead), pos
 
@@ -209,12 +210,12 @@ def long_array(buf: Buffer, pos: int, element_bytes: int) -> tuple[int, int]:
 
 
 def check_count(buf: Buffer, pos: int, count: int, element_bytes: int) -> None:
-    """Refuse an array that cannot be there: `element_bytes` is the least that one element takes."""
+    """Refuse an array that cannot fit: `element_bytes` is the smallest size of one element."""
     if count > MAX_ARRAY_ELEMENTS or count * element_bytes > len(buf) - pos:
         raise DecodeError(f"an array of {count} elements of at least {element_bytes} bytes in {len(buf) - pos} bytes")
 
 
-# What is left of MAX_NESTED_ELEMENTS for the request that is being decoded. One cell for all: decoding does not wait.
+# The rest of MAX_NESTED_ELEMENTS for the request that is being decoded. One cell is enough: decoding does not wait.
 budget: Final = [MAX_NESTED_ELEMENTS]
 
 
@@ -230,7 +231,7 @@ def tag_count(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def skip_tags(buf: Buffer, pos: int) -> int:
-    """The position behind a tag section none of whose tags we know."""
+    """Return the position after a tag section whose tags are all unknown."""
     count, pos = tag_count(buf, pos)
     for _ in range(count):
         _, pos = read_lead(buf, pos)
@@ -276,7 +277,7 @@ def varint(value: int) -> bytes:
 
 
 def compact(size: int) -> bytes:
-    """The compact lead of a length that is too large for the COMPACT table."""
+    """Return the compact lead of a length that is too large for the COMPACT table."""
     return varint(size + 1)
 
 
@@ -287,7 +288,7 @@ def compact_string(size: int) -> bytes:
 
 
 def write_tags(write: Write, tags: list[tuple[int, bytes]]) -> None:
-    """A tag section; `tags` in ascending order."""
+    """Write a tag section; `tags` are in ascending order."""
     write(varint(len(tags)))
     for tag, value in tags:
         write(varint(tag) + varint(len(value)))
@@ -310,12 +311,12 @@ def records_size(records: RecordsOut) -> int:
     return sum([piece.nbytes if isinstance(piece, memoryview) else len(piece) for piece in records])
 
 
-# A records buffer of this size or less is cheaper to copy than to hand to the socket on its own.
+# A records buffer of this size or less is cheaper to copy than to pass to the socket separately.
 _SPLICE_BYTES: Final = 512
 
 
 def gather(parts: list[Buffer]) -> list[Buffer]:
-    """Join the small pieces between the record buffers, and leave those as they are."""
+    """Join the small pieces between the record buffers, and leave those unchanged."""
     buffers: list[Buffer] = []
     small: list[Buffer] = []
     for part in parts:
@@ -335,13 +336,13 @@ def gather(parts: list[Buffer]) -> list[Buffer]:
 
 
 class Chance(Protocol):
-    """A `random.Random`; this layer makes none of its own."""
+    """A `random.Random`; this module creates none."""
 
     def randbytes(self, n: int, /) -> bytes: ...
 
 
 def random_uuid(chance: Chance) -> bytes:
-    """A version 4 uuid as Apache Kafka makes them: none of the reserved ones, and no dash in front of its text, which a
+    """Return a version 4 uuid like Apache Kafka's: not a reserved one, and its text does not begin with a dash, which a
     command line would take for an option."""
     while True:
         value = bytearray(chance.randbytes(16))
@@ -352,13 +353,13 @@ def random_uuid(chance: Chance) -> bytes:
 
 
 def uuid_to_str(value: bytes) -> str:
-    """Kafka's text form of a uuid: base64url of the 16 bytes without padding."""
+    """Return Kafka's text form of a uuid: base64url of the 16 bytes without padding."""
     return base64.urlsafe_b64encode(value)[:22].decode("ascii")
 
 
 def uuid_from_str(text: str) -> bytes:
-    """Raises ValueError for anything that is not a uuid in Kafka's text form."""
-    # The decoder takes + and / besides their replacements.
+    """Parse a uuid in Kafka's text form. Raises ValueError for anything else."""
+    # The decoder also accepts + and / in place of their replacements.
     if len(text) != 22 or not text.isascii() or "+" in text or "/" in text:
         raise ValueError(f"not a uuid: {text!r}")
     try:

@@ -1,9 +1,10 @@
-"""The one shape of Produce that pipelining producers send, again and again: one topic, one partition, with or without a
-transactional id.
+"""A fast path for the Produce requests that pipelining producers send again and again: one topic, one partition, with
+or
+without a transactional id.
 
-A twin of the generated `messages/produce.py` for that shape in flexible versions (9-13): one `unpack` instead of a tree
-of readers, one `pack` instead of a tree of writers, at a third of the cost. Not responsible for any other shape:
-`parse` says None, and the generated reader judges. What it accepts, and what it writes, is the same to the byte
+A twin of the generated `messages/produce.py` for that shape in flexible versions (9-13). One `unpack` replaces a tree
+of readers and one `pack` a tree of writers, at a third of the cost. Not responsible for any other shape: `parse`
+returns None, and the generated reader takes over. Both accept the same requests and write the same bytes
 (tests/wire/test_produce_single.py).
 """
 
@@ -16,7 +17,7 @@ FIRST_VERSION: Final = 9
 LAST_VERSION: Final = 13
 _TOPIC_IDS_FROM: Final = 13
 
-# behind the transactional id: acks, timeout, number of topics + 1
+# after the transactional id: acks, timeout, number of topics + 1
 _FRONT: Final = Struct(">hib")
 # ... and for version 13 topic id, number of partitions + 1, partition index
 _WITH_ID: Final = Struct(">hib16sbi")
@@ -32,8 +33,8 @@ _ANSWER_REST: Final = Struct(">bihqqqbbbbib")
 def parse(
     frame: memoryview, position: int, version: int
 ) -> tuple[int, int, bytes | str, int, memoryview, str | None] | None:
-    """(acks, timeout in ms, topic id or name, partition index, records, transactional id) of the request body at
-    `position`, or None."""
+    """Return (acks, timeout in ms, topic id or name, partition index, records, transactional id) of the request body at
+    `position`, or None for any other shape."""
     try:
         id_length = frame[position]
         position += 1
@@ -89,7 +90,7 @@ def encode_answer(
     log_append_time_ms: int,
     log_start_offset: int,
 ) -> bytes:
-    """The whole frame of an answer without an error, size included."""
+    """Return the whole frame of a response without an error, size included."""
     # fmt: off
     if type(topic) is bytes:
         return _ANSWER_WITH_ID.pack(

@@ -1,10 +1,10 @@
-"""How records stand in Kafka's own topics and logs: what surrounds the bodies of the classes in `stored`.
+"""The framing of records in Kafka's own topics and logs, around the bodies of the classes in `stored`.
 
-- The metadata log (KIP-631) and the remote log metadata topic: one record value is frame version, type and version as
+- The metadata log (KIP-631) and the remote log metadata topic: a record value is frame version, type and version as
   unsigned varints, then the body.
 - The coordinators' topics (__consumer_offsets, __transaction_state, __share_group_state): the key is the record type as
-  an int16 and a body of version 0, the value is its version as an int16 and the body. A null value is a tombstone; it
-  never comes here.
+  an int16 and a body of version 0; the value is its version as an int16 and the body. A null value is a tombstone,
+  which callers handle themselves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Home = Literal["group", "transaction", "share"]
 
 
 class UnknownRecordType(DecodeError):
-    """Whole and readable, but of a type that is not ours: a newer Kafka wrote it. Loading may skip it."""
+    """A whole record of an unknown type: a newer Kafka wrote it. Loading may skip it."""
 
     def __init__(self, record_type: int) -> None:
         super().__init__(f"unknown record type {record_type}")
@@ -37,7 +37,7 @@ class UnknownRecordType(DecodeError):
 
 
 def encode_metadata_record(message: TopLevel, version: int) -> bytes:
-    """Also for the records of the remote log metadata topic."""
+    """Encode a record of the metadata log or of the remote log metadata topic. Raises EncodeError."""
     if message.API_KEY < 0:
         raise EncodeError(f"{type(message).__name__} is no metadata record")
     return b"".join((varint(FRAME_VERSION), varint(message.API_KEY), varint(version), *message.encode(version)))
@@ -74,7 +74,7 @@ def encode_key(key: TopLevel) -> bytes:
 
 
 def encode_value(value: TopLevel, version: int | None = None) -> bytes:
-    """`version` None is the highest stable one."""
+    """Encode a value; `version` is the highest stable one by default."""
     version = value.MAX_VERSION if version is None else version
     return pack_int16(version) + value.encode_bytes(version)
 
@@ -88,11 +88,11 @@ def decode_key(home: Home, key: Buffer) -> TopLevel:
 
 
 def decode_value(home: Home, record_type: int, value: Buffer) -> TopLevel:
-    """`record_type` is the API_KEY of the record's key."""
+    """Decode a value; `record_type` is the API_KEY of the record's key. Raises UnknownRecordType, DecodeError."""
     found: type[TopLevel] | None = _package(home).value_class(record_type)
     if found is None:
         raise UnknownRecordType(record_type)
-    # Kafka, too, is content with bytes behind the body here, and is not in the metadata log.
+    # Kafka, too, accepts bytes after the body here, but not in the metadata log.
     return found.decode(value, 2, _int16(value))[0]
 
 

@@ -1,4 +1,4 @@
-"""A record batch, format v2, as a header over bytes that stay where they are; and the builder that makes new ones.
+"""A record batch, format v2: a header over bytes that are not copied, and a builder for new batches.
 
      0 base offset int64        21 attributes int16: codec 0-2, log append time 3, transactional 4, control 5, horizon 6
      8 batch length int32       23 last offset delta int32     43 producer id int64        57 record count int32
@@ -6,11 +6,11 @@
     16 magic int8               35 max timestamp int64         53 base sequence int32
     17 CRC-32C uint32 of everything from 21 on
 
-Base offset and leader epoch lie in front of what the CRC covers, so that a leader stamps them without a new one.
+Base offset and leader epoch come before the bytes that the CRC covers, so a leader can set them without a new CRC.
 With the delete-horizon flag the base timestamp is the horizon; record timestamps stay relative to it.
 
-Responsible for headers; records are `record.py`, verdicts on what a client sent are `pykbroker_log.validate`.
-Invariants: reading never copies record bytes; `CorruptBatch` is the one error for bytes that are no batch.
+Responsible for headers. Records are in `record.py`, and the checks of a client's batch in `pykbroker_log.validate`.
+Invariants: reading never copies record bytes; `CorruptBatch` is the only error for bytes that are no batch.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class CorruptBatch(ValueError):
 
 
 class BatchHeader(NamedTuple):
-    """The header's fields. A named tuple, because it is made from one unpack without touching the fields."""
+    """The header's fields. A named tuple, because one unpack makes it without a look at each field."""
 
     base_offset: int
     batch_length: int
@@ -119,7 +119,9 @@ class BatchHeader(NamedTuple):
 
     @classmethod
     def parse(cls, buf: Buffer, pos: int = 0) -> BatchHeader:
-        """The header at `pos`, unchecked: lengths, magic and CRC are whatever the bytes say."""
+        """Return the header at `pos`, unchecked: lengths, magic and CRC are as in the bytes. Raises CorruptBatch if the
+        header is
+        cut off."""
         try:
             return cls._make(HEADER.unpack_from(buf, pos))
         except StructError:
@@ -178,8 +180,9 @@ def decrement_sequence(sequence: int, decrement: int) -> int:
 
 
 def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch from `pos`. A last batch that is cut off ends the iteration silently, as
-    in a fetched slice; a length or magic that no batch can have raises CorruptBatch."""
+    """Yield (position, header) of every whole batch from `pos` on. An incomplete last batch ends the iteration without
+    an
+    error, as in a fetched slice. A length or magic that no batch can have raises CorruptBatch."""
     end = len(buf)
     while end - pos >= HEADER_SIZE:
         header = BatchHeader._make(HEADER.unpack_from(buf, pos))
@@ -195,7 +198,7 @@ def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]
 
 
 def verify_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
-    """Whether the whole batch is there and its CRC is right. Above 32 KiB the GIL is released meanwhile."""
+    """Return True if the whole batch is there and its CRC is right. Above 32 KiB the GIL is released."""
     end = pos + header.size_in_bytes
     if header.batch_length < MIN_BATCH_LENGTH or end > len(buf):
         return False
@@ -204,7 +207,7 @@ def verify_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
 
 
 def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
-    """Write what a leader assigns; the CRC does not cover it."""
+    """Write the base offset and leader epoch that a leader assigns; the CRC does not cover them."""
     _INT64.pack_into(buf, pos, base_offset)
     _INT32.pack_into(buf, pos + LEADER_EPOCH_AT, leader_epoch)
 
@@ -212,8 +215,9 @@ def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch:
 def restamp_timestamp(
     buf: bytearray | memoryview, pos: int, header: BatchHeader, max_timestamp: int, *, log_append_time: bool
 ) -> None:
-    """Write max timestamp and timestamp type, and the new CRC if that changed anything; then attribute bits without a
-    meaning are dropped, as Kafka drops them."""
+    """Write max timestamp and timestamp type, and a new CRC if one of them changes. Attribute bits without a meaning
+    are then
+    dropped, as Kafka drops them."""
     flag = LOG_APPEND_TIME if log_append_time else 0
     if flag == header.attributes & LOG_APPEND_TIME and max_timestamp == header.max_timestamp:
         return
@@ -240,7 +244,7 @@ def seal(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
-    """A header with its CRC in front of records that are already encoded (and compressed, as `attributes` says)."""
+    """Put a header with its CRC before records that are already encoded (and compressed as in `attributes`)."""
     covered = _COVERED.pack(
         attributes,
         last_offset_delta,
@@ -270,7 +274,8 @@ def build_batch(
     control: bool = False,
     log_append_time_ms: int | None = None,
 ) -> bytes:
-    """One batch of (key, value, headers, timestamp) at consecutive offsets. At least one record."""
+    """Build one batch of (key, value, headers, timestamp) at consecutive offsets. Raises ValueError without a
+    record."""
     parts = []
     delta = 0
     base_timestamp = max_timestamp = NO_TIMESTAMP
@@ -310,7 +315,8 @@ def build_batch(
 
 
 class BatchBuilder:
-    """Records one by one; offsets may have gaps (compaction keeps them), so each record may name its own."""
+    """Builds a batch record by record. Offsets may have gaps (compaction keeps them), so each record may have its
+    own."""
 
     __slots__ = (
         "_attributes",
@@ -349,7 +355,7 @@ class BatchBuilder:
         self._leader_epoch = leader_epoch
         self._identity = (producer_id, producer_epoch, base_sequence)
         self._log_append_time_ms = log_append_time_ms
-        self._base_timestamp = delete_horizon_ms  # None: that of the first record
+        self._base_timestamp = delete_horizon_ms  # None stands for the timestamp of the first record
         self._attributes = (
             codec
             | (TRANSACTIONAL if transactional else 0)
@@ -394,11 +400,12 @@ class BatchBuilder:
 
     @property
     def size_in_bytes(self) -> int:
-        """What `build` returns without compression."""
+        """The size of the result of `build` without compression."""
         return self._size
 
     def build(self, *, last_offset: int | None = None) -> bytes:
-        """The batch. `last_offset` keeps a range that compaction has thinned at its end, or emptied."""
+        """Build the batch. `last_offset` keeps the range of a batch whose last records, or all, compaction has
+        removed."""
         if last_offset is None:
             last_offset = self._last_offset
         if last_offset < self._base_offset:

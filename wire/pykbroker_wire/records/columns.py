@@ -1,12 +1,12 @@
 """Record batches as columns: the records of a segment's bytes, appended to growing buffers in Arrow's layout.
 
-`Columns` decides per batch: which batches count (offsets, control batches, aborted transactions), whether their bytes
-are whole (length, format, CRC-32C), and what they hold when decompressed. The loop over the records of one batch exists
-twice, as `walk` does: `fill_records_python`, and compiled (`_columns.c`, taken at import when it was built;
-PYKBROKER_PURE=1 forces Python). The same tests run on both.
+`Columns` decides for each batch whether it counts (offsets, control batches, aborted transactions) and whether its
+bytes are whole (length, format, CRC-32C), and decompresses it. The loop over the records of one batch exists twice, as
+in `walk`: `fill_records_python`, and compiled (`_columns.c`, used if it was built; PYKBROKER_PURE=1 forces Python). The
+same tests run on both.
 
-Not responsible for files (bytes in), for where a range begins (indexes), nor for pyarrow: `Filled.buffers` are what
-`pyarrow.Array.from_buffers` takes.
+Not responsible for files (callers pass bytes), for where a range begins (indexes), nor for pyarrow: `Filled.buffers`
+are the buffers for `pyarrow.Array.from_buffers`.
 
     columns = Columns(WantedColumns.VALUE | WantedColumns.OFFSET, first_offset, last_offset, aborted)
     position = 0
@@ -18,9 +18,9 @@ Not responsible for files (bytes in), for where a range begins (indexes), nor fo
     if columns.rows:
         yield columns.take()
 
-Invariants: nothing is read outside of the data; a batch is taken whole or not at all, so `rows` may pass `max_rows` by
-what one batch holds; no column has more than 2^31 - 1 bytes of data between two `take`s. After an error the builder is
-of no further use.
+Invariants: no byte outside of the data is read, and no column has more than 2^31 - 1 bytes of data between two `take`s.
+A batch is taken whole or not at all, so `rows` may exceed `max_rows` by the records of one batch. After an error the
+builder cannot be used again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
 
 MAX_ROWS = 20_000
-#: What a processor's cache holds: of 1 KB values 16 MB cost a third more than 4 MB, from here through Spark's socket.
+#: The size of a processor's cache: 16 MB of values of 1 KB cost a third more than 4 MB, up to Spark's socket.
 MAX_BYTES = 4 * 1024 * 1024
 _MOST_SPARES = 3
 _MOST = (1 << 31) - 1
@@ -69,7 +69,7 @@ _MOST_MS = ((1 << 63) - 1) // 1000
 
 
 class WantedColumns(Flag):
-    """Which columns are filled; the others cost nothing."""
+    """The columns that are filled; the others cost nothing."""
 
     KEY = auto()
     VALUE = auto()
@@ -103,9 +103,10 @@ _OF = {
 
 
 class BrokenBatch(ValueError):
-    """Bytes of a segment that are no batch of this format, or not what was written.
+    """Bytes of a segment that are no batch of this format, or differ from what was written.
 
-    `position` is the batch's first byte in the file, `base_offset` what its header says, `problem` the message without
+    `position` is the batch's first byte in the file, `base_offset` the offset in its header, `problem` the message
+    without
     both.
     """
 
@@ -119,8 +120,9 @@ class BrokenBatch(ValueError):
 class AbortedSpans:
     """Aborted transactions as (producer id, first offset, offset of the marker), as a `.txnindex` has them.
 
-    An index that was lost has no span for a transaction that was aborted, so what counted as committed is compared with
-    the markers: `read` notes records, `end` judges the marker that follows them.
+    An index that was lost has no span for an aborted transaction. So transactions that counted as committed are
+    compared
+    with the markers: `read` notes records, and `end` checks the marker that follows them.
     """
 
     __slots__ = ("_spans", "undecided")
@@ -134,7 +136,7 @@ class AbortedSpans:
             self._spans.setdefault(producer_id, []).append((first_offset, last_offset))
 
     def covers(self, producer_id: int, base_offset: int) -> bool:
-        """Whether a transactional batch of the producer at this offset belongs to an aborted transaction."""
+        """Return True if a transactional batch of the producer at this offset belongs to an aborted transaction."""
         spans = self._spans.get(producer_id)
         if spans is None:
             return False
@@ -146,9 +148,9 @@ class AbortedSpans:
         self.undecided.setdefault(producer_id, base_offset)
 
     def end(self, producer_id: int, records: Buffer, base_offset: int) -> str | None:
-        """Note a control batch of a producer; `records` are what follows its header. Returns what is wrong, or None.
+        """Note a control batch of a producer; `records` are the bytes after its header. Return an error text, or None.
 
-        Raises InvalidRecord unless they are one record.
+        Raises InvalidRecord if the bytes are not one record.
         """
         first_offset = self.undecided.pop(producer_id, None)
         if first_offset is None:
@@ -163,7 +165,7 @@ class AbortedSpans:
 
 
 class Filled(NamedTuple):
-    """What `Columns.take` hands over."""
+    """The rows that `Columns.take` returns."""
 
     rows: int
     wanted: WantedColumns
@@ -186,11 +188,13 @@ def fill_records_python(
     buffers: ColumnBuffers,
     used: array[int],
 ) -> int:
-    """Append the records with offsets in [first, last] to the buffers, which have `rows`; the new number of rows. The
-    buffers may be longer than what is `used` of each.
+    """Append the records with offsets in [first, last] to the buffers, which have `rows`; return the new number of
+    rows. A
+    buffer may be longer than the part of it that is `used`.
 
-    `timestamp` is in milliseconds: what the records' deltas are added to, or what all of them have with `append_time`.
-    Raises InvalidRecord unless the data are `count` records.
+    `timestamp` is in milliseconds: the base for the records' deltas, or with `append_time` the timestamp of all
+    records.
+    Raises InvalidRecord if the data are not `count` records.
     """
     keys, values, headers = buffers[0:3], buffers[3:6], buffers[9:16]
     offset_column, timestamp_column, type_column = buffers[6:9]
@@ -269,9 +273,9 @@ if os.environ.get("PYKBROKER_PURE") != "1":
 
 
 def size_of(data: Buffer, position: int = 0, file_position: int = 0) -> int:
-    """How many bytes the batch at `position` takes, or HEADER_SIZE while too few of them are there to know.
+    """Return the size of the batch at `position`, or HEADER_SIZE while too few bytes are there to know it.
 
-    Raises BrokenBatch for a length that no batch has, and for another format than v2.
+    Raises BrokenBatch for a length that no batch has, and for any format but v2.
     """
     if len(data) - position < UP_TO_MAGIC:
         return HEADER_SIZE
@@ -295,8 +299,8 @@ def size_of(data: Buffer, position: int = 0, file_position: int = 0) -> int:
 class Columns:
     """Fills columns with the records of one partition from `first_offset` to `last_offset`, both included.
 
-    `aborted` are the transactions whose records a read-committed reader leaves out; None reads them too. Marker
-    batches are never rows. `limit` is what one batch may decompress to.
+    `aborted` are the transactions whose records a read-committed reader leaves out; with None they are read too. Marker
+    batches are never rows. `limit` is the most that one batch may decompress to.
     """
 
     def __init__(
@@ -332,16 +336,16 @@ class Columns:
 
     @property
     def done(self) -> bool:
-        """Whether nothing at or before `last_offset` can follow."""
+        """True if no record at or before `last_offset` can follow."""
         return self.next_offset > self._last_offset
 
     @property
     def full(self) -> bool:
-        """Whether to `take` before the next `fill`, which does nothing until then."""
+        """True if `take` must be called before the next `fill`, which does nothing until then."""
         return self.rows >= self._max_rows or self._bytes >= self._max_bytes or self._no_room
 
     def take(self) -> Filled:
-        """The rows that are there, and begin with none."""
+        """Return the rows so far, and begin again without rows."""
         filled = Filled(
             self.rows,
             self.wanted,
@@ -355,10 +359,12 @@ class Columns:
         return filled
 
     def fill(self, data: Buffer, position: int = 0, file_position: int = 0) -> int:
-        """Take batches from `position` on, until full, done, or at the last whole batch; the position behind them.
+        """Take batches from `position` on, until full, done, or at the last whole batch. Return the position after
+        them.
 
-        `file_position` is where the data's first byte stands in the file, for messages. Raises BrokenBatch: a flipped
-        bit, a length or a format that no batch has, offsets that go back, records that are none.
+        `file_position` is the position of the data's first byte in the file, for messages. Raises BrokenBatch for a
+        flipped
+        bit, a length or a format that no batch has, offsets that go back, and records that are none.
         """
         view = memoryview(data)
         end = len(view)
@@ -402,7 +408,7 @@ class Columns:
         return self._aborted is None or not self._aborted.covers(producer_id, base_offset)
 
     def _compare(self, payload: memoryview, header: tuple[int, ...]) -> str | None:
-        """What is wrong with the spans of aborted transactions, as far as this batch shows it."""
+        """Return an error text if this batch contradicts the spans of aborted transactions, else None."""
         attributes, producer_id = header[5], header[9]
         if self._aborted is None or not attributes & TRANSACTIONAL:
             return None
@@ -437,8 +443,9 @@ class Columns:
         self._bytes = used[2] + used[5] + used[12] + used[15]  # of the data; a loop costs as much as the rest of this
 
     def _begin(self) -> None:
-        """With no rows, in memory that was filled before if the caller is done with it: fresh memory costs a page fault
-        for every 4 KB, more than what is written there."""
+        """Begin without rows. Memory that was filled before is used again if the caller no longer needs it: fresh
+        memory costs a
+        page fault for every 4 KB, more than writing to it."""
         self.rows = 0
         self._no_room = False
         self._bytes = 0
@@ -456,7 +463,7 @@ class Columns:
 
 
 def _is_free(buffers: ColumnBuffers) -> bool:
-    """Whether no view of them is left: only then does a bytearray change its size."""
+    """Return True if no view of the buffers is left: only then can a bytearray change its size."""
     try:
         for buffer in buffers:
             if buffer is not None:

@@ -1,15 +1,17 @@
-"""Kafka's four codecs as bytes to bytes: compress at once, decompress at once or in bounded chunks.
+"""Kafka's four codecs, from bytes to bytes: compress at once, decompress at once or in bounded chunks.
 
-Responsible for the frames that Kafka clients really write (gzip members, snappy raw and in xerial framing, lz4 frames
-with independent blocks, zstd frames) and for never allocating by a size that the input merely claims. Not responsible
-for what the bytes mean: records are `record.py` and `walk.py`.
+Responsible for the frames that Kafka clients really write: gzip members, snappy raw and in xerial framing, lz4 frames
+with independent blocks, zstd frames. No memory is allocated for a size that the input only claims. Not responsible for
+what the bytes mean: records are in `record.py` and `walk.py`.
 
-Invariants: no chunk is longer than `CHUNK_SIZE` (snappy: than one block, whose declared size is believed only as far
-as its input could really expand); decompression stops with `TooLarge` as soon as more than `limit` bytes came out;
-anything that is not a whole, well-formed stream is `CompressionError`, and nothing else escapes.
+Invariants:
+* No chunk is longer than `CHUNK_SIZE`. (For snappy it is no longer than one block; a block's declared size is accepted
+  only if its input could really expand to it.)
+* Decompression raises `TooLarge` as soon as it has produced more than `limit` bytes.
+* Any other input than a whole, well-formed stream raises `CompressionError` and nothing else.
 
-The library for each codec was chosen by measuring (1 KB, 100 KB and 1 MB): zstandard and lz4 beat cramjam on small
-inputs by 3 to 5 times, python-snappy is a call of cramjam's raw snappy, zlib is as fast as any
+The library for each codec was chosen by measuring (1 KB, 100 KB and 1 MB). The packages zstandard and lz4 are 3 to 5
+times faster than cramjam on small inputs, python-snappy calls cramjam's raw snappy, and no library is faster than zlib
 (docs/decisions/0016-by-hand-or-library.md).
 """
 
@@ -61,14 +63,14 @@ class CompressionError(ValueError):
 
 
 class TooLarge(ValueError):
-    """The stream decompresses to more than the limit. Where it would have ended is not known."""
+    """The stream decompresses to more than the limit. Its full size is not known."""
 
 
 # --- compress ---------------------------------------------------------------------------------------------------------
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """`data` as one stream; `level` is Kafka's `compression.<codec>.level`, None its default."""
+    """Return `data` as one stream. `level` is Kafka's `compression.<codec>.level`, or None for its default."""
     if codec == Codec.NONE:
         return bytes(data)
     if codec == Codec.GZIP:
@@ -83,11 +85,11 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     raise CompressionError(f"Unknown compression type id: {codec}")
 
 
-_LZ4_DEFAULT_LEVEL = 9  # in Kafka 9 means "the fast compressor"; every other level is the high compressor at that level
+_LZ4_DEFAULT_LEVEL = 9  # in Kafka 9 means "the fast compressor", any other level the high compressor
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
-    # Kafka's reader refuses linked blocks; 64 KiB blocks are what its writer uses.
+    # Kafka's reader refuses linked blocks; its writer uses 64 KiB blocks.
     lz4_level = 0 if level is None or level == _LZ4_DEFAULT_LEVEL else min(max(level, 3), 12)
     packed: bytes = lz4.frame.compress(
         data,
@@ -136,13 +138,15 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
-    """The whole content. Raises TooLarge or CompressionError."""
+    """Return the whole content. Raises TooLarge, CompressionError."""
     chunks = list(stream(codec, data, limit))
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def stream(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> Iterator[bytes]:
-    """The content in chunks of at most CHUNK_SIZE; the end of the iteration means that the stream was whole."""
+    """Yield the content in chunks of at most CHUNK_SIZE. The stream was whole if the iteration ends without an error.
+    Raises
+    TooLarge, CompressionError."""
     view = memoryview(data)
     if codec == Codec.LZ4:
         return _stream_lz4(view, limit)
@@ -167,7 +171,7 @@ def _stream_none(view: memoryview, limit: int) -> Iterator[bytes]:
 def _stream_gzip(view: memoryview, limit: int) -> Iterator[bytes]:
     total = 0
     rest: Buffer = view
-    while True:  # one turn per member: the format allows several after each other
+    while True:  # one turn per member: the format allows several in sequence
         unpacker = zlib.decompressobj(31)
         while not unpacker.eof:
             try:
@@ -183,7 +187,7 @@ def _stream_gzip(view: memoryview, limit: int) -> Iterator[bytes]:
             elif not unpacker.eof and not rest:
                 raise CompressionError("gzip: the stream ends early")
         rest = unpacker.unused_data
-        if not rest.startswith(b"\x1f\x8b"):  # as Java's reader: what follows and is no member is not read
+        if not rest.startswith(b"\x1f\x8b"):  # like Java's reader: bytes after a member that are no member are not read
             return
 
 
@@ -215,7 +219,8 @@ def _stream_snappy(view: memoryview, limit: int) -> Iterator[bytes]:
 
 def _snappy_block(view: memoryview, limit: int) -> bytes:
     declared = _declared_by_snappy(view)
-    # The densest element of the format is 3 bytes for 64: a block that claims more is lying, and nothing is allocated.
+    # The densest element of the format is 3 bytes for 64. A block that claims more is invalid, and nothing is
+    # allocated.
     if declared > 22 * len(view):
         raise CompressionError(f"snappy: {len(view)} bytes cannot hold {declared}")
     if declared > limit:
@@ -228,7 +233,7 @@ def _snappy_block(view: memoryview, limit: int) -> bytes:
 
 
 def _declared_by_snappy(view: memoryview) -> int:
-    """The varint that a raw block begins with. The library would allocate what it says."""
+    """Return the size at the beginning of a raw block. The library would allocate that many bytes."""
     size = shift = 0
     for byte in view[:5]:
         size |= (byte & 0x7F) << shift
@@ -248,11 +253,11 @@ def _stream_lz4(view: memoryview, limit: int) -> Iterator[bytes]:
         context = _lz4_contexts.pop()
     except IndexError:
         context = lz4.frame.create_decompression_context()
-    # Only a context that has reached the end of its frame goes back; any other is left to the garbage collector.
+    # Only a context that has reached the end of its frame is reused; the garbage collector takes any other.
     total = 0
     position = 0
     while True:
-        # A first guess below the allocator's mmap threshold for small inputs: asking for 1 MiB costs 20 us by itself.
+        # The first guess for small inputs is below the allocator's mmap threshold: allocating 1 MiB takes 20 us.
         wanted = min(CHUNK_SIZE, max(16384, 4 * len(view)))
         try:
             chunk, consumed, ended = lz4.frame.decompress_chunk(context, view[position:], max_length=wanted)
@@ -266,14 +271,14 @@ def _stream_lz4(view: memoryview, limit: int) -> Iterator[bytes]:
             _lz4_contexts.append(context)
         if chunk:
             yield chunk
-        if ended:  # as Kafka's reader: one frame, and what follows the end mark is not read
+        if ended:  # like Kafka's reader: one frame; bytes after the end mark are not read
             return
         if not chunk and (not consumed or position >= len(view)):
             raise CompressionError("lz4: the stream ends early")
 
 
 def _check_lz4_descriptor(view: memoryview) -> None:
-    """Refuse what Kafka's readers refuse although the lz4 library could read it."""
+    """Refuse frames that Kafka's readers refuse although the lz4 library could read them."""
     if len(view) < 7 or view[:4] != _LZ4_MAGIC:
         raise CompressionError("lz4: no frame header")
     flags, block_descriptor = view[4], view[5]
@@ -298,7 +303,7 @@ def _stream_zstd(view: memoryview, limit: int) -> Iterator[bytes]:
     except IndexError:
         unpacker = zstandard.ZstdDecompressor(max_window_size=ZSTD_MAX_WINDOW)
     if frames == 1:
-        # -1: the frame does not say. A size is believed only when it is no more than a chunk anyhow.
+        # -1 if the frame has no size. A size is used only if it is at most a chunk.
         content_size = zstandard.frame_content_size(view)
         if 0 <= content_size <= CHUNK_SIZE:
             try:
@@ -318,7 +323,7 @@ def _stream_zstd(view: memoryview, limit: int) -> Iterator[bytes]:
         while True:
             try:
                 chunk = reader.read(wanted)
-            except (zstandard.ZstdError, MemoryError) as error:  # a context for a huge window may not be had
+            except (zstandard.ZstdError, MemoryError) as error:  # a huge window may be impossible to allocate
                 raise CompressionError(f"zstd: {error}") from None
             if not chunk:
                 break
@@ -326,16 +331,16 @@ def _stream_zstd(view: memoryview, limit: int) -> Iterator[bytes]:
             if total > limit:
                 raise TooLarge(f"zstd: more than {limit} bytes")
             yield chunk
-    # A context keeps the window of the largest frame it read: let a large one go with its owner.
+    # A context keeps the window of the largest frame that it has read: do not keep a large one.
     if len(_zstd_unpackers) < 4 and total <= 8 * CHUNK_SIZE:
         _zstd_unpackers.append(unpacker)
 
 
 def _check_zstd_frames(view: memoryview) -> int:
-    """Count the frames, block header by block header (RFC 8878, section 3.1).
+    """Count the frames by walking over their block headers (RFC 8878, section 3.1).
 
-    The library's streaming reader takes a truncated stream for its end, and other readers would then hang on the
-    batch for ever; walking the block headers costs 0.2 us a block and finds it.
+    The library's streaming reader takes a truncated stream for a complete one, and other readers would then wait on the
+    batch without end. Walking over the block headers costs 0.2 us a block and finds it.
     """
     frames = 0
     position = 0

@@ -1,8 +1,8 @@
-"""Control batches: records that steer readers instead of carrying data.
+"""Control batches: records that control readers instead of carrying data.
 
-The key says what a control record is: int16 version 0, int16 type. The value belongs to the type: an end-transaction
-marker's is int16 version 0 and int32 coordinator epoch; the KRaft ones are messages of `pykbroker_wire.stored`, given
-here as encoded bytes. A control batch is never compressed.
+The key identifies a control record: int16 version 0, int16 type. The value depends on the type. An end-transaction
+marker has int16 version 0 and int32 coordinator epoch; the records of KRaft are messages of
+`pykbroker_wire.stored`, passed here as encoded bytes. A control batch is never compressed.
 
 Facts: `ControlRecordType`, `EndTransactionMarker` of Apache Kafka; KIP-98 (markers), KIP-595 (leader change), KIP-630
 (snapshot header and footer), KIP-853 (kraft version and voters).
@@ -35,7 +35,7 @@ class ControlType(IntEnum):
 
 
 class ControlRecord(NamedTuple):
-    """A parsed control record. A type that this version does not know is UNKNOWN: readers skip it."""
+    """A parsed control record. A type that this version does not know becomes UNKNOWN, and readers skip it."""
 
     type: ControlType
     value: memoryview
@@ -58,7 +58,7 @@ def control_batch(
     producer_epoch: int = -1,
     transactional: bool = False,
 ) -> bytes:
-    """A control batch of (control type, encoded value)."""
+    """Build a control batch of (control type, encoded value)."""
     return build_batch(
         [(_KEY.pack(0, control_type), value, (), timestamp) for control_type, value in records],
         base_offset=base_offset,
@@ -80,7 +80,7 @@ def end_txn_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The batch that ends a producer's transaction in one partition. It has no sequence."""
+    """Build the batch that ends a producer's transaction in one partition. It has no sequence."""
     return control_batch(
         [(ControlType.COMMIT if commit else ControlType.ABORT, _MARKER.pack(0, coordinator_epoch))],
         timestamp=timestamp,
@@ -93,35 +93,36 @@ def end_txn_marker(
 
 
 def leader_change(value: Buffer, *, timestamp: int, base_offset: int, leader_epoch: int) -> bytes:
-    """A new leader's first batch; `value` is an encoded LeaderChangeMessage."""
+    """Build a new leader's first batch; `value` is an encoded LeaderChangeMessage."""
     return control_batch(
         [(ControlType.LEADER_CHANGE, value)], timestamp=timestamp, base_offset=base_offset, leader_epoch=leader_epoch
     )
 
 
 def snapshot_header(value: Buffer, *, timestamp: int, base_offset: int = 0, leader_epoch: int = 0) -> bytes:
-    """The first batch of a snapshot file; `value` is an encoded SnapshotHeaderRecord."""
+    """Build the first batch of a snapshot file; `value` is an encoded SnapshotHeaderRecord."""
     return control_batch(
         [(ControlType.SNAPSHOT_HEADER, value)], timestamp=timestamp, base_offset=base_offset, leader_epoch=leader_epoch
     )
 
 
 def snapshot_footer(value: Buffer, *, timestamp: int, base_offset: int, leader_epoch: int = 0) -> bytes:
-    """The last batch of a snapshot file; `value` is an encoded SnapshotFooterRecord."""
+    """Build the last batch of a snapshot file; `value` is an encoded SnapshotFooterRecord."""
     return control_batch(
         [(ControlType.SNAPSHOT_FOOTER, value)], timestamp=timestamp, base_offset=base_offset, leader_epoch=leader_epoch
     )
 
 
 def kraft_version(value: Buffer, *, timestamp: int, base_offset: int, leader_epoch: int) -> bytes:
-    """`value` is an encoded KRaftVersionRecord."""
+    """Build the batch; `value` is an encoded KRaftVersionRecord."""
     return control_batch(
         [(ControlType.KRAFT_VERSION, value)], timestamp=timestamp, base_offset=base_offset, leader_epoch=leader_epoch
     )
 
 
 def parse_control(record: Record) -> ControlRecord:
-    """Raises InvalidRecord. A higher version is read as the one known here: later ones may only add fields."""
+    """Parse a control record. A higher version is read as the known one, because later ones may only add fields. Raises
+    InvalidRecord."""
     if record.key is None or len(record.key) < 4:
         raise InvalidRecord("Invalid key size found for control record: at least 4 bytes are needed")
     version, type_id = _KEY.unpack_from(record.key)

@@ -1,8 +1,8 @@
-"""CRC-32C, with the type that the `crc32c` package does not give: any buffer, and a value to continue from.
+"""CRC-32C with the type that the `crc32c` package lacks: any buffer, and a value to continue from.
 
-The package asks importlib.metadata for its own version while it is imported. That module brings the standard library's
-e-mail, csv and zip modules with it: a tenth of the time until a node is ready, and a tenth of its memory. A stand-in
-answers for the time of that import, unless something else has loaded the real module already.
+The package asks importlib.metadata for its own version while it is imported. That module imports the standard library's
+e-mail, csv and zip modules, which takes a tenth of the start-up time of a node and a tenth of its memory. A stand-in
+replaces it during that import, unless the real module is loaded already.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _load() -> ModuleType:
 
 
 class Crc32c(Protocol):
-    """`crc32c(data, value=0)`: the checksum of `data`, continuing from `value`."""
+    """`crc32c(data, value=0)` returns the checksum of `data`, continuing from `value`."""
 
     def __call__(self, data: bytes | bytearray | memoryview, value: int = 0, /) -> int: ...
 

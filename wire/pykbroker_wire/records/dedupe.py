@@ -1,13 +1,13 @@
-"""The loops that compaction runs once per record: keys into a table, which records of a batch survive it, and records
-moved to another base timestamp. Validation has records renumbered by the last one.
+"""The loops that compaction runs once per record: put keys into a table, find the records of a batch that survive, and
+move records to another base timestamp. Validation uses the last one to renumber records.
 
-Each exists twice, as `walk` does: here in Python, and compiled (`_dedupe.c`, taken at import when it was built;
-PYKBROKER_PURE=1 forces Python). The same tests run on both. Which table, how large, and what becomes of a batch is
-`pykbroker_log.compaction`.
+Each exists twice, as in `walk`: here in Python, and compiled (`_dedupe.c`, used if it was built; PYKBROKER_PURE=1
+forces Python). The same tests run on both. `pykbroker_log.compaction` decides about the table, its size, and what
+happens to a batch.
 
-A table is a flat buffer of slots, SLOT_SIZE bytes each: 16 bytes that are a hash of the key under a seed no client can
-know (so none can make two keys meet, which would lose one of them), and the offset + 1, so that zeros are a free slot.
-Open addressing with linear probing. Only the process that made a table reads it: the two twins hash differently.
+A table is a flat buffer of slots of SLOT_SIZE bytes. A slot has 16 bytes of a hash of the key, and the offset + 1, so
+that zeros are a free slot. No client knows the hash's seed, so none can make two keys collide, which would lose one of
+them. Open addressing with linear probing. Only the process that made a table reads it: the two twins hash differently.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def put_keys_python(
     base_offset: int,
     start_offset: int,
 ) -> Put:
-    """Put the keys of a batch's records, those at or behind `start_offset`, with their offsets into the table, which
-    takes `room` new ones. Raises InvalidRecord unless the data are `count` records."""
+    """Put the keys of a batch's records at or after `start_offset` into the table with their offsets. The table takes
+    `room`
+    new keys. Raises InvalidRecord if the data are not `count` records."""
     added = index = position = 0
     reached = start_offset - 1
     while index < count:
@@ -114,8 +115,9 @@ def survivors_python(
 
 
 def rebase_python(data: Buffer, count: int, shift: int, renumber: bool) -> bytes:
-    """The records with `shift` added to each timestamp delta and, with `renumber`, the offset deltas 0, 1, 2 and so on.
-    Nothing else of them changes. Raises InvalidRecord."""
+    """Return the records with `shift` added to each timestamp delta and, with `renumber`, the offset deltas 0, 1, 2 and
+    so on.
+    All else stays unchanged. Raises InvalidRecord."""
     if not 0 <= count <= len(data):
         raise InvalidRecord(f"{count} records in {len(data)} bytes")
     parts: list[Buffer] = []
@@ -134,8 +136,8 @@ def rebase_python(data: Buffer, count: int, shift: int, renumber: bool) -> bytes
 
 
 def _next(data: Buffer, position: int, index: int) -> tuple[int, int, int, int, int, int]:
-    """The record at `position`: timestamp delta, where the offset delta begins, where the key begins and ends (-1 if it
-    has none), size of the value (-1 if it has none), where the record ends."""
+    """Parse the record at `position`. Return its timestamp delta, the start of the offset delta, start and end of the
+    key, the size of the value, and the end of the record. The key's end or the value's size is -1 if there is none."""
     try:
         size, position = read_varint(data, position)
         stop = position + size
@@ -170,8 +172,9 @@ def _require_end(data: Buffer, position: int, index: int) -> None:
 
 
 def _find(table: _Table, seed: bytes, key: Buffer) -> tuple[int, bytes, int]:
-    """(place, hash, offset + 1) of the slot that has the key, or of the free one where it belongs, with 0; place -1
-    when the table is full of others."""
+    """Return (place, hash, offset + 1) of the slot with the key, or of the free slot for it, with 0. The place is -1 if
+    the
+    table is full of other keys."""
     digest = blake2b(key, digest_size=16, key=seed).digest()
     size = len(table)
     place = int.from_bytes(digest[:8], "little") % (size // SLOT_SIZE) * SLOT_SIZE

@@ -1,5 +1,4 @@
-"""Where the fields of a batch's header stand (format v2), and the bits of its attributes: declared here and nowhere
-else.
+"""The positions of the fields of a batch's header (format v2), and the bits of its attributes: declared only here.
 
 Not responsible for reading or writing them (batch.py, record.py).
 """

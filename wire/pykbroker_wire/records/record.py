@@ -1,13 +1,13 @@
-"""One record inside a batch, format v2: reading lazily, writing, and the variable-length integers both need.
+"""One record in a batch, format v2: lazy reading, writing, and the variable-length integers for both.
 
     length varint | attributes int8 | timestamp delta varlong | offset delta varint
     | key length varint, key | value length varint, value | header count varint | per header: key, value with lengths
 
-All integers are zigzag varints; a negative length is null. Responsible for structure only: whether a client may write
-such a record is decided in `pykbroker_log.validate`.
+All integers are zigzag varints; a negative length is null. Responsible only for structure: `pykbroker_log.validate`
+decides whether a client may write such a record.
 
-Invariants: keys and values are views, of the caller's buffer when the batch is not compressed; whatever the bytes, the
-readers here raise `InvalidRecord`, `CompressionError` or `TooLarge` and nothing else.
+Invariants: keys and values are views, of the caller's buffer if the batch is not compressed; for any bytes the readers
+here raise only `InvalidRecord`, `CompressionError` or `TooLarge`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Headers: TypeAlias = Iterable[tuple[str, bytes | None]]
 
 
 class InvalidRecord(ValueError):
-    """The bytes are not a record, or not as many records as the batch says."""
+    """The bytes are not a record, or the number of records is not that in the batch's header."""
 
 
 @dataclass(slots=True)
 class Record:
-    """`key` and `value` are views: copy what must outlive the buffer that the batch was read from."""
+    """A record. `key` and `value` are views: copy them if they must outlive the buffer that the batch was read from."""
 
     offset: int
     timestamp: int
@@ -56,19 +56,19 @@ _ONE_BYTE = tuple(_encode_varint(zigzag) for zigzag in range(128))
 
 
 def varint(value: int) -> bytes:
-    """A signed integer of up to 64 bits, zigzag."""
+    """Encode a signed integer of up to 64 bits, zigzag."""
     zigzag = value << 1 if value >= 0 else ~(value << 1)
     if zigzag < 128:
         return _ONE_BYTE[zigzag]
-    if zigzag < 16384:  # bytes((a, b)) is three times as fast as the loop, and most lengths are here
+    if zigzag < 16384:  # bytes((a, b)) is three times as fast as the loop, and most lengths are in this range
         return bytes((zigzag & 127 | 128, zigzag >> 7))
     return _encode_varint(zigzag)
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """A 32-bit zigzag varint: (value, position after it); IndexError where the data ends.
+    """Read a 32-bit zigzag varint: (value, position after it). Raises IndexError at the end of the data.
 
-    Five bytes at most; bits beyond the 32nd are dropped, as Java drops them."""
+    Five bytes at most. Bits beyond the 32nd are dropped, as in Java."""
     zigzag = shift = 0
     while True:
         byte = data[position]
@@ -83,7 +83,7 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """A 64-bit zigzag varint, likewise; ten bytes at most."""
+    """Read a 64-bit zigzag varint in the same way; ten bytes at most."""
     zigzag = shift = 0
     while True:
         byte = data[position]
@@ -103,7 +103,7 @@ def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
 def encode_record(
     offset_delta: int, timestamp_delta: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()
 ) -> bytes:
-    """The record with its length in front."""
+    """Return the encoded record, which begins with its length."""
     parts: list[Buffer] = [b"\x00", varint(timestamp_delta), varint(offset_delta)]
     if key is None:
         parts.append(b"\x01")
@@ -161,8 +161,9 @@ class RecordsHeader(Protocol):
 def iter_records(buf: Buffer, position: int, header: RecordsHeader, *, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
     """The records of the batch whose header was parsed at `position`, one by one.
 
-    Nothing is read before the first `next`. A compressed batch is decompressed whole then, at most to `limit` bytes,
-    because the records are views of the result.
+    Nothing is read before the first `next`. Then a compressed batch is decompressed as a whole, at most to `limit`
+    bytes,
+    because the records are views of the result. Raises InvalidRecord, CompressionError, TooLarge.
     """
     payload = memoryview(buf)[position + HEADER_SIZE : position + header.size_in_bytes]
     if len(payload) != header.size_in_bytes - HEADER_SIZE:
@@ -176,14 +177,15 @@ def iter_records(buf: Buffer, position: int, header: RecordsHeader, *, limit: in
 def iter_encoded(
     data: Buffer, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
 ) -> Iterator[Record]:
-    """`count` records that fill `data` exactly."""
+    """Yield `count` records that fill `data` exactly. Raises InvalidRecord."""
     if count < 0:
         raise InvalidRecord(f"a batch of {count} records")
     view = memoryview(data)
     end = len(view)
     position = 0
-    # Loading an internal topic reads all its records through this loop: one-byte numbers are read in line, and only
-    # the others by a call, which costs six times as much.
+    # Loading an internal topic reads all its records in this loop. One-byte numbers are read inline, and only longer
+    # ones
+    # by a call, which costs six times as much.
     for index in range(count):
         try:
             size, position = read_varint(data, position)
@@ -241,7 +243,7 @@ def iter_encoded(
 
 
 def _read_bytes(view: memoryview, position: int) -> tuple[memoryview | None, int]:
-    # A length that leads out of the record gives a view that is too short, and a position that is not the record's end.
+    # A length beyond the record gives a view that is too short, and a position that is not the record's end.
     size, position = read_varint(view, position)
     if size < 0:
         return None, position
@@ -265,5 +267,5 @@ def _read_headers(view: memoryview, position: int, stop: int, headers: list[tupl
 
 
 def wrap_int64(value: int) -> int:
-    """What Java's long holds after an addition that overflowed."""
+    """Return the value of a Java long after an addition that overflowed."""
     return (value + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000

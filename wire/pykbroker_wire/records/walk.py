@@ -1,11 +1,11 @@
-"""The walk: every record of a batch is looked at, nothing is copied or kept.
+"""The walk over the records of a batch: every record is examined, and nothing is copied or kept.
 
-Only this code runs per record where clients write and ask for offsets, so each loop exists twice: `walk_python` and
-the others, and their compiled twins (`_walk.c`, taken at import when it was built; PYKBROKER_PURE=1 forces Python). The
-same tests run on both.
+No other code runs per record for a produce request or an offset lookup, so each loop exists twice. `walk_python` and
+the others have compiled twins (`_walk.c`, used if it was built; PYKBROKER_PURE=1 forces Python). The same tests run on
+both.
 
-Responsible for structure (lengths, counts, headers) and for the facts that a verdict needs: extreme timestamps, keyless
-records, offsets that are not consecutive. The verdicts themselves are `pykbroker_log.validate`.
+Responsible for structure (lengths, counts, headers) and for what validation needs: extreme timestamps, records without
+a key, offsets that are not consecutive. `pykbroker_log.validate` raises the errors.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ records), records without key, whether offset deltas went up by one from the fir
 def walk_python(data: Buffer, position: int, expected: int, count: int) -> Walked:
     """Walk at most `count` records from `position`, the first of them at offset delta `expected`.
 
-    Raises InvalidRecord for a record that is there but wrong. A record that is not all there ends the walk in front of
-    it: the caller knows whether more data follows. Indexing bytes is faster than indexing a view, so give it bytes.
+    Raises InvalidRecord for a complete record that is wrong. An incomplete record ends the walk before it: the caller
+    knows
+    whether more data follows. Pass bytes, because indexing bytes is faster than indexing a view.
     """
-    # Offset deltas are compared as they are encoded: zigzag, so that the n-th is 2n. The straight line is for numbers
-    # of one and two bytes, which nearly all are: it costs about 50 ns for each, a call of read_varint 300 ns.
+    # Offset deltas are compared in their encoded form: zigzag, so the n-th is 2n. The inline code is for numbers of one
+    # and two bytes, as nearly all are: it costs about 50 ns for each, a call of read_varint 300 ns.
     end = len(data)
     low = MAX_INT64
     high = MIN_INT64
@@ -48,7 +49,7 @@ def walk_python(data: Buffer, position: int, expected: int, count: int) -> Walke
     try:
         while wanted < last:
             start = position
-            stop = 0  # an IndexError before it is set means: the data ends in the record's length
+            stop = 0  # an IndexError before it is set means that the data ends in the record's length
             byte = data[position]
             position += 1
             if byte > 127:
@@ -65,7 +66,7 @@ def walk_python(data: Buffer, position: int, expected: int, count: int) -> Walke
             if stop > end:
                 position = start
                 break
-            byte = data[position + 1]  # not the attributes, which have no meaning yet, but the timestamp
+            byte = data[position + 1]  # skips the attributes, which have no meaning yet, and reads the timestamp
             position += 2
             if byte > 127:
                 second = data[position]
@@ -150,14 +151,15 @@ def _walk_headers(data: Buffer, position: int, stop: int) -> int:
 # --- one record that lies in several chunks --------------------------------------------------------------------------
 
 (_SIZE, _ATTRIBUTES, _TIMESTAMP, _OFFSET, _KEY, _VALUE, _HEADERS, _NAME, _CONTENT, _LAST, _DONE) = range(11)
-#: The numbers of a state: stage, bytes to skip, shift, zigzag, bytes left, headers left, then these three.
+#: The numbers of a state: stage, bytes to skip, shift, zigzag, bytes left, headers left, then the next three.
 _STATE_SIZE: Final = 9
 _TIMESTAMP_DELTA, _OFFSET_DELTA, _KEY_SIZE = 6, 7, 8
 
 
 def walk_across_python(state: array[int], data: Buffer, position: int) -> int:
-    """Go on with one record from `position`; returns where the chunk or the record ends. `state[0]` is _DONE then, or
-    not. Raises InvalidRecord, and leaves the state as it was."""
+    """Continue with one record at `position`; return where the chunk or the record ends. `state[0]` is _DONE if the
+    record
+    has ended. Raises InvalidRecord, and then the state is unchanged."""
     end = len(data)
     stage, skip, shift, zigzag, left, headers, *facts = state
     zigzag &= 0xFFFFFFFFFFFFFFFF
@@ -243,9 +245,11 @@ def examine_python(
     keyed: bool,
     timed: bool,
 ) -> Examined:
-    """Walk up to the first record that breaks a rule, that one included, or `count` records. Timestamps wrap around as
-    in Java. `keyed`: each must have a key. `timed`: each that has a timestamp must lie less than so long before and
-    after now. Raises InvalidRecord; a record that is not all there ends the walk in front of it."""
+    """Walk over `count` records, or up to and including the first one that breaks a rule. Timestamps wrap around as in
+    Java.
+    `keyed`: each record must have a key. `timed`: each timestamp must be within `before_max_ms` before and
+    `after_max_ms`
+    after `now_ms`. Raises InvalidRecord; an incomplete record ends the walk before it."""
     rules = RecordRules(base_timestamp, now_ms, before_max_ms, after_max_ms, keyed, timed)
     greatest = timestamp = MIN_INT64
     wrong = seen = 0
@@ -272,7 +276,7 @@ class RecordRules(NamedTuple):
     timed: bool
 
     def broken(self, timestamp: int, *, is_keyless: bool) -> int:
-        """0, KEYLESS or UNTIMELY."""
+        """Return 0, KEYLESS or UNTIMELY."""
         if self.keyed and is_keyless:
             return KEYLESS
         if self.timed and timestamp != -1:
@@ -285,8 +289,9 @@ class RecordRules(NamedTuple):
 def find_timestamp_python(
     data: Buffer, count: int, base_timestamp: int, target: int, first_delta: int
 ) -> tuple[int, int] | None:
-    """Offset delta and timestamp of the first of `count` records whose timestamp is `target` or later, and its offset
-    delta `first_delta` or more. Raises InvalidRecord."""
+    """Return offset delta and timestamp of the first of `count` records whose timestamp is at least `target` and whose
+    offset
+    delta is at least `first_delta`, or None. Raises InvalidRecord."""
     for record in iter_encoded(data, count, 0, base_timestamp):
         if record.timestamp >= target and record.offset >= first_delta:
             return record.offset, record.timestamp
@@ -314,10 +319,10 @@ if os.environ.get("PYKBROKER_PURE") != "1":
 
 
 def walk_stream(chunks: Iterable[bytes], count: int) -> Walked:
-    """Walk `count` records that fill all chunks together exactly; `position` in the result means nothing.
+    """Walk over `count` records that fill all chunks together exactly; `position` in the result means nothing.
 
-    Only one chunk is in memory at a time: a record that goes over its end is read piece by piece and its key and value
-    are skipped, however long they are.
+    Only one chunk is in memory at a time. A record that crosses its end is read in pieces, and its key and value are
+    skipped, however long they are. Raises InvalidRecord.
     """
     source = _Source(iter(chunks))
     result = walk(source.data, 0, 0, count)
@@ -335,7 +340,8 @@ def walk_stream(chunks: Iterable[bytes], count: int) -> Walked:
 def examine_stream(
     chunks: Iterable[bytes], count: int, rules: RecordRules, most: int
 ) -> tuple[int, list[tuple[int, int, int]]]:
-    """The greatest timestamp of `count` records that fill all chunks together exactly (MIN_INT64 without records), and
+    """Return the greatest timestamp of `count` records that fill all chunks together exactly (MIN_INT64 without
+    records), and
     (index, KEYLESS or UNTIMELY, timestamp) of each that breaks a rule. The walk ends at the `most`-th of these."""
     source = _Source(iter(chunks))
     greatest = MIN_INT64
@@ -371,7 +377,7 @@ def _merge(first: Walked, second: Walked) -> Walked:
 
 
 class _Source:
-    """Chunks as one run of bytes, to be read and skipped but not looked back at."""
+    """Chunks as one sequence of bytes that is read forward only."""
 
     __slots__ = ("_chunks", "data", "position")
 
@@ -381,7 +387,7 @@ class _Source:
         self.position = 0
 
     def next_chunk(self) -> bool:
-        """Whether there is another chunk; it may raise what the decompressor raises."""
+        """Go to the next chunk; return False if there is none. Raises the decompressor's errors."""
         self.position = 0
         self.data = next(self._chunks, b"")
         return bool(self.data)
@@ -391,7 +397,7 @@ class _Source:
             raise InvalidRecord("more data than records in the batch")
 
     def straddling(self, expected: int) -> Walked:
-        """One record, wherever it lies."""
+        """Walk over one record that may lie in several chunks."""
         state = array("q", bytes(8 * _STATE_SIZE))
         while True:
             self.position = walk_across(state, self.data, self.position)
