@@ -1,4 +1,4 @@
-"""What the tests of compaction share: a whole cleaning in one call, and a log as (offset, key, value)."""
+"""Helpers for the tests of compaction: a whole cleaning in one call, and a log as (offset, key, value)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pykbroker_wire.records.record import Headers, Record, iter_records
 from tests.log.helpers import NOW
 
 SEED = bytes(16)
-#: so many keys fit, and buffers are smaller than most batches
+#: 1000 keys fit, and buffers are smaller than most batches
 ROOMY = CleanerMemory(map_bytes=1000 * SLOT_SIZE, load_factor=1.0, io_buffer_bytes=100)
 
 KeyValue = tuple[bytes | None, bytes | None]
@@ -36,7 +36,7 @@ def keyed(
 
 
 def put(log: PartitionLog, *pairs: KeyValue, **fields: object) -> int:
-    """Append as leader, replicated at once. Returns the first offset."""
+    """Append as leader; the records count as replicated at once. Return the first offset."""
     info = log.append_as_leader(keyed(*pairs, **fields), leader_epoch=0, now_ms=NOW)  # type: ignore[arg-type]
     log.set_high_watermark(log.log_end_offset)
     return info.first_offset
@@ -71,7 +71,7 @@ def compact(
                     sync()
                     between()
     except (OSError, Uncleanable):
-        # What the worker reads may be cut off under it.
+        # A truncation may have cut the file that the worker reads.
         if not replacement.is_void:
             raise
         return None
@@ -80,7 +80,9 @@ def compact(
 
 
 def records(log: PartitionLog) -> Iterator[tuple[BatchHeader, Record]]:
-    """Of every batch, as a sequential consumer reads them. After a power loss there may be nothing at the log's end."""
+    """Yield the records of every batch, as a sequential consumer reads them. After a power loss the log may be empty at
+    its
+    end."""
     offset = log.log_start_offset
     while (result := log.read(offset, 1 << 20, log.log_end_offset)).size:
         data = result.joined()
@@ -92,7 +94,7 @@ def records(log: PartitionLog) -> Iterator[tuple[BatchHeader, Record]]:
 
 
 def contents(log: PartitionLog) -> dict[int, KeyValue]:
-    """Offset -> (key, value) of all records that are no control records."""
+    """Offset -> (key, value) of all records that are not control records."""
     return {
         record.offset: (
             None if record.key is None else bytes(record.key),
@@ -104,7 +106,7 @@ def contents(log: PartitionLog) -> dict[int, KeyValue]:
 
 
 def newest(pairs: Sequence[tuple[int, KeyValue]]) -> dict[bytes, tuple[int, bytes | None]]:
-    """What compaction is about: of each key the last offset and value."""
+    """Key -> last offset and value: the records that compaction keeps."""
     found: dict[bytes, tuple[int, bytes | None]] = {}
     for offset, (key, value) in pairs:
         assert key is not None

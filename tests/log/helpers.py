@@ -1,4 +1,4 @@
-"""What the tests of log/ share: small batches, and a look at everything in a log."""
+"""Helpers for the tests of log/: small batches, and readers of everything in a log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def batch(
 
 
 def sealed(content: bytes, count: int, codec: Codec) -> bytes:
-    """A batch of `count` encoded records, which may be as wrong as a test wants them."""
+    """A batch of `count` encoded records, which may be as wrong as a test needs."""
     return bytes(
         seal(
             compress(codec, content) if codec else content,
@@ -78,7 +78,7 @@ def append(log: PartitionLog, *values: bytes, epoch: int = 0, timestamp: int = N
 
 
 def read_all(log: PartitionLog, *, max_bytes: int = 1 << 20) -> list[tuple[BatchHeader, bytes]]:
-    """Every batch from the log's start to its end, read as a sequential consumer would."""
+    """Every batch from the log's start to its end, as a sequential consumer reads them."""
     found = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -108,7 +108,7 @@ def values(log: PartitionLog) -> dict[int, bytes]:
 
 
 def check_compacted(log: PartitionLog) -> None:
-    """Of a compacted log: the batches and segments lie one behind the other, and the indexes lead to them."""
+    """Check that the batches and segments of a compacted log follow each other, and that the indexes lead to them."""
     expected = log.files.segments[0].base_offset
     for segment in log.files.segments:
         assert segment.base_offset >= expected, f"{segment} begins before {expected}, where the one before it ends"
@@ -117,7 +117,8 @@ def check_compacted(log: PartitionLog) -> None:
 
 
 def check_indexes(segment: Segment) -> int:
-    """Every entry leads to a batch, the largest timestamp is known; returns where the segment ends."""
+    """Check that every entry leads to a batch and that the largest timestamp is known; return the end of the
+    segment."""
     expected = segment.base_offset
     ends = {}
     reached = {}
@@ -144,9 +145,9 @@ def check_indexes(segment: Segment) -> int:
 
 
 def check_consistent(log: PartitionLog, *, dense_from: int = 0) -> None:
-    """Indexes, epochs, producers and offsets agree with the batches that are in the files.
+    """Check that indexes, epochs, producers and offsets agree with the batches in the files.
 
-    Below `dense_from` offsets may be missing: what retention had deleted may come back in part after a power loss.
+    Below `dense_from` offsets may be missing: a power loss may bring back a part of what retention has deleted.
     """
     assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
     assert log.recovery_point <= log.log_end_offset
@@ -174,7 +175,7 @@ def check_consistent(log: PartitionLog, *, dense_from: int = 0) -> None:
             )
             bound = max(log.log_start_offset, dense_from)
             if entry.txn_first_offset < 0 or entry.txn_first_offset >= bound:
-                # A snapshot may know of a beginning whose records are gone.
+                # A snapshot may contain the beginning of a transaction whose records are gone.
                 assert known.txn_first_offset == entry.txn_first_offset or 0 <= known.txn_first_offset < bound
     check_transactions(log, dense_from=dense_from)
     for offset in range(max(dense_from, log.log_start_offset), log.log_end_offset):

@@ -1,8 +1,8 @@
-"""Power fails at every moment of a recorded workload: which disks the next start may find, and what is asked of each.
+"""Power fails at every moment of a recorded workload: the disks that the next start may find, and their checks.
 
-A workload is recorded once; then every prefix of its calls is done again on an empty disk and the power is cut. A
-start from what is left may itself be cut short, and the one after it. `examine` hands each disk to a check that starts
-from it and judges. Everything is drawn from a seed; equal disks at equal moments are judged once.
+A workload is recorded once. Then every prefix of its calls is repeated on an empty disk and the power is cut. A start
+from that disk may itself be interrupted, and the one after it. `examine` passes each disk to a check that starts from
+it. Everything is drawn from a seed; equal disks at equal moments are checked once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MODES = ("nothing", "everything", "nothing torn", "everything torn", "chosen", "
 
 
 class Crash(NamedTuple):
-    #: of the workload, before the power went
+    #: the number of calls of the workload before the power failed
     calls: int
     disk: MemoryDisk
     what: str
@@ -27,7 +27,7 @@ class Crash(NamedTuple):
 class Examined(NamedTuple):
     prefixes: int
     disks: int
-    #: of those, after a crash while the node was recovering from the first one
+    #: the number of disks after a crash during the recovery from an earlier one
     during_recovery: int
 
     def __add__(self, other: tuple[int, ...]) -> Examined:  # type: ignore[override]
@@ -42,14 +42,14 @@ def lose_power(disk: MemoryDisk, mode: str, rng: random.Random) -> MemoryDisk:
 
 
 def copy_of(disk: MemoryDisk) -> MemoryDisk:
-    """With everything on it synced."""
+    """A copy of the disk with everything synced."""
     return disk.power_loss(Survive.EVERYTHING)
 
 
 def crashes(
     calls: Sequence[DiskCall], rng: random.Random, *, every_mode: bool = False, base: MemoryDisk | None = None
 ) -> Iterator[Crash]:
-    """The disks that may be left of every prefix, done on top of `base`; one way of losing power each, or all."""
+    """Yield the disks that each prefix may leave, done on top of `base`; one way of losing power for each, or all."""
     disk = MemoryDisk() if base is None else copy_of(base)
     for count in range(len(calls) + 1):
         last = None
@@ -74,7 +74,7 @@ def tears(calls: Sequence[DiskCall], *, path_ends: str = "", last_writes: int = 
 
 
 def fingerprint(disk: MemoryDisk) -> int:
-    """The same for disks with the same names and contents."""
+    """Return the same number for disks with the same names and contents."""
     mark = 0
     for path, data in disk.contents():
         mark = zlib.crc32(data, zlib.crc32(path.encode(), mark))
@@ -91,10 +91,10 @@ def examine(
     every_mode: bool = False,
     again: float = 0.15,
 ) -> Examined:
-    """Judge every prefix; a share of them (`again`) once more with a crash, or two, while `start(disk, calls)` was
+    """Check every prefix; and a share of them (`again`) with one or two more crashes while `start(disk, calls)` was
     recovering.
 
-    `moment(count)`: what a check looks at beside the disk, so that the same disk is not judged twice.
+    `moment(count)` returns what a check depends on in addition to the disk, so that the same disk is not checked twice.
     """
     seen: set[tuple[int, object]] = set()
     recoveries = 0

@@ -1,7 +1,7 @@
-"""Produced batches, good and bad, by name: what clients get wrong and what lies around it.
+"""Produced batches, good and bad, by name: the mistakes of clients, and cases near them.
 
-Bytes are put together here by hand, not by our builder, so that anything can be wrong in them. The same cases go to
-Apache Kafka's own validator (tests/golden/records/README.md) and to ours.
+The bytes are built here by hand, not by our builder, so that anything can be wrong in them. The same cases go to Apache
+Kafka's own validator (tests/golden/records/README.md) and to pykbroker's.
 
     python -m tests.log.produce_cases          prints them for the oracle
 """
@@ -254,7 +254,7 @@ def cases() -> list[Case]:
         Case("xerial-chunk-max", batch([], count=1, attributes=2, raw=XERIAL + struct.pack(">i", 2**31 - 1) + b"abc")),
         Case("xerial-chunk-minus-1", batch([], count=1, attributes=2, raw=XERIAL + struct.pack(">i", -1) + b"abc")),
         Case("zstd-huge-window", batch([], count=1, attributes=4, raw=bytes.fromhex("28b52ffd0458") + b"\xff" * 20)),
-        # The library makes one small block independent whatever it is told: two blocks are needed.
+        # The library makes one small block independent in any case, so two blocks are needed.
         Case(
             "lz4-linked-blocks",
             batch([], count=1, attributes=3, raw=lz4_frame(record(value=bytes(70_000)), block_linked=True)),

@@ -1,6 +1,6 @@
-"""A log on a disk that records every call, and what it was meant to be at each moment: what workloads have in common.
+"""A log on a disk that records every call, with its expected state at each moment: the common part of the workloads.
 
-prefixes.py cuts the power after each of those calls; the moments say what the next start must find then.
+prefixes.py cuts the power after each of those calls; the moments contain what the next start must find then.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.partition_log import PartitionLog
 from tests.log.helpers import NOW
 
-#: what a workload knows of a record
+#: the data that a workload keeps for a record
 R = TypeVar("R")
 
 
 @dataclass
 class Moment(Generic[R]):
-    """The log as it was meant to be when an operation had been done."""
+    """The expected log after an operation."""
 
     begun: int  # calls recorded before the operation
     done: int  # calls recorded after it
@@ -32,7 +32,7 @@ class Moment(Generic[R]):
 
 @dataclass
 class RecordedLog(Generic[R]):
-    """Each operation of a workload ends with `moment(calls before it)`."""
+    """Records a workload; each operation ends with `moment(calls before it)`."""
 
     seed: int
     disk: MemoryDisk = field(default_factory=MemoryDisk)
@@ -69,7 +69,7 @@ class RecordedLog(Generic[R]):
         self.moment(begun)
 
     def forget_sequences(self) -> None:
-        """After a truncation the producers go on where the log ends now."""
+        """Let the producers continue at the log's new end after a truncation."""
         entries = self.log.producers.entries
         self.sequences = {pid: entries[pid].last_sequence + 1 for pid in self.sequences if pid in entries}
 
@@ -82,15 +82,15 @@ class RecordedLog(Generic[R]):
         return [moment for moment in self.moments if moment.begun <= calls < moment.done]
 
     def promised_at(self, calls: int) -> int:
-        """By the last moment that is over, less what an operation under way may take."""
+        """The promise of the last completed moment, minus what an operation under way may remove."""
         return min([moment.promised for moment in self.over(calls)[-1:] + self.under_way(calls)], default=0)
 
     def possible(self, calls: int) -> list[Moment[R]]:
-        """Those that a loss of power may leave."""
+        """The moments whose state a power loss may leave."""
         over = self.over(calls)
         since = max([index for index, moment in enumerate(over) if moment.forget], default=0)
         return over[since:] + self.under_way(calls)
 
     def mark(self, calls: int) -> tuple[int, int]:
-        """Another one for calls between which the judgement differs."""
+        """Return equal marks for calls after which the checks are the same."""
         return sum(one.done <= calls for one in self.moments), sum(one.begun <= calls for one in self.moments)

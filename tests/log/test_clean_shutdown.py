@@ -1,4 +1,4 @@
-"""The sign of a clean stop: it survives a start that changes nothing, and no crash after a change finds it."""
+"""The file of a clean stop: it survives a start that changes nothing, and no start after a changed log finds it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def open_log(log_dir: LogDir) -> None:
 
 @pytest.fixture
 def disk() -> MemoryDisk:
-    """Stopped cleanly in epoch 14, with a log, the folder of a deleted one, and a copy that was not finished."""
+    """A disk after a clean stop in epoch 14, with a log, the folder of a deleted one, and an unfinished copy."""
     disk = MemoryDisk()
     disk.make_dirs("data/u-0.00000000000000000000000000000001-delete")
     disk.make_dirs("data/v-0.00000000000000000000000000000002-future")
@@ -136,7 +136,7 @@ def test_an_unlink_whose_fsync_failed_is_made_durable_by_the_next_try(disk: Memo
 
 
 def test_power_fails_at_every_moment_of_a_start_and_a_stop(disk: MemoryDisk) -> None:
-    """A start that finds the sign finds a log as a clean stop left it, and another finds what was durable."""
+    """A start that finds the file finds a log as after a clean stop; any other start finds what was durable."""
     base = copy_of(disk)
     log_dir = open_dir(disk)
     log_dir.claim()

@@ -1,4 +1,4 @@
-"""Compaction of one log: what stays, what goes, and that the log is whole afterwards."""
+"""Compaction of one log: the records that stay and go, and that the log is whole afterwards."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def headers(log: PartitionLog) -> list[BatchHeader]:
 
 
 def reopened(log: PartitionLog) -> PartitionLog:
-    """As after a crash of the process."""
+    """Open the log again as after a crash of the process."""
     assert isinstance(log.files.disk, MemoryDisk)
     return open_log(log.files.disk, config=log.config, high_watermark=log.high_watermark)
 
@@ -108,7 +108,7 @@ def test_a_tombstone_stays_until_its_delete_horizon() -> None:
     assert stamped.has_delete_horizon
     assert stamped.base_timestamp == NOW + DAY
     assert [record.timestamp for header, record in records(log)] == [NOW + 1, NOW, NOW + 1, NOW]
-    # A later cleaning does not move the horizon, and one that comes after it takes the tombstone away.
+    # A later cleaning does not move the horizon, and a cleaning after the horizon removes the tombstone.
     for now_ms, there in ((NOW + 5, True), (NOW + DAY - 1, True), (NOW + DAY, False)):
         log.roll(NOW)
         put(log, (b"z", b"%d" % now_ms))
@@ -143,7 +143,7 @@ def test_records_of_aborted_transactions_go_and_markers_follow_when_nothing_need
     compact(log)
     assert contents(log) == {0: (b"a", b"old"), 6: (b"b", b"new"), 7: (b"z", b"z")}
     kept = {header.base_offset: header for header in headers(log)}
-    # Both producers are still known: their last batches stay without records.
+    # Neither producer has expired: their last batches stay without records.
     assert {offset: header.record_count for offset, header in kept.items()} == {
         0: 1, 1: 0, 3: 0, abort: 1, commit: 1, 6: 1, 7: 1,
     }  # fmt: skip
@@ -211,7 +211,7 @@ def test_a_small_map_takes_several_passes() -> None:
         at = cleaned.end_offset
         passes += 1
     assert passes > 3
-    # Every pass removes what is older than the records it learned; the newest of each key is never lost.
+    # Every pass removes records older than those in its map; the newest record of each key is never lost.
     now = contents(log)
     assert {key: offset for offset, (key, _) in sorted(now.items())} == expected
     compact(log, 0)
@@ -254,7 +254,7 @@ def test_what_is_cleanable() -> None:
     assert cleanable(log, 1, NOW).delay_ms == 4600, "of the oldest one that is dirty"
     assert cleanable(log, 3, NOW).delay_ms == 0
     assert cleanable(log, 3, NOW).cleanable_bytes == 0
-    # An undecided transaction, and what is not replicated, end it.
+    # An undecided transaction, or a record that is not replicated, ends the cleanable part.
     put(log, (b"t", b"1"), pid=1, epoch=0, seq=0, txn=True)
     log.roll(NOW)
     put(log, (b"a", b"4"))

@@ -1,4 +1,4 @@
-"""What a cleaning takes of memory: the offset map and little more, however many keys there are."""
+"""The memory of a cleaning: the offset map and little more, however many keys there are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.log.helpers import open_log
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1 << 20)
 MIB = 1 << 20
-#: A process of its own: what it says of its memory is about the cleaning and nothing else.
+#: A separate process, so that its memory is that of the cleaning and nothing else.
 PROGRAM = """
 import sys
 from pykbroker_log.compaction import CleanerMemory
@@ -45,7 +45,7 @@ print(passes, max(seen) - before)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux says how much memory a process has")
 @pytest.mark.parametrize(
     ("keys", "map_bytes", "passes", "most"),
-    # 24 bytes for each key; nine tenths of the map are used. And buffers.
+    # 24 bytes for each key, of which nine tenths of the map are used; and buffers.
     [(30_000, MIB // 8, range(6, 20), MIB // 8 + 4 * MIB), (2000, 128 * MIB, range(1, 2), 4 * MIB + 2000 * 4096)],
     ids=["many keys in a small map", "few keys in a large one"],
 )

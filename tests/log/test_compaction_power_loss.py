@@ -1,8 +1,9 @@
-"""Every prefix of a workload with compactions loses power: of each key the newest record that was flushed is there,
-nothing that was cut off comes back, and the log goes on.
+"""Every prefix of a workload with compactions loses power. The newest flushed record of each key is there, no record
+that
+was cut off comes back, and the log works on.
 
-The workload appends with keys, tombstones and transactions, rolls, flushes, truncates, and compacts, in between the
-steps of which it does all of that too.
+The workload appends with keys, tombstones and transactions, rolls, flushes, truncates and compacts. It also does all of
+that between the steps of a compaction.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Workload(RecordedLog[Written]):
         log = self.log
         begun = len(self.disk.calls)
         target = self.rng.randrange(log.log_end_offset + 1)
-        # No transaction is cut in half: its coordinator would end it again.
+        # No transaction is cut in half, because its coordinator would end it again.
         while any(offset < target <= written.decided for offset, written in self.records.items()):
             target -= 1
         self.promised = min(self.promised, target)
@@ -112,7 +113,7 @@ class Workload(RecordedLog[Written]):
         end = log.log_end_offset
         self.promised = min(self.promised, end)
         self.cleaned = min(self.cleaned, end)
-        # What was removed for the sake of a record that is cut off now does not come back.
+        # Records that were removed because of a record that is now cut off do not come back.
         left = contents(log)
         self.records = {offset: written for offset, written in self.records.items() if offset in left}
         self.forget_sequences()
@@ -139,8 +140,9 @@ class Workload(RecordedLog[Written]):
 def is_compaction_of(
     history: dict[int, Written], found: dict[int, KeyValue], promised: int, kept: dict[int, Written] | None = None
 ) -> str:
-    """What is wrong with `found`; nothing if it is right: it was all there once, and of each key there is the newest
-    that was promised, or a newer one. `kept`: what a truncation that is under way leaves."""
+    """Return what is wrong with `found`, or "". All its records must have existed, and for each key the newest promised
+    one,
+    or a newer one, must be there. `kept` is what a truncation that is under way leaves."""
     for offset, pair in found.items():
         if offset not in history or history[offset].pair != pair:
             return f"{pair} at {offset} was never there"
@@ -155,7 +157,7 @@ def is_compaction_of(
 
 
 def start_again(workload: Workload, disk: MemoryDisk, calls: int) -> PartitionLog:
-    # What is promised was flushed, so it may also be the recovery point: nothing before it is scanned then.
+    # Promised records were flushed, so their end may also be the recovery point: nothing before it is scanned then.
     return open_log(disk, config=CONFIG, recovery_point=workload.promised_at(calls) if calls % 2 else 0)
 
 
@@ -178,7 +180,7 @@ def check(workload: Workload, crash: Crash) -> None:
         if moment.end >= log.log_end_offset
     ]
     assert "" in verdicts, f"{what}: {verdicts[-1:]}"
-    # It goes on from here, also with compaction.
+    # The log works from here on, also with compaction.
     put = keyed((b"after", b"after"))
     log.append_as_leader(put, leader_epoch=99, now_ms=NOW)
     log.set_high_watermark(log.log_end_offset)
@@ -227,7 +229,8 @@ def test_every_prefix_of_many_workloads() -> None:
 
 
 def test_an_index_of_a_replacement_that_was_called_off_is_not_taken() -> None:
-    """The power kept the removal of its `.log.swap` and undid that of `.index.swap`: it would lead into other bytes."""
+    """The power loss kept the removal of its `.log.swap` and undid that of `.index.swap`, which would point to other
+    bytes."""
     disk = MemoryDisk()
     log = open_log(disk, config=CONFIG)
     for number in range(12):

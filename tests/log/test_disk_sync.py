@@ -1,4 +1,4 @@
-"""Fsync of many files at once on the real disk, waited for or not: each has its result, whatever the kernel offers."""
+"""Fsync of many files at once on the real disk, with and without waiting: each file has its own result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> OsD
 
 @pytest.fixture
 def fsynced(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files that the kernel is asked to fsync, together or one by one."""
+    """The names of the files that the kernel fsyncs, together or one by one."""
     names: list[str] = []
 
     def note(descriptor: int) -> None:
@@ -88,7 +88,7 @@ def test_closed_files_are_left_out(disk: OsDisk, tmp_path: pathlib.Path, fsynced
 
 
 def test_a_file_that_vanished_is_an_error(disk: OsDisk, tmp_path: pathlib.Path) -> None:
-    """Its descriptor was closed to make room, and then somebody deleted it: that is no file that its owner closed."""
+    """Its descriptor was closed to make room, and then the file was deleted: its owner had not closed it."""
     files = some_files(disk, tmp_path, 60)
     for path in tmp_path.iterdir():
         path.unlink()
@@ -150,7 +150,7 @@ def test_threads_do_not_share_results(tmp_path: pathlib.Path) -> None:
                 for file in part:
                     file.pwritev([b"y"], 0)
                 disk.fsync_files(part)
-        except BaseException as error:  # noqa: BLE001  # told by the assertion
+        except BaseException as error:  # noqa: BLE001  # shown by the assertion
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(files[number::4],)) for number in range(4)]
@@ -182,7 +182,7 @@ def background(disk: OsDisk) -> Fsyncs:
 
 
 def wait_for(fsyncs: Fsyncs) -> list[File]:
-    """As a loop does that watches the descriptor. What was not tried."""
+    """Wait as a loop that watches the descriptor. Return the files that were not tried."""
     while True:
         readable, _, _ = select.select([fsyncs.fileno()], [], [], 30)
         assert readable
@@ -214,7 +214,7 @@ def test_closed_files_are_left_out_of_a_batch(tmp_path: pathlib.Path) -> None:
     fsyncs = background(disk)
     files[1].close()
     assert fsyncs.begin(files)
-    # The kernel keeps what it was given, whatever becomes of the descriptor.
+    # The kernel keeps the file, even if its descriptor is closed.
     files[0].close()
     assert wait_for(fsyncs) == []
     files[2].close()
@@ -222,7 +222,7 @@ def test_closed_files_are_left_out_of_a_batch(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_a_batch_cannot_be_is_for_who_waits(tmp_path: pathlib.Path) -> None:
-    """Too many files; one that vanished, which then is an error."""
+    """Too many files, or a file that vanished, which then is an error."""
     disk = OsDisk()
     files = some_files(disk, tmp_path, disk_sync.MAX_FILES + 1)
     fsyncs = background(disk)
@@ -279,7 +279,7 @@ def test_a_batch_that_the_kernel_takes_none_of_was_not_begun(
 
 
 def test_contexts_are_used_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel takes tens of milliseconds to take one back, and has 65,536 requests for all processes."""
+    """The kernel takes tens of milliseconds to destroy a context, and has 65,536 requests for all processes."""
     disk = OsDisk()
     background(disk).close()
     made: list[object] = []
@@ -293,7 +293,7 @@ def test_contexts_are_used_again(tmp_path: pathlib.Path, monkeypatch: pytest.Mon
         assert disk.fsyncs() is None
     fsyncs = background(disk)
     assert fsyncs.begin(some_files(disk, tmp_path, 1))
-    # Not while the kernel still uses it.
+    # A context is not reused while the kernel still uses it.
     fsyncs.close()
     assert not made
     assert disk.fsyncs() is not None

@@ -1,4 +1,4 @@
-"""A disk that fails: nothing unacknowledged can be read, a full disk is no broken disk, a failed fsync is final."""
+"""A disk that fails: no unacknowledged record can be read, a full disk is no broken disk, a failed fsync is final."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_failed_write_counts_for_nothing(code: int) -> None:
     assert error.value.is_full == (code == errno.ENOSPC)
     assert log.log_end_offset == 2
     assert values(log) == {0: b"one", 1: b"two"}
-    # The half that was written has been cut off again, so the log may go on.
+    # The half that was written has been cut off again, so the log may continue.
     assert append(log, b"four") == 2
     check_consistent(log)
     assert values(again(disk)) == {0: b"one", 1: b"two", 2: b"four"}
@@ -127,7 +127,7 @@ def test_a_truncation_that_fails_is_final() -> None:
 
 
 class FlushesBeside(OsDisk):
-    """A rename lets other threads run: one of them flushes the log."""
+    """A disk whose rename lets other threads run: one of them flushes the log."""
 
     log: PartitionLog | None = None
 
@@ -139,7 +139,7 @@ class FlushesBeside(OsDisk):
 
 
 def test_a_flush_that_begins_while_names_are_taken_away_goes_on(tmp_path: pathlib.Path) -> None:
-    """It found a closed file, and the directory went offline: killed nodes under load showed it."""
+    """The flush found a closed file, and the directory went offline. Nodes that were killed under load showed it."""
     disk = FlushesBeside()
     path = f"{tmp_path}/t-0"
     log = open_log(disk, path=path, config=LogConfig(segment_bytes=100, retention_bytes=0, file_delete_delay_ms=0))

@@ -1,4 +1,4 @@
-"""Passes of fsync: what they cover, what may happen beside them, and that a failed one is the end."""
+"""Fsync passes: what they cover, what may happen during them, and that a failed one is final."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_append_costs_one_fsync_once_the_names_are_durable() -> None:
     append(log, b"three")
     assert flushed(disk, log) == ["data/t-0/00000000000000000000.log"]
     append(log, b"four" * 60)
-    # A segment, its producer snapshot, and what was sealed: the folder has new names.
+    # A segment, its producer snapshot, and the sealed files: the folder has new names.
     assert "data/t-0" in (after_roll := flushed(disk, log))
     assert "data/t-0/00000000000000000000.index" in after_roll
     assert "data" not in after_roll
@@ -152,7 +152,7 @@ def test_passes_of_many_logs_share_the_directory() -> None:
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_a_failed_fsync_is_never_tried_again(code: int) -> None:
-    """Not even when the disk was only full: what was written before may be lost, and the next fsync would succeed."""
+    """Also if the disk was only full: earlier writes may be lost, and the next fsync would succeed."""
     disk, log = start()
     disk.fail_next("fsync", code, path_contains=".log")
     flush = log.begin_flush()

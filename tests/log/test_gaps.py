@@ -1,5 +1,4 @@
-"""Logs with gaps and emptied batches, as compaction leaves them: what readers find, and what a follower and a start
-make of them."""
+"""Logs with gaps and emptied batches, as compaction leaves them: the results of readers, a follower and a start."""
 
 from __future__ import annotations
 
@@ -21,7 +20,8 @@ COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), index_interval_bytes=
 
 
 def with_epochs() -> PartitionLog:
-    """Of 16 batches six are left, that at 6 without its record; epochs 0 to 3 from 0, 4, 8 and 12 on."""
+    """A log of which six of 16 batches are left, the one at 6 without its record; epochs 0 to 3 begin at 0, 4, 8 and
+    12."""
     log = open_log(config=COMPACT)
     for number in range(16):
         key = b"%d" % number if number in (0, 11, 14) else b"again"
@@ -59,7 +59,8 @@ def test_times_lead_past_emptied_batches() -> None:
 
 
 def test_where_the_newest_batch_was_emptied_nothing_is_the_newest() -> None:
-    """As in Apache Kafka, which on a look-up by time goes no further either: we find what is there."""
+    """Apache Kafka finds no newest record here either. Its lookup by time also ends at that batch; pykbroker finds the
+    later records."""
     log = open_log(config=COMPACT)
     put(log, (b"a", b"1"))
     log.roll(NOW)
@@ -75,7 +76,7 @@ def test_where_the_newest_batch_was_emptied_nothing_is_the_newest() -> None:
     assert log.offset_for_timestamp(NOW + 1) == (2, NOW + 50, 0)
     assert log.offset_for_timestamp(NOW + 60) == (3, NOW + 60, 0)
     assert log.offset_for_timestamp(NOW + 61) is None
-    # In one segment with it there may be another that is as new.
+    # The same segment may contain another record that is as new.
     put(log, (b"d", b"1"), timestamp=NOW + 100)
     log.roll(NOW)
     compact(log)
@@ -98,12 +99,12 @@ def test_a_follower_of_a_compacted_log_is_the_same_log(segment_bytes: int) -> No
     bases = [header.base_offset for header, _ in read_all(log)]
     assert all(segment.base_offset in bases for segment in follower.files.segments), "it rolls where a batch begins"
     for epoch in range(4):
-        # What went at an epoch's start is unknown to the follower: it begins where its first batch does.
+        # An epoch whose first records are gone begins, for the follower, with the first batch that it gets.
         known = next((base for base in bases if base // 4 == epoch + 1), log.log_end_offset)
         assert follower.epoch_end_offset(epoch) == (epoch, known)
         assert log.epoch_end_offset(epoch) == (epoch, 4 * (epoch + 1))
     check_compacted(follower)
-    # An unclean stop: gaps are no loss.
+    # After an unclean stop gaps are no loss.
     again = open_log(disk.power_loss(Survive.EVERYTHING), config=follower.config, high_watermark=offset)
     assert read_all(again) == read_all(log)
     assert again.log_end_offset == log.log_end_offset

@@ -1,4 +1,4 @@
-"""What the lower layers may not know: the operating system outside of os_disk/, event loops, clocks, chance."""
+"""Rules for the lower layers: no operating system outside of os_disk/, no event loops, no clocks, no randomness."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ONLY_IN_DISK = {"os", "mmap", "ctypes", "fcntl", "shutil", "tempfile", "pathlib"
 
 
 def sources(layer: str) -> list[pathlib.Path]:
-    """Without the generated messages, which are one template and take seconds to parse."""
+    """The source files without the generated messages, which come from one template and take seconds to parse."""
     return sorted(path for path in PACKAGES[layer].rglob("*.py") if path.parent.name not in ("messages", "stored"))
 
 
@@ -59,7 +59,7 @@ def test_lower_layers_know_neither_time_nor_chance(layer: str) -> None:
     for path in sources(layer):
         forbidden = imported(parsed(path)) & NEVER
         if layer == "raft":
-            # Chance is handed in as a `random.Random`, which has to be named.
+            # Randomness is passed in as a `random.Random`, whose type must be imported.
             forbidden -= {"random"}
         assert not forbidden, f"{path.relative_to(ROOT)} imports {sorted(forbidden)}"
 

@@ -1,4 +1,4 @@
-"""Finding an entry, wherever it is guessed to be: the same as in a list."""
+"""Finding an index entry, wherever it is guessed to be: the same result as in a list."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pykbroker_log.memory_disk import MemoryDisk, MemoryFile
 from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.time_index import TimeIndex
 
-#: Mostly even, as batches of one producer are; and now and then nothing like it.
+#: Mostly even gaps, as between batches of one producer, and some very different ones.
 GAPS = st.lists(st.tuples(*[st.one_of(st.just(7), st.integers(1, 9), st.integers(1, 10**6))] * 2), max_size=80)
 
 
@@ -46,7 +46,7 @@ def test_an_entry_is_found_as_in_a_list(
 
 
 def test_g_a_time_among_even_ones_is_found_with_a_few_reads() -> None:
-    """Timestamps do not begin near zero: their index was halved, with a read each time, down to one page."""
+    """Timestamps do not begin near zero, so their index was halved, with one read each time, down to one page."""
     index = TimeIndex(MemoryDisk(), "index", 0)
     for number in range(100_000):
         index.append(1_700_000_000_000 + 10 * number, number)

@@ -1,4 +1,4 @@
-"""A log of many segments is opened by one look at its folder: what nobody asks for is not opened."""
+"""Opening a log of many segments only lists its folder: a segment is opened at its first use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CountingDisk(OsDisk):
 
 
 def written(path: str) -> dict[int, bytes]:
-    """A log of many segments that was closed cleanly; what is in it."""
+    """Write a log of many segments and close it cleanly; return its values."""
     log = open_log(OsDisk(), config=CONFIG, path=path)
     while len(log.files.segments) < SEGMENTS:
         append(log, b"%d" % log.log_end_offset * 10)
@@ -54,7 +54,7 @@ def test_sealed_segments_are_not_opened_before_they_are_used(tmp_path: pathlib.P
     sizes = sum(size for name, size in disk.scan(path) if name.endswith(names.LOG))
     assert log.size_bytes == sizes
     disk.opened.clear()
-    # A read in the middle opens that segment and no other.
+    # A read in the middle opens only that segment.
     middle = log.files.segments[SEGMENTS // 2]
     log.read(middle.base_offset + 1, 1 << 20, log.high_watermark)
     assert set(segment_files(disk)) == {

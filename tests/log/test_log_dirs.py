@@ -167,7 +167,7 @@ def test_retention_waits_for_the_checkpoint_and_the_delay(disk: MemoryDisk) -> N
     assert log.retire(NOW) == 2
     assert log.log_start_offset == log.local_log_start_offset == 2
     assert disk.exists("data/t-0/00000000000000000000.log")
-    # A crash now: the names are still there, the log start is not durable, the records come back whole.
+    # After a crash now the names are still there, the log start is not durable, and all records come back.
     assert values(open_log(open_dir(disk.power_loss(Survive.EVERYTHING)), config=config)).keys() == {0, 1, 2, 3, 4}
     log_dir.checkpoint()
     assert open_log(open_dir(disk.power_loss(Survive.EVERYTHING)), config=config).log_start_offset == 2

@@ -1,7 +1,7 @@
-"""A log in its directory against a dictionary, driven by hypothesis: what test_model.py does not do.
+"""A log in its directory against a dictionary, driven by hypothesis: the cases that test_model.py does not have.
 
-Several producers that repeat themselves, batches of a leader in every codec and of a follower, and all three ways to go
-on: after a clean stop, after a kill, after a loss of power, which may take what was not flushed and nothing else.
+Several producers that repeat themselves, and batches of a leader in every codec and of a follower. The log continues
+after a clean stop, after a kill, and after a power loss, which may remove only what was not flushed.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class LogMachine(RuleBasedStateMachine):
         self.cut()
 
     def cut(self) -> None:
-        """The model forgets what the log has lost by right."""
+        """Remove from the model what the log is allowed to lose."""
         end = self.log.log_end_offset
         self.records = {offset: record for offset, record in self.records.items() if offset < end}
         self.flushed = min(self.flushed, end)
@@ -156,7 +156,7 @@ class LogMachine(RuleBasedStateMachine):
         self.disk = self.disk.power_loss(Survive.CHOSEN, choose=chance.randrange)
         self.open()
         assert self.log.log_end_offset >= self.flushed
-        # Of what was never flushed, the first file's name may go and the second's stay: then the log begins later.
+        # Without any flush the first file's name may be lost and the second's kept: then the log begins later.
         assert self.log.log_start_offset <= start or self.flushed <= start
         self.cut()
 

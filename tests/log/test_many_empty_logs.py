@@ -1,5 +1,6 @@
-"""Logs that nothing was written to: what they take, what they leave on the disk, and that sharing what is empty shows
-nowhere. A node has thousands of them."""
+"""Logs without records: their memory, their files, and that objects shared by empty logs never mix their state. A node
+has
+thousands of them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tests.log.helpers import NOW, TOPIC_ID, append, batch, open_log
 from tests.log.test_transactions import end, send
 
 _LOG, _INDEX, _TIMES = (f"{0:020}.{suffix}" for suffix in ("log", "index", "timeindex"))
-#: 2.0 KB today, with the descriptor of the file and what its directory notes of the log.
+#: 2.0 KB today, with the descriptor of the file and the directory's entries for the log.
 _MOST_BYTES = 2_600
 
 
@@ -31,7 +32,7 @@ def test_an_empty_log_has_no_index_before_it_needs_one_and_both_after_a_clean_st
     assert not log.read(0, 100, 0).joined()
     assert {_LOG, _INDEX, _TIMES} & set(disk.list(log.path)) == {_LOG}
     log.close(clean=True)
-    # Apache Kafka recovers a segment without them.
+    # Apache Kafka recovers a segment without these files.
     assert {_LOG, _INDEX, _TIMES} <= set(disk.list(log.path))
     again = open_log(disk, clean=True)
     assert again.recovery is None
@@ -47,7 +48,7 @@ def test_what_an_empty_log_takes(tmp_path: Path) -> None:
         for partition in range(first, first + count):
             directory.open_log("t", partition, TOPIC_ID, config, NOW)
 
-    # What the first ones make for all.
+    # Objects that the first logs create for all.
     opened(0)
     gc.collect()
     tracemalloc.start()
@@ -80,7 +81,7 @@ def test_what_one_log_holds_no_other_log_shows() -> None:
         assert empty.producers.transactions.first_unstable == -1
         assert (empty.epochs.entries(), empty.files.side.snapshots, empty.last_stable_offset) == ([], (), 0)
         assert not empty.read(0, 100, 0).joined()
-    # They go their own ways from there on.
+    # From there on the logs are independent.
     send(other, 7)
     log.producers.clear(0)
     assert list(other.producers.entries) == [7]

@@ -1,4 +1,4 @@
-"""Files that are scanned through maps: the same findings as without; files that are empty, grow, become shorter."""
+"""Files that are scanned through maps: the same results as without; files that are empty, grow, become shorter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def mapped() -> list[str]:
 
 @pytest.fixture
 def maps(mapped: list[str]) -> OsDisk:
-    """A disk that maps, and says what."""
+    """A disk that maps files, and records which."""
     return OsDisk(on_map=mapped.append)
 
 
@@ -97,8 +97,9 @@ def test_a_cleaning_through_maps_leaves_what_any_cleaning_leaves(
 
 
 def test_a_file_that_is_cut_within_a_page_is_no_log_that_ends_earlier(tmp_path: Path, maps: OsDisk) -> None:
-    """What a map shows behind the end of its file are zeros, up to the end of the page: a scan took them for the end
-    of the log, where a read came back short."""
+    """Beyond the end of its file a map shows zeros up to the end of the page. A scan took them for the end of the log,
+    where
+    a read came back short."""
     log = open_log(OsDisk(), path=str(tmp_path / "t-0"))
     append(log, b"one")
     append(log, b"two")
@@ -117,7 +118,7 @@ def test_a_file_that_is_cut_within_a_page_is_no_log_that_ends_earlier(tmp_path: 
 
 @pytest.mark.parametrize("has_maps", [True, False])
 def test_a_cleaning_of_a_segment_that_is_too_short_ends(tmp_path: Path, maps: OsDisk, has_maps: bool) -> None:
-    """It read the beginning of the last batch again and again, for ever."""
+    """It read the beginning of the last batch again and again, without end."""
     log = filled(tmp_path / "t-0")
     end = log.log_end_offset
     sources = tuple(SegmentSource(segment.base_offset, segment.size) for segment in log.files.segments)
@@ -130,13 +131,13 @@ def test_a_cleaning_of_a_segment_that_is_too_short_ends(tmp_path: Path, maps: Os
 
 
 def test_a_cleaning_of_a_file_that_is_cut_within_a_page_says_so(tmp_path: Path, maps: OsDisk) -> None:
-    """The zeros behind the end are no damaged batch, for which only the one log would be left alone."""
+    """The zeros beyond the end are no damaged batch, for which only this one log would be left out."""
     log = filled(tmp_path / "t-0")
     end = log.log_end_offset
     sources = tuple(SegmentSource(segment.base_offset, segment.size) for segment in log.files.segments)
     log.close(clean=True)
     assert sources[0].size < 4096
-    # Small chunks: the first is read when the job pauses, the next after the cut.
+    # Small chunks: the first is read before the job pauses, the next after the cut.
     memory = CleanerMemory(io_buffer_bytes=100)
     job = clean(maps, CleaningJob(str(tmp_path / "t-0"), sources, (), 0, end, {}, CONFIG, memory, SEED, NOW))
     assert isinstance(next(job), int)
@@ -146,7 +147,7 @@ def test_a_cleaning_of_a_file_that_is_cut_within_a_page_says_so(tmp_path: Path, 
 
 
 def test_a_cleaning_whose_last_read_met_the_zeros_of_a_page_says_so(tmp_path: Path, maps: OsDisk) -> None:
-    """All of it lies in one chunk, which was checked before the file was cut: zeros would be copied out of the map."""
+    """The one chunk was checked before the file was cut: zeros would be copied out of the map."""
     log = filled(tmp_path / "t-0")
     end = log.log_end_offset
     sources = tuple(SegmentSource(segment.base_offset, segment.size) for segment in log.files.segments)

@@ -23,7 +23,7 @@ STEPS = 120
 
 
 class Model:
-    """What the log should be: (offset, timestamp, value, first offset of its batch, size of its batch) in order."""
+    """The expected log: (offset, timestamp, value, first offset of its batch, size of its batch) in order."""
 
     def __init__(self, disk: Disk, path: str, rng: random.Random) -> None:
         self.disk = disk
@@ -62,7 +62,7 @@ class Model:
 
     def append(self) -> None:
         count = self.rng.randrange(1, 5)
-        # Not always in order, sometimes without any.
+        # Not always in order, and sometimes without a timestamp.
         timestamp = self.now + self.rng.randrange(-100, 100) if self.rng.randrange(10) else -1
         made = [
             b"%d.%d" % (self.end, self.rng.randrange(1 << 30)) + b"." * self.rng.randrange(100) for _ in range(count)
@@ -115,7 +115,7 @@ class Model:
                 del self.records[offset]
             self.end = first
         if self.end < self.start:
-            # The cut went through the batch in which the log starts.
+            # The cut went through the batch that contains the log start.
             self.end = self.start
             self.batches.clear()
             self.records.clear()
@@ -138,7 +138,7 @@ class Model:
             self.log.delete_records_before(self.end + 1)
 
     def reconfigure(self) -> None:
-        """While it runs: what comes next follows the new one."""
+        """Change the configuration while the log is open; later operations follow the new one."""
         self.config = replace(
             self.config,
             segment_bytes=self.rng.choice([700, 1500, 5000]),
@@ -159,7 +159,7 @@ class Model:
         delete_files(self.disk, self.log.purge(self.now))
 
     def expected_start(self) -> int:
-        """In three passes, as Apache Kafka: what lies below the start, what is too much, what is too old."""
+        """In three passes, like Apache Kafka: segments below the log start, then too many bytes, then too old ones."""
         segments = list(self.log.files.segments)
         ends = [segment.base_offset for segment in segments[1:]] + [self.end]
         left = [(segment, end) for segment, end in zip(segments, ends, strict=True) if segment.size or end != self.end]

@@ -1,5 +1,6 @@
-"""Nothing runs per record or per header in Python where clients write and ask for offsets: the lines of Python that a
-batch costs do not grow with its records. (The compiled twins of the loops do that work.)"""
+"""No Python code runs per record or per header for a produce request or an offset lookup: the number of Python lines
+that
+a batch runs does not grow with its records. (The compiled twins of the loops do that work.)"""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ from tests.log.helpers import NOW, open_log, sealed
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled twin of the record walk is not built here")
 
 _FEW = 2_000
-#: What the chunks of a decompressor may cost, of which 4 N records have a few more than N.
+#: The lines for the chunks of a decompressor: 4 N records have a few more chunks than N.
 _LINES_OF_CHUNKS = _FEW // 2
 
 
 def _lines_of(call: Callable[[], object]) -> int:
-    """How many lines of Python ran."""
+    """Return how many lines of Python ran."""
     lines = 0
 
     def trace(_frame: FrameType, event: str, _arg: Any) -> Any:

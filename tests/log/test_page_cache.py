@@ -1,4 +1,4 @@
-"""What the kernel says of real files that were put out of memory, and what reads make of it."""
+"""Reads of real files that were removed from memory, and what the kernel reports about them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ SIZE = 1 << 20
 
 
 def evict(path: pathlib.Path) -> None:
-    """The kernel keeps a page that something else holds just then, be it in a list of a core: it is asked again."""
+    """Remove a file from memory. The kernel keeps a page that something else uses at that moment, so this tries
+    again."""
     fd = os.open(path, os.O_RDWR)
     try:
         os.fsync(fd)
@@ -37,7 +38,7 @@ def evict(path: pathlib.Path) -> None:
 
 @pytest.fixture
 def cold(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A file of which nothing is in memory."""
+    """A file that is not in memory."""
     path = tmp_path / "cold"
     path.write_bytes(bytes(range(256)) * (SIZE // 256))
     evict(path)
@@ -60,7 +61,7 @@ def test_probes(probe: IsResident, cold: pathlib.Path) -> None:
     if not works(probe, cold):
         pytest.skip("not on this kernel")
     fd = os.open(cold, os.O_RDWR)
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # read what is asked for and no more
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # read only the requested bytes
     assert not probe(fd, 0, SIZE)
     os.pread(fd, 300_000, 100_000)
     assert probe(fd, 100_000, 300_000)
@@ -86,12 +87,12 @@ def test_a_hurried_read_raises_and_a_loaded_one_does_not(cold: pathlib.Path, siz
     except ColdRead as cold_read:
         cold_read.source.load(cold_read.offset, cold_read.length)
     else:
-        # A try makes the kernel read ahead, and a fast device may be done before it looks again.
+        # A try makes the kernel read ahead, and a fast device may be done before the next check.
         assert found == expected
         assert size <= 64 * 1024
     assert in_a_hurry(disk, file, size, 100_000) == expected
     evict(cold)
-    assert file.pread(size, 100_000) == expected  # who may wait waits
+    assert file.pread(size, 100_000) == expected  # a caller that may wait waits
     file.close()
 
 
@@ -142,7 +143,7 @@ def test_a_device_that_fails_ends_the_load(cold: pathlib.Path, monkeypatch: pyte
 
 
 def test_a_probe_that_never_sees_what_was_read_is_given_up(cold: pathlib.Path) -> None:
-    """Some file systems keep pages where cachestat does not look."""
+    """Some file systems keep pages where cachestat does not find them."""
     disk = OsDisk()
     disk.page_cache._probes, disk.page_cache._probe = [page_cache.by_mincore], lambda fd, offset, length: False
     region = disk.open(str(cold)).region(0, SIZE)

@@ -1,7 +1,7 @@
-"""The checks after a loss of power can fail: each of these deliberately wrong variants must be noticed.
+"""The checks after a power loss can fail: each of these deliberately wrong variants must be noticed.
 
-What is planted is what one would get wrong: a sync left out, an order turned round, a file believed that a crash may
-have torn. A variant that passed would mean that nothing watches over it.
+Each planted bug is a likely mistake: a missing sync, a wrong order, a file that is trusted although a crash may have
+torn it. If a variant passed, no check would cover it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tests.log.test_power_loss import RetiringWorkload, Workload, examine_all
 
 Patch = pytest.MonkeyPatch
 
-#: A variant is wrong in all of them; one has to show it. Those that see the most come first.
+#: A variant is wrong with each of these seeds, and one must show it. The seeds that find the most come first.
 SEEDS = [6, 5, 1, 0, *range(7, 12)]
-#: what another workload shows sooner
+#: another workload shows this one sooner
 WORKLOADS: dict[str, type[Workload]] = {"retired names go before the log start is durable": RetiringWorkload}
 
 
@@ -117,7 +117,7 @@ def clean_shutdown_that_is_kept(patch: Patch) -> None:
 
 
 def clean_shutdown_that_may_come_back(patch: Patch) -> None:
-    """Its unlink is not synced."""
+    """The unlink is not synced."""
 
     def unsynced(sign: CleanShutdown) -> None:
         if not sign.is_claimed and sign.was_clean:
@@ -128,7 +128,7 @@ def clean_shutdown_that_may_come_back(patch: Patch) -> None:
 
 
 def clean_shutdown_that_goes_late(patch: Patch) -> None:
-    """It goes after the log was opened, with the first checkpoint."""
+    """The file is removed after the log was opened, with the first checkpoint."""
     patch.setattr(LogDir, "claim", nothing)
 
 

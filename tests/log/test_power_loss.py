@@ -1,10 +1,11 @@
-"""Every prefix of a recorded workload loses power; after each, recovery gives a legal prefix with nothing promised
-lost, also when the power fails again during that recovery.
+"""Every prefix of a recorded workload loses power. Afterwards recovery restores a legal prefix without losing a
+promised
+record, also when the power fails again during that recovery.
 
 The workload appends as several idempotent producers, rolls, flushes, checkpoints, truncates, deletes from the front,
-retires segments and stops cleanly. What is promised: a record that was in the log when a flush began that
-completed, and was neither truncated nor deleted since. What is legal: the state of the log at some moment before
-the crash, cut at a batch.
+retires segments and stops cleanly. A record is promised if it was in the log at the begin of a flush that completed,
+and was neither truncated nor deleted since. A log is legal if it was the log at some moment before the crash, cut at a
+batch.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Workload(RecordedLog[bytes]):
     epoch: int = 0
 
     def operations(self) -> Mapping[Callable[[], None], int]:
-        """What it does, and how often."""
+        """The operations, and how often each is done."""
         return {
             self.append: 50, self.flush: 6, self.checkpoint: 5, self.roll: 4, self.truncate: 3,
             self.delete_records: 3, self.retire: 4, self.new_epoch: 3, self.restart: 2,
@@ -96,7 +97,7 @@ class Workload(RecordedLog[bytes]):
         log = self.log
         begun = len(self.disk.calls)
         target = self.rng.randrange(log.log_start_offset, log.log_end_offset + 1)
-        # A crash in the middle of it may leave the old log or the new one.
+        # A crash during the truncation may leave the old log or the new one.
         self.promised = min(self.promised, target)
         log.truncate_to(target)
         self.promised = min(self.promised, log.log_end_offset)
@@ -117,7 +118,7 @@ class Workload(RecordedLog[bytes]):
         self.moment(begun)
 
     def purge(self) -> None:
-        """Names go as soon as they may, and the files with them."""
+        """Rename files as soon as allowed, and delete them."""
         delete_files(self.disk, self.log.purge(self.now))
 
     def restart(self) -> None:
@@ -136,8 +137,9 @@ class Workload(RecordedLog[bytes]):
 
 @dataclass
 class RetiringWorkload(Workload):
-    """Much is deleted from the front, and each checkpoint has its own time, as in a node: recovery points lag behind
-    what was flushed, so that a gap costs what lies behind it."""
+    """A workload that deletes much from the front, and writes each checkpoint at its own time, as in a node. Recovery
+    points
+    lag behind the flushes, so that a gap costs the records after it."""
 
     def operations(self) -> Mapping[Callable[[], None], int]:
         return {
@@ -163,7 +165,7 @@ def start_again(disk: MemoryDisk, *, apart: bool = False) -> PartitionLog | None
 
 
 def start_directory(disk: MemoryDisk, *, apart: bool = False) -> tuple[LogDir, PartitionLog] | None:
-    """`apart`: recovered by the job of a worker process, then opened as after a clean stop."""
+    """With `apart`, the job of a worker process recovers the log, which is then opened as after a clean stop."""
     if not disk.exists("data"):
         return None
     log_dir = LogDir.open(disk, "data", DIRECTORY_ID, NOW)
@@ -181,7 +183,7 @@ def recover_apart(log_dir: LogDir) -> None:
 
 
 def recover_and_checkpoint(disk: MemoryDisk, apart: bool) -> None:
-    """What a node does before it serves, and soon after."""
+    """Do what a node does before it serves, and soon after."""
     opened = start_directory(disk, apart=apart)
     if opened is not None:
         opened[0].checkpoint()
@@ -200,28 +202,29 @@ def check(workload: Workload, crash: Crash) -> None:
     known = past[-1:]
     start = max([moment.start for moment in known + under_way], default=0)
     check_consistent(log, dense_from=start)
-    # Also in front of `start`: what had been deleted comes back without holes, or not at all.
+    # Also before `start`: deleted records come back without holes, or not at all.
     for before, after_it in pairwise(log.files.segments):
         last = before.last_batch()
         assert last is None or last[1].next_offset == after_it.base_offset, f"{what}: a hole before {after_it}"
     found = values(log)
     expected = range(max(start, log.log_start_offset), log.log_end_offset)
     assert [offset for offset in found if offset >= start] == list(expected), what
-    # Written beside and renamed: such a file is never found torn.
+    # The file is written under another name and renamed, so it is never found torn.
     assert not [name for name in after.list("data") if ".corrupt-" in name], what
 
-    # Everything promised is there: by the last moment that is over, less what an operation under way may take.
+    # Every promised record is there: those of the last completed moment, minus what an operation under way may remove.
     if known:
         for offset in range(start, promised):
             assert found.get(offset) == known[-1].records[offset], (
                 f"{what}: promised record {offset} of {promised} is gone"
             )
         if promised > start:
-            # A file system that reorders changes of a folder may take the first file and leave the second, as long as
-            # neither was flushed. Nobody can tell that from retention.
+            # A file system that reorders the changes of a folder may lose the first file and keep the second, if
+            # neither was
+            # flushed. That cannot be distinguished from retention.
             assert log.log_start_offset <= start, what
 
-    # What is there was the log at some moment since the last durable cut.
+    # The records that are there were the log at some moment since the last durable cut.
     legal = any(
         all(moment.records.get(offset) == value for offset, value in found.items()) and log.log_end_offset <= moment.end
         for moment in workload.possible(calls)
@@ -233,9 +236,9 @@ def check(workload: Workload, crash: Crash) -> None:
 def check_that_life_goes_on(
     log_dir: LogDir, log: PartitionLog, disk: MemoryDisk, found: dict[int, bytes], start: int, what: str
 ) -> None:
-    """What recovery left can be built upon: a killed process loses nothing, a flush is a promise again.
+    """The recovered log can be used: a killed process loses nothing, and a flush is a promise again.
 
-    In front of `start` are records that had been deleted and came back; a snapshot may have forgotten who wrote them.
+    Before `start` are records that had been deleted and came back; a snapshot may lack their producers.
     """
     begin = log.log_start_offset
     end = log.log_end_offset
@@ -258,7 +261,7 @@ def check_that_life_goes_on(
         check_consistent(flushed, dense_from=max(start, flushed.log_start_offset))
 
 
-# The first six, and some that found something: a torn epoch file, an index of another past, a start behind the end,
+# The first six, and some that found a bug: a torn epoch file, an index of earlier records, a log start after the end,
 # half of what a truncation to the log's start had removed.
 SEEDS = [*range(6), 31, 56, 65, 76, 85, 196, 211]
 
@@ -266,7 +269,7 @@ SEEDS = [*range(6), 31, 56, 65, 76, 85, 196, 211]
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_prefix(seed: int) -> None:
-    # In full for a third of the seeds, else one way of losing power per prefix.
+    # All ways of losing power for a third of the seeds, else one way per prefix.
     print(f"seed {seed}: {examine_all(Workload(seed), every_mode=seed % 3 == 0)}")
 
 
@@ -291,7 +294,7 @@ def examine_all(workload: Workload, *, every_mode: bool = False) -> Examined:
     )
 
 
-# In 13 and 23 a segment's name went although the log start that was noted lay within it.
+# With seeds 13 and 23 a segment's name was lost although the recorded log start lay within the segment.
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 13, 23])
 def test_every_prefix_while_segments_retire(seed: int) -> None:
@@ -337,7 +340,7 @@ def test_a_killed_process_loses_nothing() -> None:
 
 
 def filled(count: int) -> tuple[MemoryDisk, LogDir, PartitionLog]:
-    """So many batches of one record, about five in a segment."""
+    """A log of `count` batches with one record each, about five in a segment."""
     disk = MemoryDisk()
     disk.make_dirs("data")
     disk.fsync_dir(".")
@@ -351,7 +354,7 @@ def filled(count: int) -> tuple[MemoryDisk, LogDir, PartitionLog]:
 
 @pytest.mark.parametrize("left", ["no names", "empty files"])
 def test_an_index_below_the_recovery_point_is_rebuilt_for_good(left: str) -> None:
-    """Its segment is not scanned and not flushed again: what recovery rebuilds must be durable when it is done."""
+    """Its segment is not scanned and not flushed again, so the index must be durable when recovery has rebuilt it."""
     disk, log_dir, log = filled(20)
     log.flush()
     log_dir.checkpoint()
@@ -371,8 +374,9 @@ def test_an_index_below_the_recovery_point_is_rebuilt_for_good(left: str) -> Non
 
 
 def test_a_log_start_stays_noted_while_the_power_may_bring_names_back() -> None:
-    """The first segment says where the log starts, but of those before it any may come back: then a hole is in front of
-    it, and what lies behind a hole is not kept."""
+    """The first segment shows where the log starts, but any of those before it may come back. Then there is a hole
+    before it,
+    and records after a hole are not kept."""
     disk, log_dir, log = filled(40)
     log.set_high_watermark(log.log_end_offset)
     log.flush()
@@ -390,8 +394,9 @@ def test_a_log_start_stays_noted_while_the_power_may_bring_names_back() -> None:
 
 
 def test_a_name_stays_until_the_log_start_behind_it_is_durable() -> None:
-    """A log start within the segment is not enough: without it, the one before it that the power brings back stands
-    before a gap, and what lies behind a gap is not kept."""
+    """A log start within the segment is not enough: if the power loss brings back the segment before it, that one comes
+    before
+    a gap, and records after a gap are not kept."""
     disk, log_dir, log = filled(15)
     log.set_high_watermark(log.log_end_offset)
     log.flush()
@@ -413,8 +418,9 @@ def test_a_name_stays_until_the_log_start_behind_it_is_durable() -> None:
 
 @pytest.mark.parametrize("offset", [0, 20, 40, 50])
 def test_of_a_log_that_is_started_over_the_power_leaves_all_or_a_beginning(offset: int) -> None:
-    """Wherever the new start lies: before the log, within it, at its end or behind that. Where a folder's changes keep
-    their order nothing is missing between what is left."""
+    """Wherever the new start is: before the log, within it, at its end or after it. If the changes of a folder keep
+    their
+    order, the rest of the log has no gap."""
     disk, log_dir, log = filled(40)
     log.flush()
     log_dir.checkpoint()

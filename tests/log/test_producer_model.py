@@ -1,5 +1,6 @@
-"""Idempotent producers against a trivial model: all their batches in a list. Whatever can happen to the log, the state
-is that of the list's end, and the verdict on a batch follows from it."""
+"""Idempotent producers against a simple model: all their batches in a list. Whatever happens to the log, its state is
+that
+of the list's end, and the response to a batch follows from it."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Sent:
 
 
 def after(sequence: int, count: int) -> int:
-    """Sequence numbers go round."""
+    """Add to a sequence number, which wraps around."""
     return (sequence + count) & MAX_INT32
 
 
@@ -43,11 +44,11 @@ class Producers(RuleBasedStateMachine):
         self.config = LogConfig(segment_bytes=segment_bytes, retention_ms=-1, file_delete_delay_ms=0)
         self.disk = MemoryDisk(record=False)
         self.now = NOW
-        #: what each producer ever wrote and what was not cut off since
+        #: all batches of each producer that were not cut off since
         self.sent: dict[int, list[Sent]] = {}
-        #: of which the log knows
+        #: the producers that the log knows
         self.known: set[int] = set()
-        #: how many of the latest batches a repetition is known of for certain
+        #: the number of latest batches for which a repetition must be recognized
         self.remembered: dict[int, int] = {}
         self.log = open_log(self.disk, config=self.config)
         self.log.producers.expiration_ms = EXPIRATION_MS
@@ -55,7 +56,7 @@ class Producers(RuleBasedStateMachine):
     # -- what the model says
 
     def verdict(self, pid: int, epoch: int, first: int, last: int) -> set[ErrorCode | int]:
-        """The answers that are right: an error, or the offset of the batch that it repeats, or -1 for a new one."""
+        """The correct answers: an error, the offset of the batch that it repeats, or -1 for a new one."""
         if pid not in self.known:
             return {-1}
         sent = self.sent[pid]
@@ -94,7 +95,7 @@ class Producers(RuleBasedStateMachine):
 
     def wrote(self, pid: int, new: Sent) -> None:
         if pid not in self.known:
-            # What it wrote before it was forgotten is in the log, and in no state.
+            # The batches from before the producer expired are in the log, but in no state.
             self.sent.setdefault(pid, [])
             self.remembered[pid] = 0
             self.known.add(pid)
@@ -104,9 +105,9 @@ class Producers(RuleBasedStateMachine):
         assert self.log.log_end_offset == new.last_offset + 1
 
     def agree(self, *, exact: bool) -> None:
-        """The log was opened or cut: what it knows is right, and it knows all but what it may have forgotten.
+        """Check the state after the log was opened or cut: it is right, and it lacks only what may have been forgotten.
 
-        `exact`: it may have forgotten only who has expired."""
+        With `exact`, only expired producers may have been forgotten."""
         for pid, sent in self.sent.items():
             entry = self.log.producers.entries.get(pid)
             if entry is None:
@@ -153,7 +154,7 @@ class Producers(RuleBasedStateMachine):
 
     @rule(pid=PIDS, gap=st.integers(0, 5))
     def follow_a_compacted_log(self, pid: int, gap: int) -> None:
-        """Offsets and sequence numbers are missing where compaction took records away."""
+        """Append a batch that follows a gap in offsets and sequence numbers, as compaction leaves it."""
         epoch, first = 0, 0
         if pid in self.known:
             newest = self.sent[pid][-1]
@@ -175,7 +176,7 @@ class Producers(RuleBasedStateMachine):
         self.log.roll(self.now)
         base = self.log.files.active.base_offset
         if base > self.log.log_start_offset:
-            # With the new segment comes the state at its beginning.
+            # A new segment comes with a snapshot of the state at its beginning.
             path = f"data/t-0/{base:020d}.snapshot"
             assert self.disk.exists(path)
 
@@ -239,7 +240,7 @@ class Producers(RuleBasedStateMachine):
                 newest.last_offset,
             )
             assert entry.last_timestamp == newest.at_ms
-        # And the bytes of a snapshot are the state, with the last batch of each.
+        # The bytes of a snapshot are the state, with the last batch of each producer.
         again = list(decode_snapshot(self.log.producers.encode()))
         assert {entry.producer_id: entry.batches for entry in again} == {
             pid: entry.batches[-1:] for pid, entry in entries.items()

@@ -1,4 +1,4 @@
-"""Idempotent producers: what is new, what is a repetition, what is refused; and the snapshot's bytes."""
+"""Idempotent producers: new, repeated and refused batches; and the snapshot's bytes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_repetitions_of_the_last_five_batches_answer_the_original_offset() -> No
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("segment_bytes", [300, 1 << 20])
 def test_repetitions_of_the_last_five_batches_are_known_after_a_restart(clean: bool, segment_bytes: int) -> None:
-    """A snapshot has one batch per producer: a client whose five were under way could not go on."""
+    """A snapshot has one batch per producer: a client with five batches in flight could not continue."""
     disk = MemoryDisk()
     config = LogConfig(segment_bytes=segment_bytes)
     log = open_log(disk, config=config)
@@ -127,7 +127,7 @@ def test_transactions_hold_the_last_stable_offset() -> None:
     assert refused(log, 2, txn=False) is ErrorCode.INVALID_TXN_STATE
     send(log, 0, pid=8, txn=True)
     marker(log, commit=True)
-    # Decided, but the marker is not replicated yet; then the other transaction is the first.
+    # Decided, but the marker is not replicated yet; later the other transaction is the first unstable one.
     assert log.last_stable_offset == 1
     log.set_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 2
@@ -155,7 +155,7 @@ def test_state_survives_restarts_of_both_kinds() -> None:
     clean = open_log(after, clean=True, recovery_point=9, high_watermark=9)
     assert clean.recovery is None
     assert send(clean, 7) == (7, True)
-    # A snapshot knows only the last batch of each producer, the log knows of more.
+    # A snapshot has only the last batch of each producer, the log has more.
     assert send(clean, 6) == (6, True)
     assert clean.last_stable_offset == 8
     assert send(clean, 8) == (9, False)
@@ -177,7 +177,7 @@ def test_a_truncation_takes_producers_back() -> None:
 
 @pytest.mark.parametrize("flushed", [False, True])
 def test_crashes_take_no_producer_away_whose_batches_were_deleted(flushed: bool) -> None:
-    """Those below the log's start in a file that is still there, and those that a roll has noted."""
+    """Producers below the log's start in a file that still exists, and those in the snapshot of a roll."""
     disk = MemoryDisk()
     log = open_log(disk)
     send(log, 0)
@@ -218,7 +218,7 @@ def test_no_second_crash_takes_a_producer_away_that_only_a_snapshot_tells_of(cle
 
 @pytest.mark.parametrize("at_the_start", [True, False])
 def test_a_damaged_snapshot_is_written_again(at_the_start: bool) -> None:
-    """By the start or the truncation that finds it: the batches that say the same may be deleted next."""
+    """The start or the truncation that finds it does so, because the batches with the same data may be deleted next."""
     disk = MemoryDisk()
     log = open_log(disk)
     disk.fsync_dir(".")
@@ -235,7 +235,7 @@ def test_a_damaged_snapshot_is_written_again(at_the_start: bool) -> None:
         log.flush()
     else:
         log.truncate_to(2)
-        # Durable when it returns, as all that a truncation does.
+        # Durable on return, like everything that a truncation does.
         written = read_file(disk, snapshot)
         disk = disk.power_loss(Survive.NOTHING)
         assert read_file(disk, snapshot) == written
@@ -256,7 +256,7 @@ def test_a_stop_forgets_producers_when_nothing_is_left() -> None:
         log = open_log(disk)
         send(log, 0, 2)
         log.delete_records_before(2)
-        # While it runs it knows.
+        # The running log still knows the producer.
         assert refused(log, 7) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         log.close(clean=clean)
         disk = disk.power_loss(Survive.EVERYTHING)

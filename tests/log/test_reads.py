@@ -40,7 +40,7 @@ def test_regions_survive_deletion(tmp_path: pathlib.Path) -> None:
     assert isinstance(log.read(0, 1, 10).slices[0], bytes)
     above = open_log(OsDisk(), path=f"{tmp_path}/u-0")
     above.append_as_leader(batch(b"x" * 100_000), leader_epoch=0, now_ms=NOW)
-    # What is above the high watermark may be cut off.
+    # Records above the high watermark may be cut off.
     assert isinstance(above.read(0, 1 << 20, 1, regions=True).slices[0], bytes)
     log.delete_records_before(10)
     assert log.retire(NOW) == 3
@@ -154,7 +154,7 @@ def test_preallocate(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_segment_that_ended_is_due_to_be_flushed() -> None:
-    """Kafka's flush-log: a crash is not to cost a scan of more than the active segment."""
+    """Kafka's flush-log: after a crash no more than the active segment should need a scan."""
     log = open_log()
     append(log, b"a", b"b", b"c")
     log.roll(NOW)

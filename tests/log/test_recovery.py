@@ -1,4 +1,4 @@
-"""A log after an unclean stop: what is checked, what a damaged place costs, and the job that does it in a worker."""
+"""A log after an unclean stop: what is checked, what damage costs, and the recovery job in a worker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
 
 
 def killed(segments: int = 6, config: LogConfig = CONFIG) -> tuple[MemoryDisk, dict[int, bytes]]:
-    """A disk with a log that nobody closed, and what is in it."""
+    """A disk with a log that was not closed, and the log's values."""
     disk = MemoryDisk()
     log = open_log(disk, config=config)
     sequence = 0
@@ -80,7 +80,7 @@ def test_the_job_leaves_a_log_as_a_clean_stop_would() -> None:
     disk, expected = killed()
     here = open_log(disk.power_loss(Survive.EVERYTHING), config=CONFIG)
     found = recovered(disk)
-    # All of it is durable: the power may go now.
+    # Everything is durable: the power may fail now.
     log = opened_clean(disk.power_loss(), found)
     assert values(log) == expected
     assert log.epochs.entries() == here.epochs.entries()
@@ -108,7 +108,7 @@ def test_only_what_reaches_past_the_recovery_point_is_read() -> None:
     assert sum(unchecked_segments(disk, PATH, third)) == sum(
         size for name, size in disk.scan(PATH) if name.endswith(names.LOG) and int(name[:20]) >= third
     )
-    # (The segment that ends exactly there would be read too: nobody knows whether its index had been flushed.)
+    # (The segment that ends exactly there would be read too, because its index may not have been flushed.)
     found = recovered(disk, recovery_point=third + 1)
     assert f"in 4 segments from offset {third}" in (found.summary or "")
     assert found.log_end_offset == len(expected)
@@ -137,8 +137,9 @@ def test_a_batch_larger_than_what_is_read_at_once() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("lost", [names.OFFSET_INDEX, names.TIME_INDEX])
 def test_half_of_an_index_that_recovery_was_writing_is_not_taken_for_all_of_it(lost: str) -> None:
-    """Of a segment below the recovery point, which nobody would check again: the end of the time index says how new its
-    records are, the transaction index what was aborted. The power fails wherever recovery is."""
+    """The segment is below the recovery point, so it would not be checked again. The end of its time index gives the
+    age of
+    its records, and the transaction index the aborted ones. The power fails at any point of the recovery."""
     disk = MemoryDisk()
     log = open_log(disk, config=CONFIG)
     for number in range(6):
@@ -196,7 +197,7 @@ def test_whole_batches_behind_a_damaged_one_are_kept_aside(apart: bool, caplog: 
         warnings = caplog.messages
     assert log.log_end_offset == damaged.base_offset
     assert values(log) == {offset: value for offset, value in expected.items() if offset < damaged.base_offset}
-    # The operator is told which file, where, and where the rest is.
+    # The operator's warning names the file, the position, and the file with the rest.
     aside = f"{names.segment_file(second, names.LOG)}.{position}.corrupt-{NOW}"
     assert (
         f"{names.segment_file(second, names.LOG)} at position {position}, offset {damaged.base_offset}" in warnings[0]
@@ -207,7 +208,7 @@ def test_whole_batches_behind_a_damaged_one_are_kept_aside(apart: bool, caplog: 
     assert read_file(disk, f"{PATH}/{aside}") == damaged_file[position:]
     for base, data in others.items():
         assert read_file(disk, f"{PATH}/{names.segment_file(base, names.LOG)}.0.corrupt-{NOW}") == data
-    # Nobody takes them for segments, and the next start has nothing to say.
+    # They are not taken for segments, and the next start logs nothing about them.
     again = open_log(disk, config=CONFIG)
     assert again.log_end_offset == damaged.base_offset
     assert len(kept_aside(disk)) == 1 + len(others)

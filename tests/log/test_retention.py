@@ -1,4 +1,4 @@
-"""Which segments go and why, in Apache Kafka's order; and how their files go."""
+"""Segments that retention deletes, and the reasons in Apache Kafka's order; and how their files are deleted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_age_is_that_of_the_newest_record_and_ends_at_the_first_that_stays() -> 
     log.config = replace(SMALL, retention_ms=1000)
     assert log.retire(NOW) == 2
     assert log.log_start_offset == 2
-    # Behind one that stays, an older one stays too.
+    # An expired segment stays if an older one stays.
     assert log.retire(NOW + 500) == 0
     assert log.retire(NOW + 501) == 2
     assert log.log_start_offset == 4
@@ -70,7 +70,7 @@ def test_size_leaves_at_least_retention_bytes() -> None:
     for kept, gone in ((5 * one, 0), (4 * one + 1, 0), (4 * one, 1), (2 * one + 1, 1), (1, 2)):
         log.config = replace(SMALL, retention_bytes=kept)
         assert log.retire(NOW) == gone, kept
-    # The active segment goes too when nothing is to be kept: it is rolled first.
+    # The active segment goes too if retention keeps nothing: it is rolled first.
     log.config = replace(SMALL, retention_bytes=0)
     assert log.retire(NOW) == 1
     assert (log.log_start_offset, log.log_end_offset, len(log.files.segments), log.size_bytes) == (5, 5, 1, 0)
@@ -127,7 +127,7 @@ def test_a_file_goes_after_the_delay_that_was_configured_when_it_was_let_go() ->
     assert log.retire(NOW) > 0
     assert log.purge(NOW) == []
     assert len(names_of(disk, ".log.deleted")) > len(gone)
-    # A shorter delay that came later is over earlier.
+    # A shorter delay that was configured later ends earlier.
     delete_files(disk, log.purge(NOW + 10))
     assert names_of(disk, ".log.deleted") == gone
     delete_files(disk, log.purge(NOW + 1000))
@@ -150,7 +150,7 @@ def test_files_that_have_gone_already_are_no_failure() -> None:
 
 
 def test_on_a_full_disk_names_go_durably_one_after_the_other() -> None:
-    """The log's start cannot be noted then, and a crash must not leave a gap that looks like a loss."""
+    """The log start cannot be checkpointed then, and a crash must not leave a gap that looks like lost records."""
     disk = MemoryDisk()
     disk.make_dirs("data")
     disk.fsync_dir(".")
@@ -217,7 +217,7 @@ def test_jitter_brings_a_roll_forward_by_less_than_the_least_of_both() -> None:
         else:
             raise AssertionError("not later than segment.ms")
     assert len(waited) > 4
-    # It is the same for a segment however often it is asked, and gone when the key is.
+    # The jitter stays the same for a segment, and is gone when the key is.
     log = open_log(config=LogConfig(segment_ms=1000))
     append(log, b"v", timestamp=NOW)
     append(log, b"v", timestamp=NOW + 1000)

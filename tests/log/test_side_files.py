@@ -1,8 +1,8 @@
-"""Whatever the files beside the `.log` files hold, a log that is opened says the same of its records.
+"""Whatever the side files contain, a log that is opened returns the same records.
 
-Indexes, snapshots, checkpoints and what compaction leaves behind are torn, flipped, emptied, taken away or exchanged
-for those of another log; what is read, found by offset and found by time must be what the batches alone say. What has
-no checksum and is whole counts as true: a log start or an epoch that somebody wrote there.
+Indexes, snapshots, checkpoints and leftovers of compaction are torn, flipped, emptied, removed or exchanged for those
+of another log. Reads, and searches by offset and by time, must return what the batches contain. A whole file without a
+checksum counts as true: a log start or an epoch that another program wrote there.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tests.log.prefixes import copy_of
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=-1)
 FOLDER = "data/t-0"
 TXN, PLAIN = 7, 8
-#: transactions that the log holds and that were aborted
+#: the number of aborted transactions in the log
 ABORTED = 2
-#: so old is the newest record that is looked for, in milliseconds behind NOW
+#: the age of the newest record to search for, in milliseconds before NOW
 TIMES = range(-12, 90)
 
 
 class Told(NamedTuple):
-    """All that readers can ask."""
+    """The results of all reads and searches."""
 
     records: dict[int, bytes]
     found: list[tuple[int, int]]
@@ -45,7 +45,7 @@ class Told(NamedTuple):
 
 
 def ask(log: PartitionLog, start: int) -> Told:
-    """From `start` on: a lost log start brings back what was deleted within its segment."""
+    """Read from `start` on: a lost log start brings back deleted records of its segment."""
     log.set_high_watermark(log.log_end_offset)
     log.delete_records_before(start)
     end = log.log_end_offset
@@ -67,7 +67,7 @@ def open_directory(disk: MemoryDisk) -> tuple[LogDir, PartitionLog]:
 
 @functools.cache
 def written(seed: int, *, clean: bool) -> MemoryDisk:
-    """A directory with a log of some segments; another seed is another log of the same offsets."""
+    """A directory with a log of some segments; another seed is another log with the same offsets."""
     disk = MemoryDisk(record=False)
     disk.make_dirs("data")
     log_dir, log = open_directory(disk)
@@ -120,9 +120,9 @@ def put(disk: MemoryDisk, path: str, data: bytes) -> None:
     file.close()
 
 
-#: Where not everything can be told from the batches that are looked at anyway. Texts have no checksum, as Apache Kafka
-#: writes them: a flipped digit is another number. Of a whole entry in a time index or among the aborted transactions
-#: nobody knows whether it is the right one, and a segment without the latter has none.
+#: Damage that cannot always be found from the batches that are read anyway is left out. Texts have no checksum, as
+#: Apache Kafka writes them: a flipped digit is another number. A whole entry in a time index or among the aborted
+#: transactions cannot be checked, and a segment without aborted transactions has no file for them.
 WAYS = {
     names.LOG_START_OFFSETS: ("gone", "zeros", "cut", "noise", "longer"),
     names.LEADER_EPOCHS: ("gone", "zeros", "cut", "noise", "longer"),
@@ -147,7 +147,7 @@ def kind_of(path: str) -> str:
 
 @st.composite
 def damages(draw: st.DrawFn) -> tuple[bool, list[tuple[str, bytes | None]]]:
-    """Whether the stop was clean, and what the files hold now; None: nothing is left of it."""
+    """Draw whether the stop was clean, and the new contents of the files; None for a file that is gone."""
     clean = draw(st.booleans())
     disk = written(0, clean=clean)
     others = {path: data for seed in (0, 1) for path, data in written(seed, clean=not clean).contents()}
@@ -201,9 +201,9 @@ def check(case: tuple[bool, list[tuple[str, bytes | None]]]) -> None:
     real = set().union(*expected.aborted)
     assert len(real) == ABORTED
     for (_, end), told_of, named in zip(expected.found, expected.aborted, found.aborted, strict=True):
-        # One that is missing shows records that were aborted, and one too many hides records that were not.
+        # A missing transaction shows aborted records, and an extra one hides records that were not aborted.
         assert begun_before(end, named) == begun_before(end, told_of)
-        # An index with fewer entries names some that begin behind what was read, as does Apache Kafka: real ones.
+        # An index with fewer entries returns some that begin after the read, as in Apache Kafka, but only real ones.
         assert named <= real
 
 

@@ -1,4 +1,4 @@
-"""Names, checkpoints and leader epochs: Kafka's bytes, and what is said of damaged ones."""
+"""Names, checkpoints and leader epochs: Kafka's bytes, and the errors for damaged files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two starts of a tiered log: where it begins for its readers, and where its local segments do (KIP-405)."""
+"""The two starts of a tiered log: where it begins for its readers, and where its local segments begin (KIP-405)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def starts(log: PartitionLog) -> tuple[int, int]:
 
 @pytest.fixture
 def disk() -> MemoryDisk:
-    """What Apache Kafka leaves of a tiered log of which 0 to 9 are in the remote tier only: records 10 to 15 in local
-    segments, epoch 3 from offset 2 on, and a log that starts at 2."""
+    """The files that Apache Kafka leaves of a tiered log whose records 0 to 9 are only in the remote tier. Records 10
+    to 15
+    are in local segments, epoch 3 begins at offset 2, and the log starts at 2."""
     disk = MemoryDisk()
     disk.make_dirs("data")
     disk.fsync_dir(".")
@@ -51,7 +52,7 @@ def disk() -> MemoryDisk:
 
 
 def test_the_start_of_a_tiered_log_survives_restarts(disk: MemoryDisk, caplog: pytest.LogCaptureFixture) -> None:
-    """It jumped to the first local segment, and what the remote tier has was gone for readers."""
+    """The start jumped to the first local segment, and readers lost the records in the remote tier."""
     for clean in (True, False, True):
         log_dir, log = restart(disk)
         assert (starts(log), log.epochs.entries()) == ((2, 10), [(3, 2)])
@@ -76,7 +77,7 @@ def values_from(log: PartitionLog, offset: int) -> list[int]:
 
 
 def test_a_log_that_starts_at_zero_is_noted_too(disk: MemoryDisk) -> None:
-    """Apache Kafka notes the start of each tiered log: no segment says it."""
+    """Apache Kafka records the start of each tiered log, because no segment shows it."""
     disk.unlink(CHECKPOINT)
     log_dir, log = restart(disk)
     assert starts(log) == (0, 10)

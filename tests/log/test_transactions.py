@@ -1,4 +1,4 @@
-"""Transactions in a log: aborted ones are indexed, told to readers, and survive whatever happens to the files."""
+"""Transactions in a log: aborted ones are indexed, reach readers, and survive whatever happens to the files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.log.transactions import History, read_committed
 
 
 def send(log: PartitionLog, pid: int, *made: bytes, epoch: int = 0) -> int:
-    """The next batch of a transactional producer."""
+    """Append the next batch of a transactional producer."""
     entry = log.producers.entries.get(pid)
     sequence = entry.last_sequence + 1 if entry is not None and entry.epoch == epoch else 0
     data = batch(*made or (b"v",), pid=pid, epoch=epoch, seq=sequence, txn=True)
@@ -116,7 +116,7 @@ def test_a_search_begins_in_the_middle_of_a_long_index() -> None:
     assert index.collect(5003, 5021, found)
     assert found == made[500:503]
     found.clear()
-    # All that is asked for lies here, but a later segment may know of more.
+    # This segment has the wanted transactions, but a later segment may have more.
     assert not index.collect(9_975, 20_000, found)
     assert found == made[997:]
     assert not index.collect(20_000, 30_000, found)
@@ -205,7 +205,7 @@ def test_indexes_of_retired_segments_go_with_them() -> None:
 
 
 def test_the_index_is_durable_where_a_scan_will_not_look() -> None:
-    """The active segment's index was not part of a flush, and the segment was sealed with nothing more to flush."""
+    """The active segment's index was not part of a flush, and then the segment was sealed and needed no flush."""
     disk = MemoryDisk()
     disk.make_dirs("data")
     disk.fsync_dir(".")
@@ -238,7 +238,7 @@ def test_what_is_left_of_an_index_of_another_past_is_not_read() -> None:
 
 
 def test_the_last_stable_offset_of_a_log_that_was_opened_again() -> None:
-    """Markers below the high watermark counted as not replicated until it moved."""
+    """Markers below the high watermark counted as not replicated until the high watermark moved."""
     disk = MemoryDisk()
     log = open_log(disk)
     send(log, 7)
@@ -357,7 +357,7 @@ def test_every_prefix_of_many_workloads_with_transactions() -> None:
 
 
 class Model(RuleBasedStateMachine):
-    """One log, its directory's checkpoints, four transactional producers; whatever can happen to it."""
+    """One log, its directory's checkpoints, four transactional producers, and everything that can happen to them."""
 
     @initialize(
         segment_bytes=st.sampled_from([400, 900, 1 << 20]),
@@ -456,8 +456,9 @@ class Model(RuleBasedStateMachine):
     def delete_records(self, part: float) -> None:
         log = self.log
         target = log.log_start_offset + int(part * (log.last_stable_offset - log.log_start_offset))
-        # Between transactions, and for good: what is known of one that began before the log's start may be forgotten
-        # with a restart, and come back with a lost checkpoint, as in Apache Kafka.
+        # The start moves to between transactions: a restart may forget a transaction that began before the log's start,
+        # and
+        # a lost checkpoint may bring it back, as in Apache Kafka.
         for txn in reversed(History.of(log).txns):
             if txn.first_offset < target <= txn.marker:
                 target = txn.first_offset
@@ -473,23 +474,25 @@ class Model(RuleBasedStateMachine):
         self.disk = self.disk.power_loss(Survive.NOTHING if clean else Survive.EVERYTHING)
         self.open()
         if self.log.log_start_offset == start:
-            # T9: what the snapshots and the log say is what the running log knew, of all that is still there.
+            # T9: snapshots and log restore what the running log knew, for everything that is still there.
             after = _state(self.log.producers)
-            # A recovery reads the whole segment: of a producer it may know what lies before the log's start, as in
-            # Apache Kafka, which a truncation had forgotten.
+            # A recovery reads the whole segment, so it may restore a producer from before the log's start that a
+            # truncation had
+            # removed, as in Apache Kafka.
             assert all(pid in before or state[2] < start for pid, state in after.items()), (before, after, start)
             for pid, state in before.items():
                 if state[2] >= start:
                     assert after[pid][:3] == state[:3]
-                    # Of a marker before the log's start, as in Apache Kafka.
+                    # For a marker before the log's start both are possible, as in Apache Kafka.
                     assert after[pid][3] == state[3] or -1 in (after[pid][3], state[3])
                     assert after[pid][4] == state[4]
-                    # Retention may have taken its first record: a snapshot says where it was, a recovery what is left,
+                    # Retention may have deleted its first record. A snapshot has the old offset, a recovery the first
+                    # one that is left,
                     # as in Apache Kafka. Readers see neither before the log's start.
                     begins = [max(first, start) if first >= 0 else -1 for first in (after[pid][-1], state[-1])]
                     assert begins[0] == begins[1]
         elif self.log.log_start_offset < start:
-            # Retention was about to take a segment, which is there again.
+            # Retention was about to delete a segment, which is back again.
             self.look_again()
         assert self.log.last_stable_offset >= self.log.log_start_offset
 
@@ -502,7 +505,7 @@ class Model(RuleBasedStateMachine):
         self.look_again()
 
     def look_again(self) -> None:
-        """The end of the log is gone, or its begin is there again: what is left says what was decided."""
+        """Compute the outcomes again after the log's end was lost or its beginning came back."""
         history = History.of(self.log)
         self.outcomes = {
             value: True if txn is None else None if txn.marker < 0 else not txn.aborted
@@ -526,7 +529,8 @@ class Model(RuleBasedStateMachine):
                 assert (offset in seen) is outcome
         assert all(offset < log.last_stable_offset for offset in seen)
         undecided = [offset for offset, value in everything.items() if self.outcomes.get(value, True) is None]
-        # A transaction that began before the log's start, and lost its marker to a truncation, is open from there on.
+        # A transaction that began before the log's start, and lost its marker to a truncation, is open from the start
+        # on.
         assert log.last_stable_offset in (min([*undecided, log.log_end_offset]), log.log_start_offset)
 
     @invariant()

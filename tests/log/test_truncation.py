@@ -1,4 +1,4 @@
-"""A truncation in its three steps: what happens between them, and what a loss of power leaves."""
+"""A truncation in its three steps: what happens between them, and what a power loss leaves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 @pytest.fixture
 def place() -> Place:
-    """Twelve records in several segments, flushed and noted."""
+    """Twelve records in several segments, flushed and checkpointed."""
     disk = MemoryDisk()
     disk.make_dirs("data")
     disk.fsync_dir(".")
@@ -53,7 +53,7 @@ def begun(log: PartitionLog, offset: int) -> Truncation:
 
 
 def refused(log: PartitionLog) -> None:
-    """Whatever may be asked of a log."""
+    """Check that the log refuses every operation."""
     with pytest.raises(KafkaError) as error:
         log.append_as_leader(batch(b"x"), leader_epoch=9, now_ms=NOW)
     assert error.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -72,7 +72,7 @@ def refused(log: PartitionLog) -> None:
 
 
 def test_the_loop_never_fsyncs_for_a_truncation(place: Place) -> None:
-    """Begin and end belong to the loop: neither calls the disk for more than a look at the log."""
+    """Begin and end run on the loop: neither uses the disk for more than reads of the log."""
     disk, _, log = place
     before = len(disk.calls)
     truncation = begun(log, 5)
@@ -129,7 +129,7 @@ def test_a_disk_that_fails_within_the_cut_is_the_end_of_the_log(place: Place) ->
 
 
 def test_a_log_that_is_closed_meanwhile_stays_closed(place: Place) -> None:
-    """A directory that fails closes its logs at once, also under the thread of a truncation."""
+    """A directory that fails closes its logs at once, even while the thread of a truncation uses them."""
     _, log_dir, log = place
     truncation = begun(log, 5)
     log_dir.take_offline()
@@ -142,7 +142,7 @@ def test_a_log_that_is_closed_meanwhile_stays_closed(place: Place) -> None:
 
 
 def test_a_checkpoint_of_others_in_between_brings_no_promise_back(place: Place) -> None:
-    """A recovery point that was noted before the cut would hide from the next scan what is appended behind it."""
+    """A recovery point from before the cut would hide later records from the next scan."""
     disk, log_dir, log = place
     periodic = log_dir.prepare_recovery_points()
     truncation = begun(log, 5)
@@ -166,11 +166,11 @@ class InSteps(Workload):
         log = self.log
         begun = len(self.disk.calls)
         target = self.rng.randrange(log.log_start_offset, log.log_end_offset + 1)
-        # A crash in the middle of it may leave the old log or the new one.
+        # A crash during the truncation may leave the old log or the new one.
         self.promised = min(self.promised, target)
         truncation = log.begin_truncate(target)
         if truncation is not None:
-            # Collected on the loop, written before the thread begins or after it has ended.
+            # Collected on the loop, and written before the thread begins or after it has ended.
             writes = self.dir.prepare_all()
             split = self.rng.randrange(len(writes) + 1)
             for write in writes[:split]:
@@ -194,7 +194,8 @@ def test_every_prefix_of_truncations_in_three_steps(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("later", range(4))
 def test_a_truncation_gives_up_the_compaction_that_is_under_way(later: int) -> None:
-    """The loop goes on with the steps of a compaction while the truncation waits for its thread: what the compaction
+    """The loop continues the steps of a compaction while the truncation waits for its thread. A segment that the
+    compaction
     has announced comes back neither then nor after a crash."""
     for at in range(62):
         truncate_under_a_compaction(at, later)
@@ -219,7 +220,7 @@ def truncate_under_a_compaction(at: int, later: int) -> None:
             truncation = log.begin_truncate(4)
             begun_at = len(disk.calls)
         if truncation is not None and moments == at + later:
-            # What was announced is the thread's to give up, and no later step came.
+            # Only the thread may drop the announced segment, and no later step was done.
             meanwhile = [call for call in disk.calls[begun_at:] if call.operation in ("rename", "unlink")]
             assert not [call for call in meanwhile if ".swap" in f"{call}"]
             truncation.run()
@@ -243,5 +244,5 @@ def truncate_under_a_compaction(at: int, later: int) -> None:
 
 
 def batches(log: PartitionLog) -> list[int]:
-    """Where each begins."""
+    """Return the base offset of each batch."""
     return [header.base_offset for segment in log.files.segments for _, header in segment.walk(0)]

@@ -1,4 +1,4 @@
-"""Verdicts on produced batches: Apache Kafka's own (golden), the documented differences, memory, aliasing, fuzz."""
+"""Checks of produced batches: Apache Kafka's results (golden), the documented differences, memory, aliasing, fuzz."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.log.produce_cases import CODECS, FOREVER, NOW, Case, batch, bomb, cas
 
 @pytest.fixture(scope="module", autouse=True, params=["python", "compiled"])
 def twin(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Everything here holds with either twin of the record walk."""
+    """Run every test with each twin of the record walk."""
     if request.param == "compiled" and not walk.COMPILED:
         pytest.skip("the record walk is not compiled here")
     with pytest.MonkeyPatch.context() as patch:
@@ -41,7 +41,7 @@ def twin(request: pytest.FixtureRequest) -> Iterator[None]:
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "records" / "verdicts.txt"
 
-# Where pykbroker answers differently on purpose: validate.py says why. Name -> our answer.
+# Cases with another result on purpose; validate.py explains why. Name -> our error code.
 STRICTER = {
     "offset-delta-7": 87,
     "offset-deltas-swapped": 87,
@@ -103,7 +103,7 @@ def plain(
 
 
 def check_written(result: Validated, case: Case) -> None:
-    """What must hold of anything that is about to be written."""
+    """Check the properties of a batch that is about to be written."""
     (header,) = [BatchHeader.parse(result.records)]
     assert header.size_in_bytes == len(result.records)
     assert verify_crc(result.records, 0, header)

@@ -1,4 +1,4 @@
-"""Which stretches of a log are sent to the device, and that a real kernel takes the hint."""
+"""Parts of a log that are sent to the device, and that a real kernel accepts the request."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_log_that_was_there_before_owes_nothing_and_one_that_was_cut_goes_on_f
 
 
 def dirty_pages(path: pathlib.Path) -> int:
-    """cachestat(2): pages that are dirty or on their way."""
+    """Count with cachestat(2) the pages that are dirty or being written."""
     libc = ctypes.CDLL(None, use_errno=True)
     found = (ctypes.c_uint64 * 5)()
     fd = os.open(path, os.O_RDONLY)
@@ -80,4 +80,4 @@ def test_the_kernel_begins_at_once(tmp_path: pathlib.Path) -> None:
     write_back([Stretch(file, 0, 1 << 20)])
     assert dirty_pages(path) == 0
     file.close()
-    write_back([Stretch(file, 0, 1 << 20)])  # gone meanwhile
+    write_back([Stretch(file, 0, 1 << 20)])  # deleted in the meantime

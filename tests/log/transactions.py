@@ -1,5 +1,5 @@
-"""What the bytes of a log say of its transactions, found the slow way; and what a read-committed consumer makes of a
-log's answers. For comparison with what the log keeps: producers, last stable offset, `.txnindex`."""
+"""The transactions of a log, found slowly from its bytes; and a read-committed consumer's result of its reads. Compared
+with what the log keeps: producers, last stable offset, `.txnindex`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Txn:
 
 @dataclass
 class History:
-    """Of all the batches that are in the files, also those before the log's start."""
+    """The history of all batches in the files, also of those before the log's start."""
 
     txns: list[Txn] = field(default_factory=list)
     values: list[tuple[int, bytes, Txn | None]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class History:
         return history
 
     def committed(self, start: int, end: int) -> dict[int, bytes]:
-        """Of the batches that lie before `end` as a whole."""
+        """Return the committed records of batches that end before `end`."""
         return {
             offset: value
             for offset, value, txn in self.values
@@ -75,7 +75,8 @@ class History:
 
 
 def read_committed(log: PartitionLog, start: int, max_bytes: int) -> dict[int, bytes]:
-    """As the Java client does: an aborted transaction's records are left out from its first offset to its marker."""
+    """Read as the Java client does: records of an aborted transaction are left out from its first offset to its
+    marker."""
     found: dict[int, bytes] = {}
     offset = start
     while offset < log.last_stable_offset:
@@ -102,7 +103,8 @@ def read_committed(log: PartitionLog, start: int, max_bytes: int) -> dict[int, b
 
 
 def check_transactions(log: PartitionLog, *, dense_from: int = 0) -> None:
-    """Transactions that began before `dense_from`, or before the log's start, may be known in part."""
+    """Check the transactions. A transaction that began before `dense_from`, or before the log's start, may be known
+    only in part."""
     history = History.of(log)
     bound = max(log.log_start_offset, dense_from)
     entries = {

@@ -1,4 +1,5 @@
-"""What Apache Kafka leaves of a metadata log that it had for a while: quorum-state first, then the log, no note."""
+"""The files that Apache Kafka leaves after it had a metadata log for a while: quorum-state first, then the log, no
+note."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ def stay_of_another_owner(
     append: Callable[[int], list[bytes]] = lambda end: [],
     now_ms: int,
 ) -> int:
-    """It starts with `state`, follows a leader whose records part from its own at `cut_at`, fetches the batches that
-    `append` makes for the log's end, all of the epoch of `state`, and stops. Returns where its log ends."""
+    """Act as another owner. It starts with `state`, follows a leader whose log diverges at `cut_at`, fetches the
+    batches that
+    `append` makes for the log's end, all of the epoch of `state`, and stops. Returns the end offset of its log."""
     write_atomic(disk, f"{folder}/{election_state.FILE}", state.to_bytes())
     log = PartitionLog.open(
         disk,

@@ -1,8 +1,8 @@
-"""A quorum in one process on a virtual clock: nodes that crash, disks that forget what was not fsynced, a network that
-loses, repeats and reorders. Checked at every event: R1 to R8, R10 to R12 of the project's invariants; at the end: R7,
-R9 and liveness.
+"""A quorum in one process on a virtual clock: nodes that crash, disks that lose what was not fsynced, a network that
+loses, repeats and reorders. R1 to R8 and R10 to R12 of the project's invariants are checked at every event; R7, R9 and
+liveness at the end.
 
-The same seed gives the same run. Requests and responses go through their bytes, so that what the nodes say can be said.
+The same seed gives the same run. Requests and responses are encoded and decoded, so the nodes send only valid messages.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def split(data: bytes) -> list[Stored]:
 
 @dataclass(slots=True)
 class SimDisk:
-    """What one node has written, and how much of it would survive a power loss."""
+    """The files of one node, and the part of them that would survive a power loss."""
 
     start: int = 0
     log: list[Stored] = field(default_factory=list)
@@ -80,7 +80,7 @@ class SimDisk:
         return self.log[-1].next if self.log else self.start
 
     def lose_power(self, chance: random.Random) -> None:
-        """Unsynced batches go, or by chance a part of them survives."""
+        """Remove unsynced batches; by chance a part of them survives."""
         unsynced = [batch for batch in self.log if batch.next > self.durable]
         for _ in range(chance.randrange(len(unsynced) + 1)):
             self.log.pop()
@@ -110,7 +110,7 @@ class SimDisk:
         self.generation += 1
 
     def view(self) -> LogView:
-        # Recovery fsyncs what it found; a log that ends below the latest snapshot starts again after it.
+        # Recovery fsyncs the log that it found; a log that ends below the latest snapshot starts again after it.
         epochs: list[tuple[int, int]] = []
         latest = max(self.snapshots, default=None)
         if latest is not None and latest > OffsetAndEpoch(self.end, self.log[-1].epoch if self.log else 0):
@@ -151,13 +151,13 @@ class SimNode:
     tokens: dict[int, tuple[SimNode, int, Outgoing]] = field(default_factory=dict)
     timer_ms: int = -1
     flushing: bool = False
-    # As it was when it was checked last.
+    # The state at the last check.
     state: State | None = None
 
 
 @dataclass(slots=True)
 class Faults:
-    """How bad the world is; all zero is a perfect one."""
+    """The rates of faults; with all at zero the world is perfect."""
 
     drop: float = 0.02
     repeat: float = 0.02
@@ -165,7 +165,7 @@ class Faults:
     crash: float = 0.004
     partition: float = 0.003
     snapshot: float = 0.01
-    # A node hears, rightly or not, that its leader refuses connections.
+    # A node gets the report, true or not, that its leader refuses connections.
     refusal: float = 0.0
 
 
@@ -179,7 +179,7 @@ class Simulation:
         election_timeout_ms: int = 1000,
         joiners: int = 0,
     ) -> None:
-        """`joiners` are controllers that are no voters yet."""
+        """`joiners` are controllers that are not voters yet."""
         self.chance = random.Random(seed)
         self.faults = faults if faults is not None else Faults()
         self.now_ms = 0
@@ -188,7 +188,7 @@ class Simulation:
         self._order = itertools.count()
         self.nodes: dict[int, SimNode] = {}
         self.cut: set[tuple[int, int]] = set()
-        # What is known of the whole: offset -> (epoch, bytes) of committed batches, by base offset.
+        # The committed batches of the whole quorum, by base offset.
         self.committed: dict[int, Stored] = {}
         self.committed_end = 0
         self.lost_candidacies = 0
@@ -282,14 +282,14 @@ class Simulation:
         node.tokens.clear()
 
     def give(self, node: SimNode, life: int, step: Callable[[RaftNode], None]) -> None:
-        """Hand an input to the life of a node that it belongs to."""
+        """Pass an input to the node, unless the life to which it belongs has ended."""
         if node.raft is None or node.life != life:
             return
         step(node.raft)
         self.work(node)
 
     def work(self, node: SimNode) -> None:
-        """What the driver does with a Ready. A crash may come between any two of its parts."""
+        """Do the driver's work for a Ready. A crash may come between any two of its parts."""
         raft = node.raft
         while raft is not None and node.raft is raft:
             ready = raft.ready()
@@ -450,7 +450,7 @@ class Simulation:
             self.cut.clear()
 
     def report_refusal(self, node: SimNode) -> None:
-        """As if the leader's port had refused a connection of this node."""
+        """Report to the node that its leader's port has refused a connection."""
 
         def report(raft: RaftNode) -> None:
             if raft.leader_id is not None:
@@ -468,7 +468,7 @@ class Simulation:
             side = {id for id in ids if self.chance.random() < 0.5}
             self.cut = {(a, b) for a in ids for b in ids if (a in side) != (b in side)}
         else:
-            # One way only.
+            # In one direction only.
             a, b = self.chance.sample(ids, 2)
             self.cut = {(a, b)}
 
@@ -505,7 +505,7 @@ class Simulation:
                 node.disk.durable = max(node.disk.durable, latest.offset)
                 raft.log_start_moved(latest.offset)
 
-    # What must hold
+    # Invariants
 
     def committed_below(self, offset: int) -> Iterable[Stored]:
         return (batch for _, batch in sorted(self.committed.items()) if batch.next <= offset)
@@ -533,7 +533,7 @@ class Simulation:
         node.state = state
         if isinstance(before, Candidate) and before.votes.lost and state is not before:
             self.lost_candidacies += 1
-        # One that has a leader followed it meanwhile, and was named its successor.
+        # A candidate with a leader has followed it in the meantime, and was named its successor.
         lost = isinstance(before, Candidate) and state.role is Role.PROSPECTIVE and state.leader_id is None
         if isinstance(before, Candidate) and lost and state.epoch == before.epoch:
             require(
@@ -577,7 +577,7 @@ class Simulation:
                     del self.proposed[value]
 
     def check_completeness(self, node: SimNode) -> None:
-        """R8: who leads has everything that was ever committed."""
+        """R8: a leader has everything that was ever committed."""
         newest = max(self.leaders)
         raft = node.raft
         assert raft is not None
@@ -594,7 +594,7 @@ class Simulation:
                 self.start(node)
 
     def finish(self) -> None:
-        """The world is good again: everything must come to rest in one state."""
+        """End all faults: the quorum must reach one common state."""
         self.heal()
         before = len(self.acknowledged)
         require(

@@ -1,4 +1,4 @@
-"""AddRaftVoter, RemoveRaftVoter and kraft.version: one leader, whose followers are played."""
+"""AddRaftVoter, RemoveRaftVoter and kraft.version with one real leader; the test plays its followers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def static(*ids: int) -> VoterSet:
 
 
 class Quorum:
-    """Node 1, which leads `ids`, and what the others say."""
+    """Node 1, which leads `ids`, with the messages of the others."""
 
     def __init__(self, *ids: int, kraft_version: int = 1, alone_because: str | None = None) -> None:
         self.now_ms = 1_000_000
@@ -98,7 +98,7 @@ class Quorum:
         return self.tokens
 
     def fetch(self, id: int, behind: int = 0, replica: ReplicaKey | None = None) -> None:
-        """A replica asks for what comes after all that there is, or lags."""
+        """Let a replica fetch from the log's end, or from `behind` records before it."""
         if id == 1:
             return
         log = self.node.log
@@ -135,7 +135,7 @@ def test_voter_is_asked_what_it_speaks_and_then_added() -> None:
     assert asked.destination == Destination(2, "c2", 9093)
     assert quorum.ids() == (1,)
     quorum.answer_versions(0, 1)
-    # Both count from now on, and so the new voter has to have it too.
+    # Both voters count from now on, so the new voter must have the record too.
     assert quorum.ids() == (1, 2)
     quorum.flush()
     quorum.take()
@@ -147,13 +147,13 @@ def test_voter_is_asked_what_it_speaks_and_then_added() -> None:
 
 @pytest.mark.parametrize(("version", "waits"), [(0, True), (1, False)])
 def test_answer_without_waiting_for_the_commit(version: int, waits: bool) -> None:
-    """AckWhenCommitted is false: version 0 does not have it."""
+    """AckWhenCommitted is false; version 0 does not have the field."""
     quorum = Quorum(1)
     quorum.fetch(2)
     token = quorum.add(2, ack_when_committed=False, version=version)
     quorum.answer_versions()
     assert (token not in quorum.replies) == waits
-    # The change is under way all the same: no other one begins, and this one is answered once.
+    # The change is still under way: no other one begins, and this one is answered once.
     quorum.fetch(3)
     assert quorum.error(quorum.add(3))[0] is ErrorCode.REQUEST_TIMED_OUT
     quorum.flush()
@@ -251,7 +251,7 @@ def test_voter_that_does_not_answer_is_not_added() -> None:
     quorum.answer(quorum.sent[0], None)
     quorum.take()
     assert quorum.error(token)[0] is ErrorCode.REQUEST_TIMED_OUT
-    # After its backoff it may be tried again, and may stay silent.
+    # The voter may be tried again after its backoff, and may not answer.
     assert quorum.error(quorum.add(2))[0] is ErrorCode.REQUEST_TIMED_OUT
     quorum.pass_time(50)
     silent = quorum.add(2)
@@ -259,7 +259,7 @@ def test_voter_that_does_not_answer_is_not_added() -> None:
     quorum.pass_time(REQUEST_TIMEOUT_MS)
     quorum.take()
     assert quorum.error(silent)[0] is ErrorCode.REQUEST_TIMED_OUT
-    # Too late.
+    # The answer comes too late.
     quorum.answer(asked, ApiVersionsResponse())
     assert quorum.ids() == (1,)
 
@@ -268,7 +268,7 @@ def test_removal_counts_at_once_and_is_answered_at_commit() -> None:
     quorum = Quorum(1, 2, 3)
     token = quorum.remove(3)
     assert quorum.ids() == (1, 2)
-    # One change at a time.
+    # Only one change at a time.
     assert quorum.error(quorum.remove(2))[0] is ErrorCode.REQUEST_TIMED_OUT
     quorum.fetch(4)
     assert quorum.error(quorum.add(4))[0] is ErrorCode.REQUEST_TIMED_OUT
@@ -292,7 +292,7 @@ def test_what_is_wrong_with_a_removal() -> None:
 
 
 def test_change_that_is_not_committed_in_time() -> None:
-    """The answer is given up, the change is not: no other one begins before it is committed."""
+    """The response is an error, but the change goes on: no other one begins before it is committed."""
     quorum = Quorum(1, 2, 3)
     token = quorum.remove(3)
     quorum.flush()
@@ -377,7 +377,8 @@ def test_removed_leader_of_two_steps_down_when_the_other_is_silent() -> None:
 
 @pytest.mark.parametrize(("committed", "stands"), [(None, True), (3, True), (4, False)])
 def test_leader_that_alone_knows_of_its_removal_stands_again(committed: int | None, stands: bool) -> None:
-    """Its log is ahead, so no other replica can be elected: it finishes its removal (Ongaro's thesis, 4.2.2)."""
+    """Its log is ahead, so no other replica can be elected, and it finishes its own removal (Ongaro's thesis,
+    4.2.2)."""
     quorum = Quorum(1, 2)
     quorum.remove(1)
     quorum.flush()
@@ -404,7 +405,7 @@ def test_change_under_way_ends_with_the_leadership() -> None:
     quorum.receive(rpc.begin_request("c", 2, quorum.node.epoch + 1, key(1), endpoints(2)), 1)
     assert quorum.error(removal)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert quorum.error(quorum.remove(3))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    # The next leader never had it.
+    # The next leader never had the record.
     follower = quorum.node
     quorum.flush()
     (outgoing,) = quorum.take()
@@ -457,7 +458,7 @@ def test_kraft_version_is_raised_when_all_voters_have_said_that_they_can() -> No
     quorum.node.raise_kraft_version(1, quorum.now, validate_only=False)
     assert (quorum.node.log.end_offset, quorum.node.history.kraft_version) == (end + 2, 1)
     assert quorum.node.voters == VoterSet.of(voter(id) for id in (1, 2, 3))
-    # Until it is committed the voters are not changed.
+    # The voters cannot change until it is committed.
     assert quorum.error(quorum.remove(3))[0] is ErrorCode.REQUEST_TIMED_OUT
     quorum.flush()
     quorum.fetch(2)
@@ -495,11 +496,11 @@ def test_kraft_version_that_was_not_committed_is_taken_back() -> None:
     assert quorum.node.voters == static(1, 2, 3)
 
 
-# A controller that joins by itself
+# A controller that joins on its own
 
 
 def joining(voters: VoterSet, *, auto_join: bool = True, is_controller: bool = True) -> tuple[RaftNode, list[Any]]:
-    """What observer 9 asks its leader within ten seconds."""
+    """Return the requests of observer 9 to its leader within ten seconds."""
     history = VoterHistory()
     history.reset(-1, voters, 1)
     config = RaftConfig(

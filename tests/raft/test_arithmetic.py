@@ -1,4 +1,4 @@
-"""Majorities, voter sets, and the questions about a log."""
+"""Majorities, voter sets, and queries of a log."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_verdicts_above_a_snapshot(offset: int, epoch: int, verdict: FetchVerdic
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[int]:
-    """The epoch of each record."""
+    """Draw the epoch of each record."""
     return sorted(draw(st.lists(st.integers(1, 5), max_size=12)))
 
 
@@ -131,7 +131,7 @@ def view_of(epochs: list[int]) -> LogView:
 
 @given(logs(), logs())
 def test_divergence_ends_in_the_common_prefix(leader_epochs: list[int], follower_epochs: list[int]) -> None:
-    """Cutting a log as told ends where the two agree, in finitely many steps."""
+    """Cutting a log where the leader says ends at the common prefix, in finitely many steps."""
     leader, follower = view_of(leader_epochs), view_of(follower_epochs)
     for _ in range(20):
         verdict, where = leader.validate(follower.end_offset, follower.last_epoch)
@@ -142,7 +142,8 @@ def test_divergence_ends_in_the_common_prefix(leader_epochs: list[int], follower
         assert follower.end_offset < before
     else:
         raise AssertionError("never valid")
-    # Log matching: same (offset, epoch) at the end means the same records before, if both came from Raft leaders.
+    # Log matching: the same (offset, epoch) at the end means the same records before it, if both come from Raft
+    # leaders.
     assert follower.end_offset <= leader.end_offset
 
 

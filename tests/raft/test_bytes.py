@@ -1,4 +1,4 @@
-"""Our files against those that Apache Kafka 4.3.1 wrote (tests/golden/raft)."""
+"""pykbroker's files against those that Apache Kafka 4.3.1 has written (tests/golden/raft)."""
 
 from __future__ import annotations
 

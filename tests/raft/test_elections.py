@@ -1,4 +1,4 @@
-"""One replica in an election, told of each vote by hand."""
+"""One replica in an election; the test sends each vote."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.raft.test_states import key, node
 
 
 def refuse(subject: RaftNode, outgoing: Outgoing, now: Now) -> None:
-    """The answer of a voter that gave its vote of this epoch to another candidate."""
+    """Answer for a voter that gave its vote of this epoch to another candidate."""
     answer = rpc.vote_response(2, ErrorCode.NONE, -1, subject.epoch, None, granted=False)
     subject.response(outgoing.correlation_id, outgoing.destination, answer, now)
 
@@ -41,7 +41,7 @@ def test_a_candidate_that_lost_waits_out_its_timeout() -> None:
 
 
 def resigned() -> RaftNode:
-    """Voter 1, that led epoch 5 before it was started again."""
+    """Voter 1, which led epoch 5 before its restart."""
     subject = node(ElectionState(5, leader_id=1), log=LogView(0, 10, 10, [(5, 0)]))
     subject.start(Now(0, 0))
     assert subject.role is Role.RESIGNED
@@ -49,7 +49,7 @@ def resigned() -> RaftNode:
 
 
 def grants(subject: RaftNode, end: OffsetAndEpoch, epoch: int, pre_vote: bool) -> bool:
-    """Voter 2, whose log ends at `end`, asks for a vote. Return whether it gets it."""
+    """Ask for a vote as voter 2, whose log ends at `end`. Return whether it is granted."""
     request = rpc.vote_request("cluster", key(2), epoch, key(1), end, pre_vote)
     subject.receive(Inbound(1, request, request.MAX_VERSION, "CONTROLLER"), Now(1, 1))
     partition = subject.ready().replies[-1].response.topics[0].partitions[0]
@@ -59,7 +59,8 @@ def grants(subject: RaftNode, end: OffsetAndEpoch, epoch: int, pre_vote: bool) -
 
 
 def test_a_resigned_leader_grants_pre_votes_to_an_up_to_date_log() -> None:
-    """As Apache Kafka does. It refused them, and two voters had no controller until its election timeout."""
+    """As in Apache Kafka. A resigned leader refused them, and two voters had no controller until its election
+    timeout."""
     subject = resigned()
     assert grants(subject, OffsetAndEpoch(10, 5), 5, pre_vote=True)
     assert subject.role is Role.RESIGNED
@@ -71,7 +72,7 @@ def test_a_resigned_leader_refuses_a_pre_vote_to_a_shorter_log() -> None:
 
 
 def test_a_resigned_leader_votes_in_the_next_epoch_only() -> None:
-    """It gave its vote of its own epoch to itself."""
+    """It has given the vote of its own epoch to itself."""
     subject = resigned()
     assert not grants(subject, OffsetAndEpoch(10, 4), 5, pre_vote=False)
     assert grants(subject, OffsetAndEpoch(10, 5), 6, pre_vote=False)

@@ -1,4 +1,4 @@
-"""How far the metadata log was durable is missed at the next start, unless another program has had the log since."""
+"""Lost records below the durable end of the metadata log are noticed, unless another program had the log since."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def batch(offset: int, epoch: int) -> bytes:
 
 
 class Directory:
-    """A directory in which pykbroker has flushed ten records of epoch 3, and then heard of epoch 5."""
+    """A directory in which pykbroker has flushed ten records of epoch 3, and has then seen epoch 5."""
 
     def __init__(self, disk: Disk, log_dir: str) -> None:
         self.disk, self.log_dir = disk, log_dir
@@ -52,7 +52,7 @@ class Directory:
         return storage
 
     def end(self) -> int:
-        """Where the log ends at the next start."""
+        """Return the log end offset at the next start."""
         storage = self.open()
         end = storage.log.log_end_offset
         storage.close()
@@ -65,7 +65,7 @@ class Directory:
         stay_of_another_owner(self.disk, self.folder, state, cut_at=cut_at, append=batches, now_ms=NOW)
 
     def lose_end(self, records: int) -> None:
-        """Cut the log's file as no program does it."""
+        """Cut the log's file as no program does."""
         file = self.disk.open(self.log)
         file.truncate(file.size() - records * len(batch(0, 3)))
         file.close()
@@ -96,7 +96,7 @@ def test_records_that_another_owner_has_cut_off_are_not_missed(directory: Direct
 
 
 def test_what_another_owner_has_written_beyond_the_note_is_never_cut(directory: Directory) -> None:
-    """The note is exact for pykbroker's own records only. Whole batches behind damage may have been acknowledged."""
+    """The note is exact only for pykbroker's own records. Whole batches after damage may have been acknowledged."""
     directory.kafka(append=10)
     directory.damage(15)
     with pytest.raises(LostMetadata, match="offset 15 on may have been committed"):
@@ -134,7 +134,7 @@ def test_the_mark_comes_back_and_nothing_else_of_quorum_state_changes(directory:
 
 
 def earlier_release(directory: Directory) -> None:
-    """Make the two files what a release without the mark has left."""
+    """Make the two files as a release without the mark has left them."""
     digits = b"%020d" % 10
     line = b"%s %08x\n" % (digits, crc32c(digits))
     write_atomic(directory.disk, f"{directory.folder}/{flushed_note.FILE}", line * 2)
@@ -159,7 +159,7 @@ def test_an_upgrade_opens_and_the_note_needs_the_mark_from_then_on(directory: Di
 
 
 def test_an_earlier_release_takes_no_line_for_its_own(directory: Directory) -> None:
-    """It reads in pieces of 30 bytes, each 20 digits and a checksum, and writes a damaged note anew."""
+    """It reads pieces of 30 bytes, each 20 digits and a checksum, and writes a damaged note again."""
     data = directory.note()
     assert not any(data[start : start + 20].isdigit() for start in range(0, len(data), 30))
 
@@ -167,7 +167,7 @@ def test_an_earlier_release_takes_no_line_for_its_own(directory: Directory) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("was", ["another owner's", "an earlier release's"])
 def test_power_that_fails_while_the_mark_is_set_again_leaves_no_note_of_the_past(was: str) -> None:
-    """The note that does not count must be gone before quorum-state makes it count."""
+    """The note that does not count must be gone before the mark in quorum-state would make it count."""
     disk = MemoryDisk()
     disk.make_dirs("data")
     disk.fsync_dir(".")
@@ -184,7 +184,7 @@ def test_power_that_fails_while_the_mark_is_set_again_leaves_no_note_of_the_past
             return
         note = read_note(crash.disk, directory.folder)
         if was == "another owner's":
-            # A note that is there again knows of all that was found.
+            # A note that is back must cover all records that were found.
             assert not note.is_known or note.offset == end == 7, crash.what
         else:
             assert note.offset == 10, crash.what

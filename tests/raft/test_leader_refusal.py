@@ -1,4 +1,4 @@
-"""A leader whose process is gone: its followers elect another one at once, by the rules that always hold."""
+"""A leader whose process is gone: its followers elect another one at once, by the usual rules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALM = Faults(0, 0, 0, 0, 0, 0)
 
 
 def follower(voters: VoterSet = VOTERS) -> RaftNode:
-    """Voter 1, that follows 2 and has heard from it in epoch 5."""
+    """Voter 1, which follows 2 and has received a response from it in epoch 5."""
     subject = node(ElectionState(5, leader_id=2), voters)
     subject.start(Now(0, 0))
     answer(subject, Now(1, 1))
@@ -30,7 +30,7 @@ def follower(voters: VoterSet = VOTERS) -> RaftNode:
 
 
 def answer(subject: RaftNode, now: Now) -> None:
-    """The leader answers the fetch that is under way."""
+    """Answer the fetch that is under way, as the leader."""
     outgoing = next(each for each in subject.ready().requests if isinstance(each.request, FetchRequest))
     response = rpc.fetch_response(outgoing.request.MAX_VERSION, ErrorCode.NONE, 2, 5, None, 0, 0)
     subject.response(outgoing.correlation_id, outgoing.destination, response, now)
@@ -43,7 +43,7 @@ def role(subject: RaftNode) -> Role:
 
 
 def asks_for_vote(subject: RaftNode, now: Now) -> bool:
-    """Voter 3 asks for a pre-vote. Return whether it gets it."""
+    """Ask for a pre-vote as voter 3. Return whether it is granted."""
     request = rpc.vote_request("cluster", key(3), subject.epoch, key(1), OffsetAndEpoch(0, 0), True)
     subject.receive(Inbound(1, request, request.MAX_VERSION, "CONTROLLER"), now)
     reply = subject.ready().replies[-1]
@@ -130,10 +130,10 @@ def test_a_killed_leader_is_replaced_long_before_the_fetch_timeout(seed: int, vo
     before = run.now_ms
     for other in run.nodes.values():
         if other is not leader:
-            # What the leader had sent comes before the end of its connection.
+            # Data from the leader arrives before the end of its connection.
             run.at(run.chance.randrange(10, 20), lambda other=other: run.report_refusal(other))  # type: ignore[misc]
     assert run.run_until(lambda: the_leader(run) is not None, 20_000)
-    # An election that is split waits out a timeout of a second; none of these is.
+    # After split votes a candidate waits for a timeout of a second; here the votes never split.
     assert run.now_ms - before < 2 * SPREAD_MS
     run.finish()
 
@@ -141,7 +141,7 @@ def test_a_killed_leader_is_replaced_long_before_the_fetch_timeout(seed: int, vo
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_quorum_survives_wrong_reports(seed: int) -> None:
-    """Flapping, and firewalls that refuse for others: a report is never more than a reason to ask for votes."""
+    """Flapping ports, and firewalls that refuse connections: a report is never more than a reason to ask for votes."""
     faults = Faults(drop=0.05, repeat=0.05, slow=0.1, crash=0.006, partition=0.006, snapshot=0.02, refusal=0.2)
     run = Simulation(8000 + seed, voters=3, observers=1, faults=faults)
     run.run(2500)

@@ -1,4 +1,4 @@
-"""What a follower tells its leader about itself, and when."""
+"""A follower's requests about itself to its leader, and when it sends them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STATIC = VoterSet.of(VoterNode(ReplicaKey(id), endpoints(id), 0, 0) for id in (1
 
 
 class Driven:
-    """A follower of node 2 in epoch 1, and what it has sent."""
+    """A follower of node 2 in epoch 1, with the requests that it has sent."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Driven:
         leader_at: tuple[Endpoint, ...] = endpoints(2),
         **settings: Any,
     ) -> None:
-        """`leader_at`: the endpoints that the leader names when it begins its epoch."""
+        """`leader_at` is the endpoints in the leader's BeginQuorumEpoch."""
         history = VoterHistory(VoterSet() if kraft_version else STATIC)
         history.reset(-1, voters if kraft_version else None, kraft_version)
         self.now_ms = 0
@@ -57,7 +57,7 @@ class Driven:
             None,
         )
         self.node.start(self.now)
-        # It asks around for a leader.
+        # It asks other servers for a leader.
         self.node.ready()
         begin = rpc.begin_request("c", 2, 1, key(1), leader_at)
         self.node.receive(Inbound(1, begin, 1, "CONTROLLER"), self.now)
@@ -74,7 +74,7 @@ class Driven:
         self.node.response(outgoing.correlation_id, outgoing.destination, response, self.now)
 
     def answer_fetches_until_another_request(self, until_ms: int) -> Outgoing | None:
-        """The leader has nothing new for half a second each time."""
+        """Answer each fetch after half a second without news, as the leader."""
         while self.now_ms < until_ms:
             outgoing = self.sent()
             if not isinstance(outgoing.request, FetchRequest):
@@ -103,7 +103,7 @@ def test_configured_voter_tells_each_new_leader_once() -> None:
     )
     follower.answer(outgoing, rpc.update_voter_response(ErrorCode.NONE, 2, 1, None))
     assert follower.answer_fetches_until_another_request(20_000) is None
-    # A new leader does not know it.
+    # A new leader does not know it yet.
     begin = rpc.begin_request("c", 3, 2, key(1), endpoints(3))
     follower.node.receive(Inbound(1, begin, 1, "CONTROLLER"), follower.now)
     assert isinstance(follower.node.state, Follower)
@@ -151,7 +151,7 @@ def test_leader_that_names_no_host_is_followed_at_the_endpoint_of_the_voter_set(
 
 
 def test_voter_without_a_host_is_asked_for_no_vote() -> None:
-    """An empty host is the own machine for a connection: the request would go to this replica itself."""
+    """For a connection an empty host means the own machine: the request would go to this replica itself."""
     nowhere = VoterSet.of([*DYNAMIC.voters[:2], VoterNode(key(3), (Endpoint("CONTROLLER", "", 9093),))])
     follower = Driven(1, voters=nowhere)
     asked: set[Destination] = set()
@@ -176,7 +176,7 @@ def test_voter_that_moved_says_so_until_the_log_does() -> None:
 
 
 def test_voter_asks_the_others_while_its_leader_does_not_answer() -> None:
-    """As Apache Kafka: perhaps another one leads by now. The leader is asked again in between."""
+    """As in Apache Kafka: another server may be the leader by now. The leader is asked again in between."""
     follower = Driven(kraft_version=0)
     asked: list[Destination] = []
     while isinstance(follower.node.state, Follower):

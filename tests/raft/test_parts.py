@@ -1,4 +1,4 @@
-"""The parts of a replica: each owns its state, and the node gives each message to its part by its type."""
+"""The parts of a replica: each owns its state, and the node passes each message to its part by its type."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MUTATORS = {"append", "add", "clear", "discard", "extend", "insert", "pop", "pop
 
 
 def changed(tree: ast.AST) -> Iterator[ast.expr]:
-    """What a module assigns to, deletes, or calls a mutator of a container on."""
+    """Yield the targets that a module assigns to or deletes, and the containers on which it calls a mutator."""
     for found in ast.walk(tree):
         if isinstance(found, ast.Assign | ast.Delete):
             yield from found.targets
@@ -48,7 +48,7 @@ def changed(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def is_own(target: ast.expr) -> bool:
-    """A local name, or an attribute of the part itself; not an attribute of anything else."""
+    """Return True for a local name, or an attribute of the part itself."""
     while isinstance(target, ast.Subscript):
         target = target.value
     if isinstance(target, ast.Attribute):
@@ -91,7 +91,7 @@ def test_a_message_of_another_type_is_a_bug() -> None:
     for request in (DescribeQuorumRequest(), VoteRequestOfAnother()):
         with pytest.raises(TypeError, match="is no request of the quorum"):
             subject.receive(Inbound(1, request, 0, "CONTROLLER"), Now(1, 1))
-    # Asks for pre-votes when its election timeout is over.
+    # It asks for pre-votes when its election timeout is over.
     subject.tick(Now(10_000, 10_000))
     outgoing = subject.ready().requests[0]
     assert isinstance(outgoing.request, VoteRequest)
@@ -99,5 +99,5 @@ def test_a_message_of_another_type_is_a_bug() -> None:
     with pytest.raises(TypeError, match="is no response of the quorum"):
         subject.response(outgoing.correlation_id, source, DescribeQuorumResponse(), Now(10_001, 10_001))
     subject.response(outgoing.correlation_id, source, VoteResponse(), Now(10_001, 10_001))
-    # Dropped: nothing waits for it any more.
+    # The response is dropped, because the request has been answered.
     subject.response(outgoing.correlation_id, source, DescribeQuorumResponse(), Now(10_001, 10_001))

@@ -1,8 +1,8 @@
-"""The metadata partition loses power at every prefix of its calls: votes, snapshots and what was flushed are there.
+"""The metadata partition loses power at every prefix of its calls: votes, snapshots and flushed records are there.
 
 A workload of one replica: it appends, fsyncs, votes, writes snapshots and deletes what they replace, is truncated by a
-new leader, takes a leader's snapshot, restarts. Apache Kafka may have its directory in between. Formatting is the other
-one: a directory is formatted or it is not.
+new leader, takes a leader's snapshot, restarts. Apache Kafka may have its directory in between. The other workload is
+formatting: a directory is formatted completely or not at all.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ CONFIG = StorageConfig(segment_bytes=1200, max_retention_bytes=3000)
 class Moment:
     begun: int
     done: int
-    #: of every record since the log was last begun afresh, also of those that a snapshot has replaced: until the last
-    #: one of a segment is replaced, a start finds them all
+    #: the values of all records since the log last began again, also of those that a snapshot has replaced: a start
+    #: finds
+    #: them all until the last record of a segment is replaced
     values: dict[int, bytes]
     start: int
     end: int
@@ -89,7 +90,7 @@ class Replica:
 
     @property
     def config(self) -> StorageConfig:
-        # Where no note counts, whole segments after what the power took of a truncation stop the start.
+        # If no note counts, whole segments after what the power loss took of a truncation stop the start.
         return replace(CONFIG, segment_bytes=1 << 30) if self.is_lent else CONFIG
 
     def open(self) -> None:
@@ -106,7 +107,7 @@ class Replica:
         return self.storage.log.log_end_offset
 
     def make_batch(self, offset: int) -> bytes:
-        """Two records, which count as appended."""
+        """Build a batch of two records, which count as appended."""
         made = [b"%d.%d " % (offset, self.rng.randrange(1 << 30)) + b"x" * self.rng.randrange(80) for _ in range(2)]
         records = [(None, value, (), NOW) for value in made]
         self.values.update({offset + i: value for i, value in enumerate(made)})
@@ -145,7 +146,7 @@ class Replica:
         return [b"all before %d in %d" % (snapshot.offset, snapshot.epoch), b"y" * 50]
 
     def fetch_snapshot(self) -> bool:
-        """This replica is far behind; the leader's snapshot takes the place of its log."""
+        """Replace the log by the leader's snapshot, because this replica is far behind."""
         self.elect()
         fetched = OffsetAndEpoch(self.end + self.rng.randrange(1, 20), self.epoch)
         data = b"".join(checkpoint.encode(self.content(fetched), epoch=fetched.epoch, now_ms=NOW))
@@ -160,7 +161,7 @@ class Replica:
         return True
 
     def truncate(self) -> bool:
-        """What was not committed gives way to another leader's records."""
+        """Cut off uncommitted records, as for another leader's records."""
         low = max(self.storage.log.high_watermark, self.first_offset)
         self.elect()
         self.storage.truncate(self.rng.randrange(low, self.end + 1))
@@ -169,7 +170,7 @@ class Replica:
         return True
 
     def lend(self) -> bool:
-        """The node stops, and Apache Kafka has the directory for a while, in the same epoch or in the next."""
+        """Stop the node, and let Apache Kafka have the directory for a while, in the same epoch or in the next."""
         low = max(self.storage.log.high_watermark, self.first_offset)
         self.storage.close()
         cut_at = self.rng.randrange(low, self.end + 1)
@@ -223,7 +224,7 @@ def check(replica: Replica, crash: Crash) -> None:
     assert list(found) == list(range(storage.log.log_start_offset, view.end_offset)), what
     assert storage.log.log_start_offset <= max([moment.start for moment in possible], default=0), what
     if past:
-        # Flushed is for ever, unless a truncation or a snapshot that is under way has taken it.
+        # Flushed records stay, unless a truncation or a snapshot that is under way has removed them.
         for offset, value in past[-1].values.items():
             is_kept = not any(moment.forget and moment.values.get(offset) != value for moment in under_way)
             if is_kept and storage.log.log_start_offset <= offset < past[-1].flushed:
@@ -233,7 +234,7 @@ def check(replica: Replica, crash: Crash) -> None:
         all(moment.values.get(offset) == value for offset, value in found.items()) and view.end_offset <= moment.end
         for moment in past[since:] + under_way
     ), f"{what}: {found}"
-    # It goes on: what is flushed now is there after the next loss, the vote as well.
+    # The replica works on: what is flushed now, and its vote, is there after the next power loss.
     end = storage.log.log_end_offset
     storage.write_election_state(ElectionState(99, 1, None, (1,), 0))
     storage.append(build_batch([(None, b"after", (), NOW)], base_offset=end, leader_epoch=99), 99, NOW)
@@ -282,8 +283,9 @@ def test_every_prefix_of_many_lives() -> None:
 
 @pytest.mark.parametrize("mode", ["everything", *["chosen"] * 5])
 def test_a_log_that_is_truncated_to_its_beginning_begins_there_wherever_that_ends(mode: str) -> None:
-    """Nothing was committed, and a new leader has none of it. One segment may go before the other, but not the first:
-    no snapshot holds what was before the second, and the node would not start again."""
+    """No record was committed, and a new leader has none of them. One segment may go before the other, but not the
+    first one:
+    no snapshot covers the records before the second, and the node would not start again."""
     replica = Replica(1)
     replica.run(0)
     while len(replica.storage.log.files.segments) < 3:
@@ -314,7 +316,7 @@ SETTINGS = {
 
 @pytest.mark.slow
 def test_a_directory_is_formatted_or_it_is_not() -> None:
-    """At every prefix, at every byte of what is written: the next attempt finishes it, and nothing is half there."""
+    """At every prefix, and at every byte of each write: the next attempt completes it, and nothing is half done."""
     config = load(SETTINGS)
     disk = MemoryDisk()
     format_directories(disk, config, "cluster", random.Random(1), now_ms=NOW)
@@ -330,7 +332,7 @@ def test_a_directory_is_formatted_or_it_is_not() -> None:
         except StorageFormatError:
             assert not done, crash.what
         attempt(crash.disk)
-        # Whatever was left, what is formatted now stays.
+        # After any crash, a directory that is formatted now stays formatted.
         after = crash.disk.power_loss()
         assert len(read_format(after, config, rng, now_ms=NOW).directory_ids) == 2, crash.what
         assert bootstrap_records(after, config), crash.what

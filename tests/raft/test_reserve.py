@@ -1,4 +1,4 @@
-"""Room that is kept back for the metadata log."""
+"""Room that is reserved for the metadata log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def disk_with(room: int) -> MemoryDisk:
 
 
 def fill(disk: MemoryDisk) -> None:
-    """Take the rest of the disk."""
+    """Use up the rest of the disk."""
     file = disk.open("d/ballast", create=True)
     size = file.size()
     file.pwritev([bytes(disk.usage("d")[1])], size)

@@ -63,7 +63,7 @@ def test_calm_quorum_elects_once() -> None:
 
 @pytest.mark.slow
 def test_returning_voter_does_not_disturb() -> None:
-    """KIP-996: a voter that was cut off asks with pre-votes and does not raise the epoch of the others."""
+    """KIP-996: a voter that was cut off uses pre-votes and does not raise the epoch of the others."""
     run = Simulation(2, voters=3, observers=0, faults=CALM)
     assert run.run_until(lambda: len(run.acknowledged) > 10, 20_000)
     leader = next(node for node in run.nodes.values() if node.raft is not None and node.raft.is_leader)
@@ -73,7 +73,7 @@ def test_returning_voter_does_not_disturb() -> None:
     run.cut = {(a, b) for a in run.nodes for b in run.nodes if a != b and lonely in (a, b)}
     run.run_until(lambda: False, 10_000)
     run.cut.clear()
-    # misfortune() may not cut again: all faults are zero.
+    # misfortune() cannot cut again, because all faults are zero.
     run.run_until(lambda: False, 10_000)
     assert leader.raft is not None
     assert leader.raft.is_leader
@@ -91,7 +91,7 @@ def test_isolated_leader_steps_down() -> None:
 
 
 def test_leader_gone_for_good() -> None:
-    """The others know the leader and name it to each other; they must elect a new one all the same."""
+    """The others know the leader and name it to each other, but they must still elect a new one."""
     run = Simulation(4, voters=3, observers=1, faults=CALM)
     assert run.run_until(lambda: len(run.acknowledged) > 10, 20_000)
     leader = next(node for node in run.nodes.values() if node.raft is not None and node.raft.is_leader)
@@ -107,7 +107,7 @@ def test_leader_gone_for_good() -> None:
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("voters", [2, 3])
 def test_a_resigned_leader_helps_to_elect_the_next_one(voters: int, restarts: bool) -> None:
-    """All voters that are left are needed, and one of them is the leader that has resigned, or that was restarted."""
+    """All remaining voters are needed, and one of them is the leader that has resigned or was restarted."""
     run = Simulation(6, voters=voters, observers=0, faults=CALM)
     assert run.run_until(lambda: len(run.acknowledged) > 10, 20_000)
 
@@ -119,7 +119,7 @@ def test_a_resigned_leader_helps_to_elect_the_next_one(voters: int, restarts: bo
     others = [node for node in run.nodes.values() if node is not former]
     for down in others[1:]:
         run.crash(down)
-    # What the crashed voter had acknowledged is committed, so that the one that is left has it too.
+    # Records that the crashed voter had acknowledged are committed, so the remaining voter has them too.
     assert run.run_until(lambda: all(node.disk.end == former.disk.end for node in others[:1]), 1_000)
     if restarts:
         run.crash(former)
@@ -135,7 +135,7 @@ def test_a_resigned_leader_helps_to_elect_the_next_one(voters: int, restarts: bo
 
 @pytest.mark.slow
 def test_votes_that_split_do_not_depose_the_leader() -> None:
-    """Timeouts so short that several voters stand at once: the simulation checks that each loser waits."""
+    """With very short timeouts several voters stand at once: the simulation checks that each loser waits."""
     lost = 0
     for seed in range(6):
         run = Simulation(900 + seed, voters=5, observers=0, faults=CALM, election_timeout_ms=6)

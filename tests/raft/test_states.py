@@ -1,4 +1,4 @@
-"""The table of transitions, and what a replica starts as from what quorum-state says."""
+"""The table of transitions, and the first state of a replica for each quorum-state."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_only_voter_leads_at_once_in_a_new_epoch(stored: ElectionState | None) -
     assert subject.is_leader
     ready = subject.ready()
     before = 0 if stored is None else stored.epoch
-    # A candidacy that quorum-state remembers is taken up again in its own epoch, as Kafka does.
+    # A candidacy in quorum-state continues in its own epoch, as in Kafka.
     assert subject.epoch == (before if stored is not None and stored.voted is not None else before + 1)
     assert ready.election is not None
     assert (ready.election.epoch, ready.election.leader_id) == (subject.epoch, 1)

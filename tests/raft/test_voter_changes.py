@@ -29,7 +29,7 @@ def leader(
     known: tuple[Endpoint, ...] = HOME,
     known_at: int = -1,
 ) -> RaftNode:
-    """The only voter, whose voter set has the endpoints `known`, and stands at the offset `known_at`."""
+    """The only voter. Its voter set has the endpoints `known` and is at the offset `known_at`."""
     voters = VoterSet.of([VoterNode(KEY, known)])
     history = VoterHistory(VoterSet() if kraft_version else voters.without_directories())
     history.reset(known_at, voters if kraft_version else None, kraft_version)
@@ -56,7 +56,7 @@ def test_update_is_appended_and_in_force_at_once() -> None:
     assert response.error_code == ErrorCode.NONE
     assert (response.current_leader.leader_id, response.current_leader.host) == (1, "home")
     assert node.voters == VoterSet.of([moved])
-    # One change at a time: this one is not committed yet.
+    # Only one change at a time: this one is not committed yet.
     assert update(node, moved).error_code == ErrorCode.REQUEST_TIMED_OUT
     node.flushed(node.log.end_offset, Now(3, 3))
     assert update(node, VoterNode(KEY, HOME)).error_code == ErrorCode.NONE
@@ -84,7 +84,7 @@ def test_refusals(voter: VoterNode, cluster: str, epoch: int, error: ErrorCode) 
 
 
 def test_configured_voters_are_remembered() -> None:
-    """With kraft.version 0 nothing is written: what a voter says is known until this leadership ends."""
+    """With kraft.version 0 nothing is written: a voter's data is kept until this leadership ends."""
     node = leader(kraft_version=0)
     end = node.log.end_offset
     replaced = VoterNode(ReplicaKey(1, b"2" * 16), AWAY)
@@ -103,7 +103,7 @@ def test_nothing_is_remembered_before_the_epoch_is_committed() -> None:
 
 @pytest.mark.parametrize("endpoints", [TWO, TWO[::-1]])
 def test_update_that_changes_nothing_writes_no_record(endpoints: tuple[Endpoint, ...]) -> None:
-    """A voter of Apache Kafka names its endpoints in any order."""
+    """A voter of Apache Kafka sends its endpoints in any order."""
     node = leader(endpoints=TWO, known=TWO)
     end = node.log.end_offset
     for _ in range(2):

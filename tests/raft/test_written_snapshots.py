@@ -1,4 +1,4 @@
-"""Snapshots on the disk: one is written on a thread, while the event loop looks for the latest."""
+"""Snapshots on the disk: a thread writes one while the event loop looks for the latest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOW = 1_700_000_000_000
 
 
 def test_the_loop_may_look_at_the_snapshots_while_one_is_written() -> None:
-    """Comparing two of them is Python: the thread may have its turn in the middle of the look."""
+    """Comparing two snapshots is Python code, so the thread may run in the middle of it."""
     disk = MemoryDisk(record=False)
     disk.make_dirs("d")
     storage = MetadataStorage.open(disk, "d", StorageConfig(), NOW)

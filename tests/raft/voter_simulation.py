@@ -1,7 +1,7 @@
 """The simulated quorum while its voters are added and removed.
 
-Adds R13 to what is checked at every event: of a leader's voter sets at most one is not committed, and each differs from
-the one before by one voter at most.
+Also checks R13 at every event: at most one of a leader's voter sets is not committed, and each differs from the one
+before by at most one voter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.raft.simulation import CLUSTER, Faults, SimNode, Simulation, require
 
 
 class ChangingVoters(Simulation):
-    """A client asks whoever leads for a change every now and then; `done` are the ones that were acknowledged."""
+    """A client sometimes asks the current leader for a change; `done` are the acknowledged ones."""
 
     def __init__(self, seed: int, voters: int, joiners: int, faults: Faults | None = None) -> None:
         self.is_changing = True

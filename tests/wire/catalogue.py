@@ -1,7 +1,7 @@
-"""Every message of the schemas with its generated class, and values for them: what the tests walk over.
+"""Every message of the schemas with its generated class, and values for them: the cases of the tests.
 
-Reflection over the schemas is fine here, and nowhere in the package itself. Values come from a `random.Random`, so that
-a seed names a test case.
+Only tests use reflection over the schemas, never the package itself. Values come from a `random.Random`, so that a seed
+identifies a test case.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pykbroker_wire.primitives import TopLevel
 
 WIRE = Path(__file__).resolve().parents[2] / "wire"
 
-# full: every field set to something else than its default; empty: null where that is allowed, else the least there is;
-# random: anything.
+# In the style "full" every field differs from its default, in "empty" it is null if that is allowed and else the
+# smallest value, and in "random" it has any value.
 Style = Literal["full", "empty", "random"]
 PLAIN_STYLES: tuple[Style, ...] = ("full", "empty")
 
@@ -76,7 +76,7 @@ def cases() -> Iterator[tuple[Entry, int]]:
 
 
 class Maker:
-    """Makes messages. One `random.Random`, one style."""
+    """Makes messages with one `random.Random` in one style."""
 
     def __init__(self, rng: random.Random, style: Style) -> None:
         self.rng = rng
@@ -94,7 +94,7 @@ class Maker:
         flexible = version in item.message.flexible
         values = {}
         for field in cls.fields:
-            # In its place or among the tags; a tag only exists in flexible versions.
+            # At its place or among the tags; a tag only exists in flexible versions.
             if version in field.versions and (flexible or version not in field.tagged):
                 values[snake(field.name)] = self._field(item, cls, field, version, depth)
         return getattr(item.module, cls.name)(**values)
@@ -113,7 +113,7 @@ class Maker:
         if self.style == "full":
             return 2 if depth == 0 else 1
         if depth == 0 and self.rng.random() < 0.02:
-            # More than one byte of length.
+            # The length needs more than one byte.
             return self.rng.randrange(126, 140)
         return self.rng.choice((0, 1, 1, 2, 3) if depth < 2 else (0, 1))
 
@@ -152,7 +152,7 @@ class Maker:
 
 
 def bombs(item: Entry, version: int, count: int) -> Iterator[TopLevel]:
-    """For each array in a message: the smallest message in which it has `count` elements of the smallest kind."""
+    """Yield for each array in a message the smallest message in which it has `count` elements of the smallest kind."""
     maker = Maker(random.Random(0), "empty")
 
     def fill(cls: layout.Class, path: tuple[Field, ...]) -> Iterator[tuple[Field, ...]]:

@@ -11,11 +11,11 @@ from generate.layout import snake
 from generate.schema import Field
 from tests.wire.catalogue import BOUNDS, Entry
 
-# Lengths around the one that no longer fits into a single byte come up on purpose.
+# Includes lengths around the first one that does not fit into a single byte.
 _BYTES = st.one_of(st.binary(max_size=6), st.sampled_from((126, 127, 128)).map(bytes))
 _TEXT = st.one_of(st.text(st.characters(codec="utf-8"), max_size=6), st.sampled_from((126, 127, 128)).map("x".__mul__))
 _UUID = st.binary(min_size=16, max_size=16)
-# Equality is what the tests compare by, and NaN has none.
+# The tests compare by equality, which NaN does not have.
 _FLOAT = st.floats(allow_nan=False)
 
 

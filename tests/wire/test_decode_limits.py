@@ -1,4 +1,4 @@
-"""What a reader refuses, what it forgives, and that neither costs memory."""
+"""Input that a reader refuses or accepts, and that neither costs memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def refused(cls: type[TopLevel], data: bytes, version: int) -> str:
 
 
 def refused_cheaply(cls: type[TopLevel], data: bytes, version: int) -> None:
-    """The least of three: the collector, or a thread of another test, may allocate beside it."""
+    """Take the smallest of three peaks, because the collector or another test's thread may allocate at the same
+    time."""
     peaks = []
     for _ in range(3):
         tracemalloc.start()
@@ -43,7 +44,7 @@ def test_an_array_that_cannot_be_there_is_refused_before_it_is_allocated(count: 
 
 @pytest.mark.parametrize("lead", ["ffffffff07", "ffffffff0f", "8080808008", "c1843d", "e807", "c801"])
 def test_the_same_in_compact_form(lead: str) -> None:
-    # Names of features: nothing that may be null.
+    # The name of a feature cannot be null.
     refused_cheaply(ListGroupsRequest, bytes.fromhex(lead) + b"\x02a\x01\x00", 5)
 
 
@@ -53,11 +54,11 @@ def test_an_array_above_the_limit_is_refused_although_its_bytes_are_there() -> N
 
 
 def test_a_negative_length_is_null_where_null_is_allowed() -> None:
-    # Kafka takes -2 like -1.
+    # Kafka treats -2 like -1.
     for length in (-1, -2, -(2**31)):
         message, pos = MetadataRequest.decode(struct.pack(">ib", length, 1), 0, 4)
         assert (message.topics, pos) == (None, 5)
-    # The compact lead ffffffff0f is -1 once it is an int32, and the length one less.
+    # The compact lead ffffffff0f is -1 as an int32, and the length is one less.
     message, _ = MetadataRequest.decode(bytes.fromhex("ffffffff0f") + b"\x00\x00\x00", 0, 12)
     assert message.topics is None
 
@@ -102,7 +103,7 @@ def test_every_truncation_is_refused() -> None:
 
 
 def test_unknown_tags_are_skipped_and_left_behind() -> None:
-    # Tags 7 (2 bytes) and 7 again (none), then a byte that is not ours.
+    # Tags 7 (2 bytes) and 7 again (none), then a byte that does not belong to the message.
     message, pos = ListGroupsRequest.decode(b"\x01\x01\x02\x07\x02ab\x07\x00\xee", 0, 5)
     assert pos == 9
     assert message.encode_bytes(5) == b"\x01\x01\x00"
@@ -149,7 +150,7 @@ def test_records_are_a_view_and_bytes_are_a_copy() -> None:
     secret, _ = SaslAuthenticateRequest.decode(memoryview(token), 0, 2)
     token[:] = b"\xa5" * len(token)
     assert secret.auth_bytes == b"token"
-    # Nothing else holds the buffer: it can be resized, which an exported one cannot.
+    # Nothing else holds the buffer, or it could not be resized.
     token.clear()
 
 
@@ -170,5 +171,5 @@ def test_arrays_inside_arrays_have_a_bound_together(monkeypatch: pytest.MonkeyPa
     message, _ = ProduceRequest.decode(topics(fine), 0, 9)
     assert len(message.topic_data) == fine
     assert "elements" in refused(ProduceRequest, topics(fine + 1), 9)
-    # The next request starts anew.
+    # The budget starts again with the next request.
     assert len(ProduceRequest.decode(topics(100), 0, 9)[0].topic_data) == 100

@@ -1,4 +1,4 @@
-"""Arbitrary bytes give a message or a DecodeError: never another exception, and memory in proportion to the input."""
+"""Any bytes give a message or a DecodeError, never another exception, and memory is in proportion to the input."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pykbroker_wire.stored_framing import decode_key, decode_metadata_record, de
 from tests.wire.catalogue import Entry, bombs, cases, make
 
 SEED = 20_261
-# The worst are arrays of structs of two bytes or three (empty fields and an empty tag section), each of which becomes a
-# Python object and a list of its own.
+# The worst case is arrays of structs of two or three bytes (empty fields and an empty tag section), each of which
+# becomes a Python object and a list.
 MOST_BYTES_PER_BYTE = 60
 
 
@@ -46,7 +46,7 @@ def read(item: Entry, version: int, data: bytes) -> None:
     except DecodeError:
         return
     assert 0 <= pos <= len(data)
-    # What was read can be written: nothing half-made comes out of a reader.
+    # A message that was read can be written, so readers return only complete ones.
     message.encode(version)
 
 
@@ -77,7 +77,7 @@ def test_random_bytes() -> None:
     for item, version in cases():
         for _ in range(60):
             read(item, version, rng.randbytes(rng.randrange(0, 60)))
-            # Small numbers get further: they are plausible lengths.
+            # Small numbers get further, because they are plausible lengths.
             read(item, version, bytes(rng.choices((0, 0, 1, 2, 3, 255), k=rng.randrange(0, 60))))
 
 
@@ -97,7 +97,7 @@ def test_headers_and_stored_records(data: bytes) -> None:
 
 
 def peak_of(item: Entry, data: memoryview, version: int) -> int:
-    """The most bytes that were taken at once while the message was decoded."""
+    """The largest amount of memory that was in use during the decoding."""
     tracemalloc.start()
     item.cls.decode(data, 0, version)
     _, peak = tracemalloc.get_traced_memory()
@@ -107,8 +107,9 @@ def peak_of(item: Entry, data: memoryview, version: int) -> int:
 
 @pytest.mark.slow
 def test_memory_in_proportion_to_the_input() -> None:
-    """Each array of each message, requests and responses, in every version, with 300 elements of the fewest bytes. A
-    node reads responses too: those of other nodes."""
+    """Each array of each message, requests and responses, in every version, with 300 elements of the smallest size. A
+    node
+    also reads responses, those of other nodes."""
     worst = (0.0, "")
     for item, version in cases():
         if item.message.kind == "header":
@@ -117,7 +118,7 @@ def test_memory_in_proportion_to_the_input() -> None:
             data = memoryview(message.encode_bytes(version))
             ratio = peak_of(item, data, version) / len(data)
             if ratio >= MOST_BYTES_PER_BYTE:
-                # A decode takes the same each time; what another thread of the process takes meanwhile counts, too.
+                # A decode takes the same memory each time, but the allocations of other threads count too.
                 ratio = min(peak_of(item, data, version) / len(data) for _ in range(3))
             worst = max(worst, (ratio, f"{item} version {version}"))
     assert worst[0] < MOST_BYTES_PER_BYTE, worst

@@ -1,4 +1,4 @@
-"""The generated files are what the schemas say, and importing the table imports none of them."""
+"""The generated files match the schemas, and importing the table of APIs imports none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message is worth after it went through bytes: itself."""
+"""A message that was encoded and decoded is equal to the original."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def test_every_message_and_version_comes_back_as_it_went(style: Any) -> None:
     for item, version in cases():
         message = make(item, version, style)
         data = message.encode_bytes(version)
-        # Bytes in front and behind: positions are respected and what follows is the caller's business.
+        # Bytes before and after: positions are respected, and what follows is left to the caller.
         back, pos = item.cls.decode(memoryview(b"\xff\xff\xff" + data + b"\xff\xff"), 3, version)
         assert (back, pos) == (message, 3 + len(data)), f"{item} version {version}"
         assert back.encode_bytes(version) == data
 
 
 def test_only_records_hold_on_to_the_received_buffer() -> None:
-    """A receive buffer is used again after the call: what was decoded from it must not change with it."""
+    """A receive buffer is used again after the call, so the decoded message must not change with it."""
     for item, version in cases():
         received = bytearray(make(item, version, "full").encode_bytes(version))
         view = memoryview(received)
@@ -37,7 +37,7 @@ def test_only_records_hold_on_to_the_received_buffer() -> None:
         view.release()
         if "records" in before:
             continue
-        # Fails while anything still looks into the buffer.
+        # This fails while anything still has a view of the buffer.
         received.clear()
 
 
@@ -91,7 +91,7 @@ def test_a_field_that_the_version_lacks_is_refused_unless_it_may_be_lost() -> No
 
     with pytest.raises(EncodeError, match="forgotten_topics_data"):
         FetchRequest(forgotten_topics_data=[ForgottenTopic(topic="t")]).encode(6)
-    # Ignorable: an old broker simply does not hear of it.
+    # The field is ignorable: an old broker simply does not get it.
     assert FetchRequest(rack_id="a").encode_bytes(6) == FetchRequest().encode_bytes(6)
     with pytest.raises(EncodeError, match="allow_auto_topic_creation"):
         MetadataRequest(allow_auto_topic_creation=False).encode(3)

@@ -1,4 +1,4 @@
-"""The twin for one partition reads and writes what the generated classes do, to the byte."""
+"""The twin for one partition reads and writes the same bytes as the generated classes."""
 
 from __future__ import annotations
 

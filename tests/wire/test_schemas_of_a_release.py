@@ -1,4 +1,4 @@
-"""`make schemas KAFKA=X` asks Maven for the jars that hold message definitions, and for no other jar."""
+"""`make schemas KAFKA=X` asks Maven only for the jars with message definitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_pom_for_schemas_names_the_jars_with_definitions_only() -> None:
     assert sorted(filter(None, named)) == sorted(HOMES)
     assert "kafka-tools" not in named
     for dependency in dependencies:
-        # Without this Maven would also fetch what the jars depend on.
+        # Otherwise Maven would also fetch the dependencies of the jars.
         assert dependency.findtext("m:exclusions/m:exclusion/m:artifactId", None, NAMESPACE) == "*"
 
 

@@ -1,4 +1,4 @@
-"""What surrounds the bodies of stored records, and the small things beside the messages."""
+"""The framing of stored records, and the small parts next to the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches: round trips, Apache Kafka's own bytes, second opinions of kafka-python and aiokafka, aliasing, stamping."""
+"""Batches: round trips, Apache Kafka's own bytes, comparisons with kafka-python and aiokafka, aliasing, stamping."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def plain(record: Record) -> Plain:
 
 
 def golden_records(count: int) -> list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]]:
-    """What KafkaBatches.java puts in."""
+    """The records that KafkaBatches.java writes."""
     return [
         (
             None if i % 4 == 0 else b"key%d" % i,
@@ -121,7 +121,7 @@ def test_round_trip(records: list[Any], codec: Codec, base: int, data: st.DataOb
         offset += data.draw(st.integers(1, 3))
     last = expected[-1][0]
     batch = builder.build(last_offset=last + 2)
-    padded = b"xyz" + batch + batch[:50]  # at a position, with the beginning of another behind
+    padded = b"xyz" + batch + batch[:50]  # at a position, and followed by the beginning of another
     ((position, header),) = iter_batches(padded, 3)
     assert position == 3
     assert verify_crc(padded, position, header)

@@ -56,7 +56,7 @@ def binary(validity: bytes, offsets: bytes, data: bytes) -> list[bytes | None]:
 
 
 def cells(filled: Filled) -> dict[str, list[Any]]:
-    """The columns as lists; each of the rows' length."""
+    """The columns as lists; each is as long as the rows."""
     b: Any = filled.buffers
     found: dict[str, list[Any]] = {}
     if WantedColumns.KEY in filled.wanted:
@@ -76,7 +76,7 @@ def cells(filled: Filled) -> dict[str, list[Any]]:
 
 
 def expected(data: bytes, first: int, last: int) -> dict[str, list[Any]]:
-    """The same from the record reader."""
+    """The same columns from the record reader."""
     rows = [
         (header, record)
         for position, header in iter_batches(data)
@@ -126,7 +126,7 @@ batches = st.lists(
 
 
 def log_of(made: Any) -> bytes:
-    """Batches with holes between and inside, as compaction leaves them, and markers."""
+    """Batches with gaps between and inside them, as compaction leaves them, and markers."""
     data, base = b"", 0
     for items, codec, marker, append_time, gap in made:
         base += gap
@@ -262,7 +262,7 @@ def test_every_flipped_bit_is_told_or_changes_no_record(fill: Fill, codec: int) 
                 continue
             if at >= 16:
                 assert found == right
-            else:  # what no CRC covers: base offset, length and leader epoch
+            else:  # bytes that no CRC covers: base offset, length and leader epoch
                 assert found != right or at >= 12
 
 
@@ -300,7 +300,7 @@ def test_offsets_that_go_back_are_told() -> None:
 
 
 def sealed(payload: bytes, count: int, codec: int = 0) -> bytes:
-    """A batch with a right CRC over whatever the payload is."""
+    """A batch with a right CRC over any payload."""
     from pykbroker_wire.records.batch import seal
 
     return seal(

@@ -1,4 +1,4 @@
-"""Codecs: round trips at every level, the frames that others write, truncation, bombs, garbage."""
+"""Codecs: round trips at every level, frames of other writers, truncation, bombs, garbage."""
 
 from __future__ import annotations
 

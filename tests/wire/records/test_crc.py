@@ -1,4 +1,4 @@
-"""The checksum is the package's, however it was loaded."""
+"""The checksum is that of the package, however it was loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loops of compaction: both twins against a dict and the record reader, and on records that are none."""
+"""The loops of compaction: both twins against a dict and the record reader, and on bytes that are no records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Made = list[tuple[int, int, bytes | None, bytes | None, Any]]
 
 
 def with_deltas(records: Any) -> Made:
-    """Offsets have gaps, as in what compaction has been over before."""
+    """Records whose offsets have gaps, as after an earlier compaction."""
     made, delta = [], -1
     for step, *rest in records:
         delta += step
@@ -94,7 +94,7 @@ def test_a_full_table_still_takes_what_it_knows(twin: Twin) -> None:
     assert twin.put_keys(table, SEED, 2, data, 10, 50, 0) == (2, 2, 51)
     assert twin.put_keys(table, SEED, 1, data, 10, 50, 0) == (1, 10, 59)
     eight: Made = [(n, 0, b"other %d" % n, b"v", ()) for n in range(8)]
-    # No free slot at all: told apart from what the caller allows.
+    # A full table is distinguished from the caller's limit.
     assert twin.put_keys(table, SEED, 100, encode(eight), 8, 100, 0) == (5, 5, 104)
     assert twin.survivors(table, SEED, encode(eight), 8, 100, 107, False)[1] == 8, "unknown keys survive"
 

@@ -33,13 +33,13 @@ TWINS: list[Any] = [pytest.param(walk_python, id="python")]
 if walk_module.COMPILED:
     TWINS.append(pytest.param(walk_module.walk, id="compiled"))
 
-#: Every loop that has a compiled twin, by its name.
+#: The names of the loops that have a compiled twin.
 LOOPS = ("walk", "walk_across", "examine", "find_timestamp")
 
 
 @pytest.fixture(params=["python", "compiled"])
 def twin(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What goes over chunks uses either twin of each loop."""
+    """Use either twin of each loop for the functions over chunks."""
     if request.param == "compiled" and not walk_module.COMPILED:
         pytest.skip("the record walk is not compiled here")
     with pytest.MonkeyPatch.context() as patch:
@@ -181,7 +181,7 @@ def test_the_first_record_of_a_time(records: list[Any], base: int, target: int, 
 
 
 def across(loop: Any, chunks: list[bytes]) -> list[object]:
-    """What the loop leaves behind after each chunk, and whether it raised."""
+    """Return the state after each chunk, and whether the loop raised."""
     state = array("q", bytes(72))
     left: list[object] = []
     for chunk in chunks:
@@ -228,7 +228,7 @@ def outcome(walk: Walk, data: bytes, count: int) -> Walked | str:
 @settings(max_examples=500, deadline=None)
 @given(record_lists | st.binary(max_size=60), st.data())
 def test_mutations_give_one_outcome(records: list[Any] | bytes, source: st.DataObject) -> None:
-    """The twins agree, and with the record reader, whose verdict is the same where the walk saw all records."""
+    """The twins agree with each other, and with the record reader if the walk saw all records."""
     data = bytearray(records if isinstance(records, bytes) else encode(records))
     for _ in range(source.draw(st.integers(0, 3))):
         place = source.draw(st.integers(0, max(0, min(len(data), 60) - 1)))
