@@ -1,6 +1,6 @@
-"""Several nodes of one cluster in the simulated world: what each of them is, and how they find their quorum.
+"""Several nodes of one cluster in the simulated world: their roles, and how they find their quorum.
 
-Responsible for the members as a whole; how one of them lives and dies is sim_broker.py's.
+Responsible for the members as a whole; sim_broker.py is responsible for the life of each.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ class Quorum(Enum):
 
     #: node 1
     ALONE = "alone"
-    #: every node with a controller half, by controller.quorum.voters
+    #: every node with a controller half, through controller.quorum.voters
     STATIC = "static"
-    #: every node with a controller half, by what the directories were formatted with (KIP-853)
+    #: every node with a controller half, as the directories were formatted (KIP-853)
     DYNAMIC = "dynamic"
-    #: node 1; the others are controllers too, and find it by controller.quorum.bootstrap.servers
+    #: node 1; the others are controllers too, and find it through controller.quorum.bootstrap.servers
     JOINED = "joined"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How many nodes are both, only brokers, only controllers; numbered in this order."""
+    """The number of nodes that are both, only brokers, and only controllers; numbered in this order."""
 
     combined: int
     brokers: int = 0
@@ -81,7 +81,7 @@ def _properties(number: int, layout: Layout, quorum: Quorum) -> dict[str, str]:
 
 
 class Cluster:
-    """The nodes by their ids: `brokers` are those with a broker half."""
+    """The nodes by their ids; `brokers` are those with a broker half."""
 
     def __init__(
         self,
@@ -91,13 +91,14 @@ class Cluster:
         quorum: Quorum = Quorum.ALONE,
         layout: Layout | None = None,
     ) -> None:
-        """`layout`: by default all of `count` nodes are both, or, with one voter alone, all but it only brokers."""
+        """By default `layout` makes all of `count` nodes both, or, with one voter alone, all but that one only
+        brokers."""
         self.world = world
         self.quorum = quorum
         if layout is None:
             layout = Layout(1, count - 1) if quorum is Quorum.ALONE else Layout(count)
         self.layout = layout
-        #: where clients are, for a network that breaks between them and the nodes
+        #: the machine of the clients, for a network that breaks between them and the nodes
         self.client_machine: str | None = None
         self.nodes = {
             number: SimBroker(world, number, {**_properties(number, layout, quorum), **overrides})
@@ -122,18 +123,19 @@ class Cluster:
             )
             for number in self.voters:
                 self.nodes[number].format_voters(voters)
-        # None of them comes up before a majority is there.
+        # None of them starts completely before a majority is there.
         await asyncio.gather(*(node.start() for node in self.nodes.values()))
 
     def leader(self) -> SimBroker | None:
-        """The node that leads the quorum, in the opinion of a majority."""
+        """The node that a majority regards as the leader of the quorum."""
         opinions = [node.node.shared.quorum.leader_id for node in self.nodes.values() if node.up]
         named = {number for number in opinions if number is not None and 2 * opinions.count(number) > len(self.nodes)}
         return self.nodes[named.pop()] if named else None
 
     def is_whole(self, without: Collection[int] = ()) -> bool:
-        """Every broker is registered as it is now and serves, and so is every controller, as every node sees it.
-        `without`: nodes that are left out."""
+        """Return True if every broker is registered in its present state and serves, and so is every controller, as
+        every node
+        sees it. `without` are nodes that are left out."""
         nodes = {number: node for number, node in self.nodes.items() if number not in without}
         if self.leader() is None or not all(node.runs for node in nodes.values()):
             return False
@@ -152,7 +154,7 @@ class Cluster:
         return True
 
     async def become_whole(self, seconds: float = 60.0, without: Collection[int] = ()) -> None:
-        """When all faults are over. B4, B7: without a word from outside every node is a member again."""
+        """Wait until all is well after the faults. B4, B7: without help every node becomes a member again."""
         end = self.world.loop.time() + seconds
         while not self.is_whole(without):
             assert self.world.loop.time() < end, {n: node.what_it_sees() for n, node in self.nodes.items()}

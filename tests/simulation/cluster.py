@@ -1,4 +1,4 @@
-"""A node in the simulated world, clients that remember what they were told, and what must hold of both.
+"""A node in the simulated world, clients that remember what was acknowledged, and the checks of both.
 
 Every client event goes into the world's trace. Checks cite invariants by letter: P partitions, L logs, G groups, T
 transactions.
@@ -40,7 +40,8 @@ TIMEOUT_MS = 3_000
 
 
 async def recovered(partition: Partition) -> PartitionLog:
-    """A partition's log, as soon as its node has recovered it: it serves others meanwhile."""
+    """Return a partition's log as soon as its node has recovered it; the node serves other partitions in the
+    meantime."""
     done = asyncio.Event()
     partition.when_recovered(done.set)
     await done.wait()
@@ -48,13 +49,13 @@ async def recovered(partition: Partition) -> PartitionLog:
 
 
 def forgetful(world: World) -> Callable[[], bool]:
-    """One read in twenty finds that its file is not in memory any more."""
+    """For one read in twenty, report that its file is no longer in memory."""
     chance = random.Random(f"{world.seed} cold")
     return lambda: chance.random() < 0.05
 
 
 class SimNode:
-    """One node that is started, killed and started again on what its disk kept."""
+    """One node that is started, killed, and started again with what its disk kept."""
 
     def __init__(self, world: World, overrides: dict[str, str] | None = None) -> None:
         self.world = world
@@ -79,7 +80,7 @@ class SimNode:
         return self._node
 
     def kill(self, survive: Survive) -> None:
-        """EVERYTHING: the process died and the page cache stays. Anything else: the power went out."""
+        """Kill the node. With EVERYTHING the process died and the page cache stays; any other value is a power loss."""
         assert self._runtime is not None
         self._runtime.kill()
         rng = self.world.random
@@ -105,18 +106,18 @@ class Client:
         self._connection = BrokerConnection(self._runtime, "localhost", PORT, name)
 
     async def call(self, request: Any) -> Any:
-        """Until there is an answer, whatever it says."""
+        """Send until there is a response, whatever its code."""
         while True:
             try:
                 return await self._connection.send(request, TIMEOUT_MS)
             except (ConnectionError, TimeoutError):
-                # A late answer must not be taken for that of the next try.
+                # A late response must not be taken for that of the next try.
                 self._connection.close()
                 self._connection = BrokerConnection(self._runtime, "localhost", PORT, self.name)
                 await asyncio.sleep(self._runtime.random.uniform(0.01, 0.2))
 
     async def until(self, attempt: Callable[[], Awaitable[Any]], retriable: frozenset[int]) -> Any:
-        """Try again while the answer is one of `retriable` error codes."""
+        """Try again while the response is one of `retriable` error codes."""
         while True:
             answer = await attempt()
             if answer not in retriable:
@@ -129,7 +130,7 @@ class Client:
             answer = (await self.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))).topics[0]
             if answer.error_code != ErrorCode.INVALID_REPLICATION_FACTOR:
                 break
-            # The only broker is on its way down, and gets no replicas any more.
+            # The only broker is shutting down, and gets no new replicas.
             await asyncio.sleep(self._runtime.random.uniform(0.01, 0.1))
         assert answer.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), answer
         self.world.trace.note(self.name, "created", name, answer.error_code)
@@ -151,7 +152,7 @@ RETRY_PRODUCE = frozenset(
 
 
 class Producer(Client):
-    """Idempotent, one batch at a time, the same batch again until it is acknowledged. `acknowledged`: offset ->
+    """An idempotent producer: one batch at a time, sent again until it is acknowledged. `acknowledged` is offset ->
     value."""
 
     def __init__(self, world: World, name: str, topic: str, partition: int) -> None:
@@ -160,7 +161,7 @@ class Producer(Client):
         self.partition = partition
         self.acknowledged: dict[int, bytes] = {}
         self.sent = 0
-        #: batches whose producer state was lost with the power, and were sent under a new id
+        #: the number of batches whose producer state a power loss has removed, and that were sent under a new id
         self.restarts = 0
         self._producer_id = -1
         self._sequence = 0
@@ -206,14 +207,14 @@ class Producer(Client):
                     await asyncio.sleep(0.05)
             for number, value in enumerate(values):
                 offset = found.base_offset + number
-                # T1: an offset that was given to one value is never given to another, unless the power took it.
+                # T1: an offset is never given to two values, unless a power loss has removed the first one.
                 self.acknowledged[offset] = value
             self._sequence += count
             await asyncio.sleep(rng.uniform(0, 0.05))
 
 
 class Consumer(Client):
-    """Reads one partition from the start; `seen`: offset -> value."""
+    """Reads one partition from the start; `seen` is offset -> value."""
 
     def __init__(self, world: World, name: str, topic: str, partition: int) -> None:
         super().__init__(world, name)
@@ -224,7 +225,7 @@ class Consumer(Client):
         self.high_watermark = -1
 
     async def poll(self, wait_ms: int = 500) -> int:
-        """One fetch; the number of new records."""
+        """Fetch once; return the number of new records."""
         asked = FetchPartition(
             partition=self.partition, fetch_offset=self.position, current_leader_epoch=-1, partition_max_bytes=1 << 20
         )
@@ -241,7 +242,7 @@ class Consumer(Client):
             return 0
         found = answer.responses[0].partitions[0]
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The power took what was read, or the first segment's name, which the node had not synced.
+            # A power loss has removed what was read, or the first segment's name, which the node had not synced.
             self.position = await self._earliest()
             self.world.trace.note(self.name, "out of range", self.position)
             return 0
@@ -255,12 +256,12 @@ class Consumer(Client):
             for record in iter_records(found.records, position, header):
                 if record.offset < self.position:
                     continue
-                # P12: dense.
+                # P12: offsets are dense.
                 assert record.offset == self.position, (record.offset, self.position)
                 self.seen[record.offset] = bytes(record.value or b"")
                 self.position += 1
                 count += 1
-        # L: nothing beyond the high watermark is shown.
+        # L: no record beyond the high watermark is returned.
         assert self.position <= found.high_watermark or not count
         self.world.trace.note(self.name, self.position, found.high_watermark)
         return count
@@ -277,7 +278,7 @@ class Consumer(Client):
             await asyncio.sleep(0.05)
 
     async def read_everything(self) -> None:
-        """From the log start to the high watermark."""
+        """Read from the log start to the high watermark."""
         self.position, self.seen, self.high_watermark = await self._earliest(), {}, -1
         while self.position != self.high_watermark:
             await self.poll(0)
@@ -294,7 +295,8 @@ RETRY_GROUP = frozenset(
 
 
 class Committer(Client):
-    """Commits rising offsets of a group that assigns its partitions itself. `committed` is the last acknowledged."""
+    """Commits rising offsets of a group that assigns its partitions itself. `committed` is the last acknowledged
+    one."""
 
     def __init__(self, world: World, name: str, topic: str) -> None:
         super().__init__(world, name)
@@ -329,7 +331,7 @@ class Committer(Client):
             await asyncio.sleep(self._runtime.random.uniform(0, 0.1))
 
     async def fetched(self) -> int:
-        """What the coordinator says is committed; -1 for nothing."""
+        """Return the committed offset of the coordinator, or -1 if there is none."""
         topic = OffsetFetchRequestTopics(topic_id=await self.topic_id(self.topic), partition_indexes=[0])
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self.name, topics=[topic])])
         while True:

@@ -1,4 +1,4 @@
-"""Scenarios of groups: members of both protocols that come, die and leave, and what they commit."""
+"""Scenarios of groups: members of both protocols that join, die and leave, and their commits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLACES: list[Place] = [(TOPIC, index) for index in range(4)]
 
 
 async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool = False) -> None:
-    """Members come and go while nodes crash; at the end those that are left share all partitions."""
+    """Members join and leave while nodes crash; at the end the remaining ones share all partitions."""
     rng = stage.random
     trouble = rng.choice([QUIET, Trouble(lost_answer=0.03, late_repetition=0.02)])
     first = stage.peer("admin")
@@ -29,7 +29,7 @@ async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool =
     def come(kind: Callable[..., Member]) -> None:
         nonlocal made
         made += 1
-        # Two of one instance id: the second fences the first, or waits for it.
+        # Two members with one instance id: the second fences the first, or waits for it.
         instance = f"i{made % 3}" if rng.random() < 0.25 else None
         group = f"{kind.__name__}"
         member = kind(stage.cluster, stage.history, f"m{made}", group, PLACES, instance=instance, trouble=trouble)
@@ -57,7 +57,7 @@ async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool =
         come(kind)
     await stage.together(comings_and_goings(), stage.crashes(rng.randint(0, 3), power_loss=power_loss, pause=8.0))
     await stage.cluster.become_whole()
-    # The dead members are found out, and the others share what they had.
+    # The dead members are removed, and the others share their partitions.
     await asyncio.sleep(30)
     left = [member for member, task in alive if not task.done()]
     for group in sorted({member.group for member in left}):
@@ -72,7 +72,8 @@ async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool =
 
 async def instances(stage: Stage) -> None:
     """Three static members that die and come back as new processes, while the coordinator moves between two steps of
-    their rebalances. At the end they share all partitions."""
+    their
+    rebalances. At the end they share all partitions."""
     rng = stage.random
     first = stage.peer("admin")
     await first.create_topic(TOPIC, len(PLACES))

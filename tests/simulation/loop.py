@@ -1,11 +1,11 @@
-"""asyncio's loop on a clock of its own, which knows the process that each callback belongs to.
+"""asyncio's loop with its own clock, which knows the process to which each callback belongs.
 
-Responsible for: virtual time (it moves only when nothing is left to do at the present moment), for not running what
-belongs to a process that is paused or dead, and for telling `after_event` after each callback that ran. Not responsible
-for what processes are: a `Process` says of itself whether it runs.
+Responsible for virtual time, which moves only when nothing is left to do at the present moment. Responsible for not
+running callbacks of a process that is paused or dead, and for calling `after_event` after each callback that ran. Not
+responsible for processes: a `Process` knows whether it runs.
 
-A callback belongs to the process whose context it was scheduled in: timers, futures and tasks take the context of the
-code that makes them along. What belongs to no process is the harness, and always runs.
+A callback belongs to the process in whose context it was scheduled: timers, futures and tasks inherit the context of
+the code that creates them. A callback without a process belongs to the harness, and always runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 
 class Process(Protocol):
-    """What owns callbacks."""
+    """The owner of callbacks."""
 
     runs: bool
 
@@ -32,7 +32,7 @@ OWNER: contextvars.ContextVar[Process | None] = contextvars.ContextVar("OWNER", 
 
 
 class _NoSelector(selectors.BaseSelector):
-    """Nothing is ever ready."""
+    """A selector in which nothing is ever ready."""
 
     def __init__(self) -> None:
         self._keys: dict[Any, selectors.SelectorKey] = {}
@@ -57,7 +57,8 @@ class _NoSelector(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """See the module. `_ready` and `_scheduled` are BaseEventLoop's: callbacks of this moment, and a heap of timers."""
+    """The virtual loop. `_ready` and `_scheduled` are BaseEventLoop's: callbacks of this moment, and a heap of
+    timers."""
 
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
@@ -67,18 +68,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._now = 0.0
         super().__init__(_NoSelector())
-        #: called after each callback that ran; what they raise ends the run
+        #: called after each callback that ran; an exception of one ends the run
         self.after_event: list[Callable[[], None]] = []
-        #: of the callback that ran last
+        #: the owner of the callback that ran last
         self.owner: Process | None = None
-        #: the run is over: what is left ends, in every process
+        #: the run is over: remaining callbacks of every process are ended
         self.is_over = False
 
     def time(self) -> float:
         return self._now
 
     def _run_once(self) -> None:
-        """One turn: BaseEventLoop's, without a selector."""
+        """Run one turn of BaseEventLoop, without a selector."""
         self._forget_cancelled()
         ready, scheduled = self._ready, self._scheduled
         if not ready and not self._stopping:

@@ -1,21 +1,20 @@
 """Ports, connections and machines: bytes arrive late, in pieces, and in order, or not at all.
 
-Responsible for what the network does; which fault comes when is `faults/`'s or a test's.
+Responsible for the behaviour of the network; `faults/` or a test decides which fault comes when.
 
 It behaves as TCP does over a bad network:
 
-* Between two machines each direction can be silent (`silence`, `restore`). What was sent meanwhile arrives afterwards,
-  or the connection is reset. A connection is made only when both directions pass.
-* Delays are those of a link (`slow`). A connection keeps its order; two connections do not keep any between them.
-* A single connection can be lost: its two ends hear nothing more of each other, and find out by a reset (`lose_one`).
-* TCP delivers nothing twice. What arrives twice is a request that a client repeats on a new connection because it does
-  not know how the first one ended: the clients here do that, and so does the code under test.
-* A process that dies closes its connections, and its ports refuse. A machine that loses power says nothing: its peers
+* Between two machines each direction can be silent (`silence`, `restore`). Bytes that were sent in the meantime arrive
+  afterwards, or the connection is reset. A connection is made only when both directions pass.
+* Delays are those of a link (`slow`). A connection keeps its order; there is no order between two connections.
+* A single connection can be lost: its two ends receive nothing more from each other, and are reset later (`lose_one`).
+* TCP delivers nothing twice. A request arrives twice if a client repeats it on a new connection because it does not
+  know the result of the first one. The clients here do that, and so does the code under test.
+* A process that dies closes its connections, and its ports refuse. A machine that loses power sends nothing: its peers
   wait, and are reset when they send something after it is back.
-* A machine can refuse connections while its process lives, as behind an address translation that lost its state
-  (`refuse`).
+* A machine can refuse connections while its process lives, like an address translation that lost its state (`refuse`).
 
-A runtime without a machine reaches everything.
+A runtime without a machine reaches all ports.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from tests.simulation.world import SimRuntime, World
 
-#: From one machine to another.
+#: (source machine, target machine)
 Way = tuple[str, str]
 
 
@@ -56,7 +55,7 @@ class Delay:
 
 
 USUAL = Delay()
-#: Until a machine without power is found to be unreachable, if it is found at all.
+#: The time until a machine without power is found to be unreachable, if it is found at all.
 UNREACHABLE_SECONDS = 3.0
 
 
@@ -67,14 +66,14 @@ class Network:
         self._world = world
         self._random = random.Random(f"{world.seed} network")
         self._listening: dict[int, SimListeningSocket] = {}
-        #: the machine that a port belongs to, also while its process is down
+        #: the machine of each port, also while its process is down
         self._homes: dict[int, str | None] = {}
         self._transports: list[SimTransport] = []
         self._next_port = 20_000
         self._silent: Counter[Way] = Counter()
         self._delays: dict[Way, Delay] = {}
         self._refusing: Counter[str] = Counter()
-        # Whether the last connection was refused, by the machine that asked and the port.
+        # By the machine that connected and the port: True if the last connection was refused.
         self._refused: dict[tuple[str | None, int], bool] = {}
         self._without_power: set[str] = set()
         self._cut_off: list[Way] = []
@@ -147,7 +146,8 @@ class Network:
     # -- machines -----------------------------------------------------------------------------------------------------
 
     def cut(self, runtime: SimRuntime, *, power: bool = False) -> None:
-        """A process has died. `power`: its machine with it, without a word."""
+        """End the connections of a process that has died. With `power` its machine lost power too, and sends
+        nothing."""
         for port, listener in list(self._listening.items()):
             if listener.runtime is runtime:
                 del self._listening[port]
@@ -166,24 +166,24 @@ class Network:
         return machine not in self._without_power
 
     def refuse(self, machine: str) -> None:
-        """Refuse new connections to it, until `accept`."""
+        """Refuse new connections to the machine, until `accept`."""
         self._refusing[machine] += 1
 
     def accept(self, machine: str) -> None:
         self._refusing[machine] -= 1
 
     def was_refused(self, machine: str, port: int) -> bool:
-        """The last connection from there to the port was refused."""
+        """Return True if the last connection from the machine to the port was refused."""
         return self._refused.get((machine, port), False)
 
     # -- ways ---------------------------------------------------------------------------------------------------------
 
     def silence(self, ways: Iterable[Way]) -> None:
-        """Nothing passes there until they are restored, as often as they were silenced."""
+        """Let nothing pass there until `restore` was called as often as `silence`."""
         self._silent.update(ways)
 
     def restore(self, ways: Iterable[Way], *, resets: float = 0.0) -> None:
-        """`resets`: of the connections on which something was sent meanwhile, how many are reset."""
+        """Let bytes pass again. `resets` is the share of connections with unsent bytes that are reset."""
         for way in ways:
             self._silent[way] -= 1
         for transport in list(self._transports):
@@ -192,7 +192,7 @@ class Network:
         self._try_held()
 
     def cut_off(self, *machines: str) -> None:
-        """Nothing passes between these machines and the others, until this is called again without any."""
+        """Let nothing pass between these machines and the others, until the next call."""
         others = {home for home in self._homes.values() if home is not None} - set(machines)
         ways = both_ways(machines, sorted(others))
         self.silence(ways)
@@ -203,11 +203,11 @@ class Network:
         return source is not None and target is not None and self._silent[source, target] > 0
 
     def are_apart(self, one: str | None, other: str | None) -> bool:
-        """At least one direction is silent."""
+        """Return True if at least one direction is silent."""
         return self.is_silent(one, other) or self.is_silent(other, one)
 
     def slow(self, ways: Iterable[Way], delay: Delay = USUAL) -> None:
-        """`delay` holds there from now on."""
+        """Use `delay` for these ways from now on."""
         for way in ways:
             self._delays[way] = delay
 
@@ -218,14 +218,14 @@ class Network:
         return self._random.uniform(0.00005, 0.002)
 
     def reset(self, one: str, other: str) -> int:
-        """Reset the connections between two machines; how many there were."""
+        """Reset the connections between two machines; return how many there were."""
         found = [transport for transport in self._transports if transport.way == (one, other)]
         for transport in found:
             transport.reset()
         return len(found)
 
     def lose_one(self, one: str, other: str, seconds: float) -> None:
-        """One connection between two machines carries nothing any more, and is reset so much later."""
+        """Let one connection between two machines carry nothing more, and reset it after `seconds`."""
         found = [transport for transport in self._transports if transport.way == (one, other) and not transport.closed]
         if found:
             lost = self._random.choice(found)
@@ -277,12 +277,12 @@ class SimTransport(asyncio.Transport):
         self._network = network
         self._loop = network.world.loop
         self.runtime = runtime
-        #: sent while the way was silent
+        #: what was sent while the way was silent
         self._stuck: list[Callable[[], None]] = []
         self.peer: SimTransport | None = None
         self.protocol: asyncio.BaseProtocol | None = None
         self.closed = False
-        #: its machine lost power, and its peer was not told
+        #: its machine lost power, and its peer was not notified
         self._is_half = False
         self._lost = False
         self._reading = True
@@ -310,7 +310,7 @@ class SimTransport(asyncio.Transport):
         return ("127.0.0.1", 40_000) if name == "peername" else default
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """There is no such buffer: what is written is on its way."""
+        """Do nothing: there is no such buffer, because bytes are sent at once."""
 
     def is_closing(self) -> bool:
         return self.closed
@@ -331,14 +331,14 @@ class SimTransport(asyncio.Transport):
             self.write(data)
 
     def _send(self, action: Callable[[], None]) -> None:
-        """In order, however late."""
+        """Deliver in order, however late."""
         peer, network = self.peer, self._network
         assert peer is not None
         if self._lost:
             return
         source, target = self.runtime.machine, peer.runtime.machine
         if peer._is_half:
-            # The other machine knows of no such connection, when it is there at all.
+            # The other machine has no such connection, if it is up at all.
             if network.has_power(target) and not network.are_apart(source, target):
                 self._loop.call_later(network.delay(target, source), self.reset)
             return
@@ -348,7 +348,7 @@ class SimTransport(asyncio.Transport):
             self._stuck.append(action)
             return
         self._arrives_at = max(self._arrives_at, self._loop.time() + network.delay(source, target))
-        # A queue of our own: timers of the same moment run in no order that the loop promises.
+        # A queue of our own, because the loop promises no order for timers of the same moment.
         self._in_flight.append(action)
         self._loop.call_at(self._arrives_at, self._arrive, context=peer.runtime.context)
 
@@ -407,13 +407,13 @@ class SimTransport(asyncio.Transport):
         self.close()
 
     def end(self) -> None:
-        """The other side closed."""
+        """The other side has closed."""
         self._ended = True
         if not self.closed:
             self._pump()
 
     def vanish(self, *, silently: bool = False) -> None:
-        """This side's process died: it does nothing more. The other side sees a reset, unless it died silently."""
+        """End this side, whose process died. The other side gets a reset, unless it died silently."""
         if self.closed:
             return
         self.closed = True
@@ -424,7 +424,7 @@ class SimTransport(asyncio.Transport):
             self._send(lambda: peer._end(ConnectionResetError("the peer died")))
 
     def reset(self) -> None:
-        """Both sides learn that the connection is gone, and what was on its way with it."""
+        """Reset both sides; bytes that were on their way are lost."""
         for side in (self, self.peer):
             if side is not None:
                 side._stuck.clear()
@@ -432,7 +432,7 @@ class SimTransport(asyncio.Transport):
                 side._end(ConnectionResetError("connection reset by peer"))
 
     def lose(self) -> None:
-        """Nothing arrives any more, in either direction."""
+        """Let nothing more arrive, in either direction."""
         for side in (self, self.peer):
             if side is not None:
                 side._lost = True

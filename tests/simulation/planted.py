@@ -1,9 +1,10 @@
 """Bugs to be found: each is planted in the product for one run, and a run of some seeds must end with a breach that
-makes sense for it.
+makes
+sense for it.
 
-Responsible for what each bug does to the product, which breaches count as finding it, and the seed by which `make test`
-finds it quickly. Not responsible for runs (cluster_run.py). What each bug leaves out is said in one sentence; where
-Apache Kafka had it or has a rule against it, the rule is named.
+Responsible for the effect of each bug, for the breaches that count as finding it, and for the seed with which
+`make test` finds it quickly. Not responsible for runs (cluster_run.py). One sentence describes each bug; it names the
+rule if Apache Kafka had the bug or has a rule against it.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ Plant = Callable[[], AbstractContextManager[object]]
 
 @dataclass(slots=True, frozen=True)
 class Bug:
-    """`found_by`: the ids of the invariants, or the names of the history's checks, one of which must be broken.
-    `seed`: of an ordinary run that finds it."""
+    """`found_by` has the ids of invariants, or the names of the history's checks, one of which must be broken. `seed`
+    is that
+    of an ordinary run that finds the bug."""
 
     plant: Plant
     found_by: frozenset[str]
@@ -71,8 +73,8 @@ def high_watermark_without_min_isr() -> Iterator[None]:
 
 @contextmanager
 def no_truncation_on_a_diverging_epoch() -> Iterator[None]:
-    """A follower does not tell its leader in which epoch its log ends, and so is never told where the logs part
-    (KIP-101, KIP-595)."""
+    """A follower does not send the epoch in which its log ends, so its leader never sends a diverging epoch (KIP-101,
+    KIP-595)."""
 
     def position(self: PartitionFetch) -> Position:
         return Position(self.fetch_offset, self.leader_epoch, NO_EPOCH, self.log_start_offset)
@@ -83,14 +85,14 @@ def no_truncation_on_a_diverging_epoch() -> Iterator[None]:
 
 @contextmanager
 def vote_without_a_persisted_epoch() -> Iterator[None]:
-    """A voter answers before quorum-state is written, and a restart has forgotten the vote."""
+    """A voter answers before quorum-state is written, and after a restart it has forgotten the vote."""
     with mock.patch.object(MetadataStorage, "write_election_state", return_value=None):
         yield
 
 
 @contextmanager
 def vote_that_is_not_persisted() -> Iterator[None]:
-    """quorum-state keeps the epoch, and not the vote that was given in it."""
+    """quorum-state keeps the epoch, but not the vote that was given in it."""
     write = MetadataStorage.write_election_state
 
     def without_vote(self: MetadataStorage, state: ElectionState) -> None:
@@ -102,7 +104,7 @@ def vote_that_is_not_persisted() -> Iterator[None]:
 
 @contextmanager
 def isr_change_of_an_older_epoch() -> Iterator[None]:
-    """The controller takes a change of the ISR from a broker that led in an older leader epoch (KIP-497)."""
+    """The controller accepts an ISR change from a broker that led in an older leader epoch (KIP-497)."""
 
     def problem(
         state: ControllerState,
@@ -132,7 +134,7 @@ def acks_before_the_followers_fetch() -> Iterator[None]:
 
 @contextmanager
 def a_stale_controllers_write() -> Iterator[None]:
-    """A controller does not hear that it leads no longer, and nothing keeps its records out of its log."""
+    """A controller does not learn that its leadership has ended, and nothing keeps its records out of its log."""
 
     def handle_leader(self: ActiveController, leader_id: int | None, epoch: int) -> None:
         if leader_id == self._node_id:
@@ -159,7 +161,7 @@ def a_stale_controllers_write() -> Iterator[None]:
 
 @contextmanager
 def follower_commits_beyond_its_leader() -> Iterator[None]:
-    """A follower takes all that it has for committed."""
+    """A follower regards all records that it has as committed."""
     agree = PartitionFollower.agree
 
     def everything(self: PartitionFollower, high_watermark: int, log_start_offset: int) -> None:
@@ -171,7 +173,7 @@ def follower_commits_beyond_its_leader() -> Iterator[None]:
 
 @contextmanager
 def controller_before_its_epochs_record() -> Iterator[None]:
-    """A controller acts when its node is elected, before it has seen what was committed before."""
+    """A controller acts when its node is elected, before it has seen the records committed before."""
 
     def tell_leader(self: MetadataListeners, registration: Any) -> None:
         change = self._leader
@@ -185,7 +187,7 @@ def controller_before_its_epochs_record() -> Iterator[None]:
 
 @contextmanager
 def uncommitted_metadata_is_shown() -> Iterator[None]:
-    """A node shows what its metadata log holds, committed or not."""
+    """A node shows the records of its metadata log, committed or not."""
     appended = MetadataListeners.appended
 
     def appended_and_shown(self: MetadataListeners, records: bytes, values: list[bytes] | None = None) -> None:
@@ -199,7 +201,8 @@ def uncommitted_metadata_is_shown() -> Iterator[None]:
 
 @contextmanager
 def early_fence_that_elects_uncleanly() -> Iterator[None]:
-    """A broker whose process is gone is fenced at once, and what only it has is led by any other that is alive, as if
+    """A broker whose process is gone is fenced at once, and any other live broker may lead partitions that only it has,
+    as if
     nothing could be lost (decision 23)."""
     fence = brokers.fence_gone_broker
 
@@ -230,7 +233,7 @@ def early_fence_of_a_broker_that_is_alive() -> Iterator[None]:
 
 @contextmanager
 def markers_are_lost_at_failover() -> Iterator[None]:
-    """A new transaction coordinator does not carry on with what was decided before."""
+    """A new transaction coordinator does not complete transactions that were decided before."""
     with mock.patch.object(TransactionShard, "loaded", return_value=()):
         yield
 
@@ -249,8 +252,9 @@ def offset_commit_before_its_commit() -> Iterator[None]:
 
 @contextmanager
 def followers_forget_producers() -> Iterator[None]:
-    """A follower does not learn of idempotent producers from what it appends: when it leads, it takes a batch that is
-    sent again for a new one."""
+    """A follower does not learn of idempotent producers from the batches that it appends: when it leads, it accepts a
+    batch
+    that is sent again as a new one."""
     append = PartitionLog.append_as_follower
 
     def without_producers(self: PartitionLog, records: Any, *, now_ms: int = 0) -> Any:
@@ -282,7 +286,8 @@ def requests_overtake_one_that_waits_for_a_coordinator() -> Iterator[None]:
 @contextmanager
 def appends_before_it_takes_what_was_handed_over() -> Iterator[None]:
     """A broker loop that stood still appends and acknowledges for clients before it takes what its control loop has
-    handed over: under a leadership that is over (decision 30)."""
+    handed
+    over: the leadership may have ended (decision 30)."""
     take_all = HandOver.take_all
 
     def called(self: HandOver[Any]) -> None:
@@ -295,8 +300,9 @@ def appends_before_it_takes_what_was_handed_over() -> Iterator[None]:
 
 @contextmanager
 def heartbeats_of_a_broker_that_stands_still() -> Iterator[None]:
-    """A control loop sends heartbeats however long its broker loop stands still, so that the broker is never fenced, as
-    in Apache Kafka (decision 30)."""
+    """A control loop sends heartbeats however long its broker loop stands still, so the broker is never fenced, as in
+    Apache
+    Kafka (decision 30)."""
     with mock.patch.object(BrokerLifecycle, "stand_still", return_value=None):
         yield
 

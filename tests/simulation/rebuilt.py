@@ -1,7 +1,7 @@
-"""State that was rebuilt from a log, compared with state that grew while the log was written.
+"""State that was rebuilt from a log, compared with the state that grew while the log was written.
 
-T9 for producers (from the whole log, from a snapshot and what follows it, and as it was before the restart), and the
-same for coordinators: a shard that replays its partition from the start must hold what the running one holds.
+T9 for producers: from the whole log, from a snapshot and what follows it, and as before the restart. The same for
+coordinators: a shard that replays its partition from the start must equal the running one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Producers = dict[int, tuple[int, ...]]
 
 
 def _told(entry: ProducerEntry) -> tuple[int, ...]:
-    """What a snapshot keeps of a producer."""
+    """The part of a producer's state that a snapshot keeps."""
     return (
         entry.epoch,
         entry.last_sequence,
@@ -49,7 +49,7 @@ def compare_producers(where: str, left: Producers, right: Producers) -> None:
 
 
 def fresh_producers_agree(log: PartitionLog) -> None:
-    """For logs from which nothing was deleted."""
+    """Compare, for logs from which nothing was deleted."""
     fresh = ProducerStates()
     for position, header, data in _batches(log):
         fresh.replay(header, data[position : position + header.size_in_bytes])
@@ -63,7 +63,7 @@ def _batches(log: PartitionLog) -> Any:
     while offset < log.log_end_offset:
         data = memoryview(log.read(offset, 1 << 20, log.log_end_offset).joined())
         if not data:
-            # A loss of power took it, in a log that may have gaps because it is to be compacted.
+            # A power loss has removed it, in a log that may have gaps because it will be compacted.
             return
         for position, header in iter_batches(data):
             yield position, header, data
@@ -71,7 +71,7 @@ def _batches(log: PartitionLog) -> Any:
 
 
 def coordinators_agree(runtime: CoordinatorRuntime[Any], contents: Callable[[Any], object], now_ms: int) -> None:
-    """Every loaded shard against a fresh one that reads the same log; not while records are collected."""
+    """Compare every loaded shard with a fresh one that reads the same log; not while records are collected."""
     for index, host in runtime._hosts.items():
         if not host.ready or host.collected:
             continue
@@ -110,7 +110,7 @@ def _difference(left: object, right: object) -> str:
 
 
 def contents_of_groups(shard: GroupShard) -> dict[object, object]:
-    """What is replicated of a shard of groups."""
+    """The replicated state of a shard of groups."""
     found: dict[object, object] = {}
     for name, group in shard.groups.items():
         if isinstance(group, ConsumerGroup):
@@ -137,7 +137,7 @@ def contents_of_offsets(offsets: Offsets) -> dict[object, object]:
 
 
 def contents_of_consumer_group(group: ConsumerGroup) -> object:
-    """Soft state (timers, what is being resolved) left out."""
+    """The state without soft state (timers, lookups under way)."""
     members = {
         member.member_id: (member.epoch, member.previous_epoch, *map(freeze, member[3:]))
         for member in group.members.values()

@@ -1,4 +1,4 @@
-"""A data directory that a node has left, and the model of what the node had acknowledged: for tests that damage it."""
+"""The data directory of a node, and what the node had acknowledged: for tests that damage the directory."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ METADATA = "/data/__cluster_metadata-0"
 
 @dataclass
 class Facts:
-    """What clients were told, or are told now."""
+    """The responses that clients got, earlier or now."""
 
     topics: dict[str, bytes]
     configs: dict[str, str]
     records: dict[str, dict[int, bytes]]
-    #: of partitions whose damage a client is told of
+    #: the partitions whose damage a client has found
     told: set[str]
 
     def lacks(self, other: Facts) -> list[str]:
-        """What the other has and this one does not."""
+        """Return what the other has and this one does not."""
         missing = [f"topic {name}" for name, topic_id in other.topics.items() if self.topics.get(name) != topic_id]
         missing += [f"configuration {key}" for key, value in other.configs.items() if self.configs.get(key) != value]
         for name, records in other.records.items():
@@ -47,7 +47,7 @@ class Recorded:
         return self.disk.power_loss(Survive.EVERYTHING)
 
     def files(self, root: str = "/data") -> list[str]:
-        """Every file, by path."""
+        """Return every file, by path."""
         found: list[str] = []
         for name in sorted(self.disk.list(root)):
             path = f"{root}/{name}"
@@ -56,7 +56,7 @@ class Recorded:
 
 
 async def facts_of(sim: Sim) -> Facts:
-    """Ask the node for everything, as clients would."""
+    """Query everything from the node, as clients would."""
     sim.topic_ids.clear()
     topics = await sim.topics()
     asked = [DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in topics]
@@ -92,7 +92,7 @@ async def _records(sim: Sim, topic: str, facts: Facts) -> dict[int, bytes]:
             return found
         for position, header in headers:
             if not verify_crc(data, position, header):
-                # The client finds it.
+                # The client finds the damage.
                 facts.told.add(topic)
                 return found
             for record in iter_records(data, position, header):
@@ -103,7 +103,7 @@ async def _records(sim: Sim, topic: str, facts: Facts) -> dict[int, bytes]:
 
 
 def record(play: Callable[[Sim], Awaitable[None]], config: Mapping[str, str] | None = None, *, clean: bool) -> Recorded:
-    """Play on a node, stop or kill it, and keep what it leaves."""
+    """Run `play` on a node, stop or kill it, and return what it leaves."""
     sim = Sim(config)
     try:
 
@@ -111,7 +111,7 @@ def record(play: Callable[[Sim], Awaitable[None]], config: Mapping[str, str] | N
             await play(sim)
             facts = await facts_of(sim)
             assert not facts.told
-            # The checkpoints are written every now and then.
+            # The checkpoints are written at intervals.
             await asyncio.sleep(10)
             if clean:
                 await sim.sim_node.stop()
@@ -125,7 +125,7 @@ def record(play: Callable[[Sim], Awaitable[None]], config: Mapping[str, str] | N
 
 
 class Lines(logging.Handler):
-    """Everything that is logged at WARNING or above."""
+    """Collects everything that is logged at WARNING or above."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -138,7 +138,7 @@ class Lines(logging.Handler):
 
 @dataclass
 class Outcome:
-    """`facts`: None where the start was refused; then `refusal` says why."""
+    """`facts` is None if the start was refused; then `refusal` is the reason."""
 
     facts: Facts | None
     refusal: str
@@ -153,7 +153,7 @@ async def nothing(sim: Sim) -> None:
 def restarted(
     disk: MemoryDisk, config: Mapping[str, str] | None = None, then: Callable[[Sim], Awaitable[None]] = nothing
 ) -> Outcome:
-    """Start a node on this disk, play, and ask it for everything. Only a refusal is no bug."""
+    """Start a node on this disk, run `play`, and query everything from it. Only a refusal is no bug."""
     from pykbroker.node.shared import StartError
 
     sim = Sim(config)

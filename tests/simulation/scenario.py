@@ -1,4 +1,4 @@
-"""One run: a node, clients, crashes at random moments, and what must hold at the end."""
+"""One run: a node, clients, crashes at random moments, and the checks at the end."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ SIMULATED_SECONDS = 600.0
 OVERRIDES = {"log.roll.ms": "700", "log.index.interval.bytes": "128", "offsets.topic.num.partitions": "2"}
 
 
-#: and every append is flushed before it is acknowledged or read, those of coordinators as well
+#: also, every append is flushed before it is acknowledged or read, those of coordinators too
 FLUSHED = {**OVERRIDES, "log.flush.interval.messages": "1"}
 
 
 def simulate(seed: int, *, power_loss: bool, flushed: bool = False) -> World:
-    """Run one seed to its end; raises AssertionError when something does not hold."""
+    """Run one seed to its end; raises AssertionError if a check fails."""
     world = World(seed)
     asyncio.set_event_loop(None)
     loop = world.loop
-    # Every other seed recovers in workers what it would recover in a turn of the loop.
+    # Every second seed recovers in workers the logs that are otherwise recovered in a turn of the loop.
     small_bytes = -1 if seed % 2 else recovery.SMALL_BYTES
     try:
         with mock.patch.object(recovery, "SMALL_BYTES", small_bytes):
@@ -88,14 +88,15 @@ async def _check(
     created: list[str],
     may_lose: bool,
 ) -> None:
-    # The metadata log is fsynced before a topic is acknowledged: no crash may take it.
+    # The metadata log is fsynced before a topic is acknowledged, so no crash may remove it.
     assert set(created) <= set(await committer.topics())
     for producer, consumer in zip(producers, consumers, strict=True):
         earlier = dict(consumer.seen)
         await consumer.read_everything()
         values = list(consumer.seen.values())
         if not may_lose:
-            # P1, T1, P8: what was written survives the process; once each, at the offset that was told; reads repeat.
+            # P1, T1, P8: written records survive the process, once each, at the acknowledged offset; reads can be
+            # repeated.
             for offset, value in producer.acknowledged.items():
                 assert consumer.seen.get(offset) == value, (producer.name, offset, value, consumer.seen.get(offset))
             assert len(set(values)) == len(values) == producer.sent
@@ -103,7 +104,7 @@ async def _check(
                 assert consumer.seen[offset] == value
             assert producer.restarts == 0
         else:
-            # L1: a legal prefix of what was sent. Only a producer whose state went with the power may repeat a batch.
+            # L1: a legal prefix of what was sent. Only a producer whose state a power loss removed may repeat a batch.
             assert set(values) <= {f"{producer.name}-{number}".encode() for number in range(producer.sent)}
     fetched = await committer.fetched()
     if not may_lose:

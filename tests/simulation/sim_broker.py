@@ -1,7 +1,7 @@
-"""One node of the simulated cluster, which starts, stops, pauses and dies, and starts again on what its disk kept.
+"""One node of the simulated cluster, which starts, stops, pauses and dies, and starts again with what its disk kept.
 
-Responsible for its lives, for what goes wrong on its disk meanwhile, and for comparing, at every restart, what it has
-rebuilt with what it had (T9).
+Responsible for its lives, for the faults of its disk, and for comparing, at every restart, its rebuilt state with the
+earlier one (T9).
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _LONGEST_STOP_SECONDS = 20.0
 
 
 class DiskFaults:
-    """What goes wrong on one machine's disk: asked before each call of the disk."""
+    """The faults of one machine's disk; called before each call of the disk."""
 
     def __init__(self) -> None:
-        #: every call under one of these fails
+        #: paths under which every call fails
         self.dead: set[str] = set()
         self._calls_left = 0
         self._crash: Callable[[], bool] | None = None
 
     def crash_within(self, calls: int, crash: Callable[[], bool]) -> None:
-        """Call `crash` before the call that changes something after so many others. It returns whether the process has
+        """Call `crash` before the changing call that comes after `calls` others. It returns whether the process has
         died."""
         self._calls_left, self._crash = calls, crash
 
@@ -61,12 +61,12 @@ class DiskFaults:
 
 
 def _gone(operation: str, path: str) -> None:
-    """A process that died in the middle of a callback changes nothing more in the rest of it."""
+    """A process that died in the middle of a callback changes nothing in the rest of it."""
     raise OSError(errno.EIO, f"{operation}: the process is dead", path)
 
 
 class SimBroker:
-    """See the module. `up`: it has started, and neither stopped nor died since."""
+    """A simulated node. `up` is True if it has started, and has neither stopped nor died since."""
 
     def __init__(self, world: World, number: int, properties: Mapping[str, str]) -> None:
         self.world = world
@@ -77,10 +77,10 @@ class SimBroker:
         self.starts = 0
         self.up = False
         self._is_stopping = False
-        #: the last life ended with the loss of what was not synced
+        #: the last life ended with the loss of unsynced data
         self.lost_power = False
         self.machine = f"machine {number}"
-        #: why it stopped by itself, or did not start
+        #: the error with which it stopped by itself, or did not start
         self.failure: BaseException | None = None
         #: compare producers at each start, with those of the logs that it leads then
         self.compares = True
@@ -88,7 +88,7 @@ class SimBroker:
         self._runtime: SimRuntime | None = None
         self._died: asyncio.Future[None] | None = None
         self._failing: asyncio.Task[None] | None = None
-        #: what each log knew of its producers when the process died: (entries, log end)
+        #: the state of each log's producers when the process died: (entries, log end)
         self._knew: dict[tuple[str, int], tuple[dict[int, tuple[int, ...]], int]] = {}
 
     def __repr__(self) -> str:
@@ -102,7 +102,7 @@ class SimBroker:
     # -- before the first start ---------------------------------------------------------------------------------------
 
     def format(self, *, standalone: bool) -> ReplicaKey:
-        """For the first start; returns what the quorum will call it."""
+        """Format the directories for the first start; return the replica's key in the quorum."""
         rng = random.Random(f"{self.world.seed} format {self.number}")
         now_ms = self.world.now_ms()
         format_directories(self.disk, self.config, CLUSTER_ID, rng, now_ms=now_ms, standalone=standalone)
@@ -126,16 +126,16 @@ class SimBroker:
 
     @property
     def is_alive(self) -> bool:
-        """Its process is there: it starts, runs, is paused or stops."""
+        """True if its process exists: it starts, runs, is paused or stops."""
         return self._runtime is not None and self._runtime.alive
 
     @property
     def runs(self) -> bool:
-        """It is up and not paused."""
+        """True if it is up and not paused."""
         return self.up and self.runtime.runs
 
     def what_it_sees(self) -> object:
-        """For a message about a cluster that does not come together."""
+        """Return a text for a message about a cluster that does not become whole."""
         if not self.up:
             return "down"
         image = self.node.loader.image
@@ -151,7 +151,7 @@ class SimBroker:
     # -- its lives ----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Until it serves, or has died. Raises what a start raises."""
+        """Start it; return when it serves or has died. Raises the errors of a start."""
         if self._failing is not None:
             await self._failing
         assert not self.is_alive, f"{self!r} is there already"
@@ -179,20 +179,21 @@ class SimBroker:
             await self._compare()
 
     async def _do(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Something that the process itself does; whether it lived long enough. Raises what the work raises."""
+        """Run something that the process itself does; return True if it lived long enough. Raises the errors of the
+        work."""
         died = self._died
         assert died is not None
         task = self.runtime.loop.create_task(work)
         await asyncio.wait({task, died}, return_when=asyncio.FIRST_COMPLETED)
         if died.done():
-            # Ended with the world: nothing of a dead process runs.
+            # It ends with the world: nothing of a dead process runs.
             task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
             return False
         task.result()
         return True
 
     def kill(self, survive: Survive) -> None:
-        """EVERYTHING: the process died and the page cache stays. Anything else: the power went out."""
+        """Kill the node. With EVERYTHING the process died and the page cache stays; any other value is a power loss."""
         if not self.is_alive:
             return
         if survive is Survive.EVERYTHING and self.up and self.compares:
@@ -214,7 +215,7 @@ class SimBroker:
             self._died.set_result(None)
 
     async def stop(self) -> None:
-        """A controlled shutdown, unless it dies meanwhile. A start that is under way ends."""
+        """Shut down in a controlled way, unless it dies during that. A start that is under way ends."""
         self.up = False
         self._is_stopping = True
         self._knew.clear()
@@ -226,7 +227,8 @@ class SimBroker:
             self.world.trace.note("stopped", self.number, round(self.world.loop.time(), 6))
 
     def _failed(self, node: Node) -> None:
-        """The node cannot go on: the process ends, as the command line's does. What fails in `start` ends there."""
+        """End the process when the node cannot continue, as the command line does. An error in `start` ends it
+        there."""
         if self.up and node is self._node:
             self.up = False
             self.failure = self.node.fatal

@@ -1,4 +1,4 @@
-"""What every scenario with groups and transactions shares: a world, a cluster, its faults, and the end of a run.
+"""The common part of scenarios with groups and transactions: a world, a cluster, its faults, and the end of a run.
 
 A scenario is a coroutine over a `Stage`. `play` runs it to its end on one seed; the same seed is the same trace.
 """
@@ -38,14 +38,14 @@ OVERRIDES = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "100",
 }
-#: Coordinators' logs, and nothing else, are compacted all the time; tombstones and markers stay for a day.
+#: Only coordinators' logs are compacted, all the time; tombstones and markers stay for a day.
 COMPACTED = {
     "log.roll.ms": "400",
     "log.initial.task.delay.ms": "0",
     "log.cleaner.backoff.ms": "100",
     "log.cleaner.min.cleanable.ratio": "0.01",
 }
-#: And tombstones go soon. Not where transactions are compared: what only a marker told of a producer goes with it.
+#: Tombstones go soon too. Not for runs that compare transactions: state that only a marker contains goes with it.
 FORGETFUL = {**COMPACTED, "log.cleaner.delete.retention.ms": "300"}
 
 
@@ -69,13 +69,13 @@ class Stage:
     # -- who plays ----------------------------------------------------------------------------------------------------
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-        """Runs until `hush`, or until it is cancelled; what it raises is raised there."""
+        """Run until `hush`, or until it is cancelled; its errors are raised there."""
         task = asyncio.ensure_future(work)
         self._background.append(task)
         return task
 
     async def hush(self) -> None:
-        """End what is in the background."""
+        """End the work in the background."""
         for task in self._background:
             task.cancel()
         results = await asyncio.gather(*self._background, return_exceptions=True)
@@ -85,7 +85,7 @@ class Stage:
                 raise result
 
     async def together(self, *work: Awaitable[Any]) -> None:
-        """Until all have ended; the first failure of any of them, or of the background, at once."""
+        """Wait until all have ended; raise the first error of any of them, or of the background, at once."""
         tasks = [asyncio.ensure_future(one) for one in work]
         waiting: set[asyncio.Future[Any]] = set(tasks)
         try:
@@ -103,7 +103,7 @@ class Stage:
 
     @property
     def compacted_logs(self) -> int:
-        """How many have been compacted, at the end of a run."""
+        """Return how many logs have been compacted, at the end of a run."""
         path = "/data/cleaner-offset-checkpoint"
         disks = [broker.disk for broker in self.cluster.brokers.values() if broker.disk.exists(path)]
         return sum(offset > 0 for disk in disks for offset in decode_offsets(read_file(disk, path)).values())
@@ -111,8 +111,8 @@ class Stage:
     # -- faults -------------------------------------------------------------------------------------------------------
 
     async def crashes(self, count: int, *, power_loss: bool = False, pause: float = 2.0) -> None:
-        """Nodes are killed, or stopped, and started again; those of a quorum are cut off from each other as well, and
-        the one that leads it is not spared."""
+        """Nodes are killed or stopped, and started again; those of a quorum are also cut off from each other, the
+        leader too."""
         rng = self.random
         is_quorum = self.cluster.quorum is not Quorum.ALONE
         for _ in range(count):
@@ -138,11 +138,11 @@ class Stage:
             self.agree()
 
     def watch_coordinators(self, broker: SimBroker) -> None:
-        """Note when the node's group coordinators begin anew, from now until the node ends."""
+        """Record when the node's group coordinators begin again, from now until the node ends."""
         broker.node.loader.add_publisher(_NotesNewEpochs(self.history, broker.number), catch_up=False)
 
     async def _cut_off(self, broker: SimBroker) -> None:
-        """Clients reach the node, the other nodes do not."""
+        """Clients can reach the node, the other nodes cannot."""
         seconds = self.random.uniform(0.2, 5.0)
         self.world.trace.note("cut off", broker.number, round(seconds, 6))
         self.world.network.cut_off(broker.machine)
@@ -150,8 +150,9 @@ class Stage:
         self.world.network.cut_off()
 
     async def full_disks(self, count: int) -> None:
-        """A disk has no room for a while. The metadata log is on the same disk, which a node does not survive: only
-        appends of less than that are refused."""
+        """A disk has no room for a while. The metadata log is on the same disk, and a node does not survive when it
+        cannot write
+        that log: so some room is left, and only larger appends are refused."""
         rng = self.random
         for _ in range(count):
             await asyncio.sleep(rng.uniform(0.1, 2.0))
@@ -170,7 +171,7 @@ class Stage:
     # -- what must hold at any moment ---------------------------------------------------------------------------------
 
     def agree(self) -> None:
-        """A reload of any coordinator would change nothing."""
+        """Check that a reload of any coordinator would change nothing."""
         for broker in self.cluster.brokers.values():
             if broker.up:
                 agree(broker)
@@ -183,7 +184,7 @@ class Stage:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     async def logs(self, places: list[Place]) -> tuple[dict[Place, Log], dict[Place, int]]:
-        """What the logs hold, and their last stable offsets; read by consumers of both kinds as well."""
+        """Return the contents of the logs, and their last stable offsets; consumers of both kinds read them too."""
         logs: dict[Place, Log] = {}
         stable: dict[Place, int] = {}
         for place in places:
@@ -202,7 +203,7 @@ class Stage:
 
 
 class _NotesNewEpochs:
-    """Told of the metadata after the coordinators were (metadata.loader.Publisher)."""
+    """A publisher that gets the metadata after the coordinators (metadata.loader.Publisher)."""
 
     def __init__(self, history: History, node: int) -> None:
         self._history = history
@@ -213,7 +214,7 @@ class _NotesNewEpochs:
             self._history.record(Forgot(started=self._history.now(), code=0, node=self._node))
 
     def _epochs(self, image: MetadataImage) -> list[tuple[int, int]]:
-        """Of the partitions whose groups this node coordinates."""
+        """Return the epochs of the partitions whose groups this node coordinates."""
         topic = image.topics.by_name.get("__consumer_offsets")
         partitions = topic.partitions if topic else {}
         return [
@@ -229,7 +230,7 @@ def agree(broker: SimBroker) -> None:
 
 
 def play(scenario: Callable[[Stage], Awaitable[None]], stage: Stage) -> World:
-    """Run it to its end; raises AssertionError when something does not hold."""
+    """Run a scenario to its end; raises AssertionError if a check fails."""
     asyncio.set_event_loop(None)
     loop = stage.world.loop
 

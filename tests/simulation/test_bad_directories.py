@@ -1,4 +1,4 @@
-"""A node that starts with a bad log directory: it does without, or refuses, as Apache Kafka 4.3.1 was seen to do."""
+"""A node that starts with a bad log directory: it starts without it or refuses, as Apache Kafka 4.3.1 does."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_bad_directory_is_done_without(play: Play, what: str) -> None:
         assert partitions[two].offline_replicas == [1]
         assert (await sim.produce(two, sim.batch(b"never"))).error_code in NO_LEADER
         await sim.send(one, b"goes on")
-        # New partitions go where there is a directory, and nothing of the lost one is made anew.
+        # New partitions go to a directory that works, and none of the lost one is created again.
         await sim.create("new", partitions=2)
         await sim.send("new", b"x")
         assert {"new-0", "new-1"} < set(sim.disk.list("/one"))

@@ -1,4 +1,4 @@
-"""The proof of a clean stop in whole nodes: a start that fails leaves it, and a broker that has everything may lead."""
+"""The proof of a clean stop in whole nodes: a failed start leaves it, and a broker with all records may lead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.sim_broker import SimBroker
 from tests.simulation.stage import Stage, play
 
 SIGN = "/data/.kafka_cleanshutdown"
-#: Two brokers and a controller of their own; every topic wants both of them in sync.
+#: Two brokers and a separate controller; every topic needs both brokers in sync.
 LAYOUT = Layout(combined=0, brokers=2, controllers=1)
 CONTROLLER = 3
 SETTINGS = {
@@ -32,7 +32,7 @@ def epoch_in_sign(disk: MemoryDisk) -> int | None:
 
 
 async def all_stopped(stage: Stage) -> SimBroker:
-    """Stop the brokers one after the other, then the controller. Returns the broker that had everything."""
+    """Stop the brokers one after the other, then the controller. Return the broker that had all records."""
     cluster = stage.cluster
     await cluster.become_whole()
     await stage.peer("admin").create_topic("t", 1, replicas=2)
@@ -44,7 +44,7 @@ async def all_stopped(stage: Stage) -> SimBroker:
 
 
 async def leads_again(stage: Stage, broker: SimBroker) -> None:
-    """With the controller and this broker alone the partition has a leader."""
+    """Check that the partition has a leader with only the controller and this broker."""
     await asyncio.gather(stage.cluster.nodes[CONTROLLER].start(), broker.start())
     partition = broker.node.loader.image.topics.partition("t", 0)
     assert partition is not None
@@ -54,7 +54,7 @@ async def leads_again(stage: Stage, broker: SimBroker) -> None:
 
 
 async def _begun(broker: SimBroker) -> asyncio.Future[None]:
-    """It starts, and has looked for a controller for a while."""
+    """Start it, and let it look for a controller for a while."""
     starting = asyncio.ensure_future(broker.start())
     await asyncio.sleep(2)
     return starting
@@ -131,7 +131,7 @@ def test_a_broker_that_stops_between_its_registration_and_its_logs_stays_eligibl
         assert partition.leader == broker.number, partition
         await stage.cluster.nodes[1].start()
 
-    # A heartbeat may have begun a session, for whose end the next start waits.
+    # A heartbeat may have begun a session, and the next start waits for its end.
     patient = {**SETTINGS, "initial.broker.registration.timeout.ms": "20000"}
     play(scenario, Stage(1, overrides=patient, quorum=Quorum.STATIC, layout=LAYOUT))
 
@@ -143,7 +143,7 @@ def _is_registered(broker: SimBroker) -> bool:
 
 @pytest.mark.slow
 def test_a_whole_cluster_that_starts_cold_keeps_its_eligible_replicas() -> None:
-    """The brokers are there first, and the controller comes when they have tried for a while."""
+    """The brokers start first, and the controller comes after they have tried for a while."""
 
     async def scenario(stage: Stage) -> None:
         cluster = stage.cluster

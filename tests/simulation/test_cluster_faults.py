@@ -1,4 +1,4 @@
-# ruff: noqa: ASYNC110  # time is virtual here: looking again and again costs nothing
+# ruff: noqa: ASYNC110  # time is virtual here, so polling costs nothing
 """The faults of a run of the cluster stay within what the cluster promises to survive."""
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tests.simulation.stage import Stage, play
 pytestmark = pytest.mark.slow
 
 TOPIC = "orders"
-#: Without a flush of each append.
+#: A plan without a flush of each append.
 SEED = next(seed for seed in range(1_000) if not plan_of(seed).flushes)
-#: Waits for a call of the disk that changes something.
+#: It waits for a call of the disk that changes something.
 KILL = Fault(number=1, at=0.0, kind=Kind.KILL_AT_DISK, who=Who.ANY, seconds=1.0, level=0.0, draw=0)
 
 
@@ -65,7 +65,7 @@ def test_no_other_dies_at_its_disk_while_one_may_have_lost_something() -> None:
 
 
 def test_none_loses_something_while_the_disk_of_another_fails() -> None:
-    """The other dies of it, whether it may or not."""
+    """The other node dies of the failure, whether it may or not."""
 
     async def scenario(stage: Stage, faults: Faults) -> None:
         one, two, _ = stage.cluster.brokers.values()

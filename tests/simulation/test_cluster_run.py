@@ -17,10 +17,10 @@ from tests.simulation.traces import printed_twice
 
 pytestmark = pytest.mark.slow
 
-#: How many seeds are one test, how many such tests try seeds that no earlier commit has tried, and how many seeds a
-#: long run tries.
+#: The number of seeds in one test, the number of tests with seeds that no earlier commit has tried, and the number of
+#: seeds of a long run.
 CHUNK, FRESH, SEEDS = 5, 4, 300
-#: Seeds of a commit begin beyond those of `make sim-long`.
+#: Seeds of a commit begin after those of `make sim-long`.
 FIRST_FRESH = 1_000_000
 ROOT = Path(__file__).parents[2]
 
@@ -40,13 +40,13 @@ def test_seeds_that_found_something(seed: int) -> None:
 
 @pytest.mark.parametrize("number", range(FRESH))
 def test_seeds_that_no_earlier_commit_has_tried(number: int) -> None:
-    """Each commit has seeds of its own, and has the same ones whenever it is tested."""
+    """Each commit has its own seeds, which are the same whenever it is tested."""
     first = FIRST_FRESH + FRESH * CHUNK * seeds_of_commit(ROOT)
     run_seeds([first + CHUNK * number + one for one in range(CHUNK)])
 
 
 def seeds_of_commit(root: Path) -> int:
-    """A number that follows from the commit that is checked out; 0 where git does not know one."""
+    """Return a number that follows from the commit that is checked out, or 0 without a git commit."""
     asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
     return int(asked.stdout[:7], 16) if asked.returncode == 0 else 0
 

@@ -1,4 +1,4 @@
-"""Damage in the metadata log never becomes a smaller cluster."""
+"""Damage in the metadata log never makes the cluster smaller."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def values_of(recorded: Recorded, storage: MetadataStorage) -> dict[int, bytes]:
 
 
 def opened(recorded: Recorded, path: str, position: int, bit: int) -> dict[int, bytes] | str:
-    """The records of a metadata folder with one bit flipped, or why it cannot be opened."""
+    """Return the records of a metadata folder with one bit flipped, or why it cannot be opened."""
     disk = recorded.copy()
     flip(disk, path, position, bit)
     damaged = contents(disk, path)
@@ -66,12 +66,12 @@ def opened(recorded: Recorded, path: str, position: int, bit: int) -> dict[int, 
 
 
 def beside(recorded: Recorded) -> list[str]:
-    """The files beside the metadata log whose content means something."""
+    """The files next to the metadata log whose content matters."""
     return [path for path in recorded.files(METADATA) if path != LOG and not path.endswith(RESERVE)]
 
 
 def flip_every_byte(recorded: Recorded, path: str, bits: list[int], step: int = 1) -> int:
-    """Returns how many were refused."""
+    """Return how many starts were refused."""
     intact = values_of(recorded, MetadataStorage.open(recorded.copy(), "/data", StorageConfig(), NOW))
     refused = 0
     for position in range(0, len(contents(recorded.disk, path)), step):
@@ -92,7 +92,7 @@ def test_a_flip_in_every_byte_of_the_log_loses_nothing(clean: bool) -> None:
     recorded = recording(clean)
     size = len(contents(recorded.disk, LOG))
     refused = flip_every_byte(recorded, LOG, [0])
-    # The checksum covers nearly everything.
+    # The checksum covers nearly all bytes.
     assert refused > size * 0.9
 
 
@@ -102,7 +102,7 @@ def test_a_flip_in_every_byte_of_the_files_beside_the_log_loses_nothing(clean: b
     recorded = recording(clean)
     for path in beside(recorded):
         flip_every_byte(recorded, path, [0, 5])
-    # What the reserve holds means nothing: it is as good as any other of its size.
+    # The content of the reserve does not matter: only its size counts.
     reserve = f"{METADATA}/{RESERVE}"
     assert flip_every_byte(recorded, reserve, [0], step=len(contents(recorded.disk, reserve)) // 3) == 0
 
@@ -130,7 +130,7 @@ def test_a_node_refuses_a_damaged_metadata_log_and_changes_nothing(clean: bool) 
             assert f"{LOG} at position " in outcome.refusal
             assert ", offset " in outcome.refusal
             assert "\n" not in outcome.refusal
-            # With the file as it was the node starts: nothing was set aside, nothing cut.
+            # With the original file the node starts: nothing was set aside, nothing cut.
             flip(outcome.disk, LOG, position, 3)
             outcome = restarted(outcome.disk)
         assert outcome.facts is not None
@@ -157,12 +157,12 @@ def test_only_the_offset_that_the_refusal_named_gives_records_up() -> None:
     lines = "\n".join(cut.lines)
     assert f"from offset {named} to " in lines
     assert f"as {CUT_AT_KEY} says" in lines
-    # Where the rest is: of the log, and of the topics.
+    # The lines name the files with the rest of the log and of the topics.
     assert any(".corrupt-" in name and name in lines for name in cut.disk.list(METADATA))
     strays = [name for name in cut.disk.list("/data") if name.endswith("-stray")]
     assert sorted(name.partition("-")[0] for name in strays) == ["second", "third"]
     assert all(name in lines for name in strays)
-    # It acts once: the next start needs it no more, and takes no notice of it.
+    # It acts once: the next start does not need it, and ignores it.
     for config in ({}, {CUT_AT_KEY: str(named)}):
         later = restarted(cut.disk.power_loss(Survive.EVERYTHING), config)
         assert later.facts is not None, later.refusal

@@ -1,4 +1,4 @@
-"""A whole node whose disk is full, or fails: what clients are told, and what is there afterwards."""
+"""A whole node whose disk is full or fails: the responses to clients, and the records afterwards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def play() -> Iterator[Play]:
 
 
 async def values(sim: Sim, topic: str) -> list[bytes]:
-    """All that a consumer is given, with an offset for each."""
+    """All values that a consumer gets, one for each offset."""
     found: list[bytes] = []
     while True:
         answer = (await sim.fetch(topic, len(found))).responses[0].partitions[0]
@@ -46,7 +46,7 @@ async def log_dirs(sim: Sim) -> dict[str, Any]:
 
 
 async def in_two_dirs(sim: Sim) -> tuple[str, str]:
-    """A topic with a record in /one and one in /two."""
+    """Create a topic with a record in /one and one in /two."""
     for name in ("a", "b"):
         await sim.create(name)
         await sim.send(name, b"before")
@@ -97,7 +97,7 @@ def test_a_full_disk_takes_no_writes_and_loses_none(play: Play, idempotent: bool
         assert again.base_offset == len(acknowledged) - 1
         assert await values(sim, "t") == acknowledged
         assert sim.node.fatal is None
-        # Nothing of what was refused comes back with a restart either.
+        # No refused record comes back with a restart either.
         await sim.sim_node.stop()
         await sim.sim_node.start()
         assert await values(sim, "t") == acknowledged
@@ -150,7 +150,7 @@ def test_a_directory_that_fails_goes_alone(play: Play, operation: str) -> None:
         assert {path: result.error_code for path, result in found.items()} == {"/one": STORAGE, "/two": ErrorCode.NONE}
         assert [topic.name for topic in found["/two"].topics] == [kept]
         await asyncio.sleep(5)
-        # The controller has been told: no broker leads what is gone.
+        # The controller was notified: no broker leads the lost partitions.
         answer = await sim.call(MetadataRequest(topics=None))
         leaders = {topic.name: topic.partitions[0].leader_id for topic in answer.topics}
         assert leaders == {lost: -1, kept: 1}
@@ -158,19 +158,19 @@ def test_a_directory_that_fails_goes_alone(play: Play, operation: str) -> None:
         assert answer.error_code in (STORAGE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         answer = await sim.produce(lost, sim.batch(b"never"))
         assert answer.error_code in (STORAGE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        # New topics go where there is a directory.
+        # New topics go to a directory that works.
         await sim.create("new", partitions=3)
         assert sorted(name for name in sim.disk.list("/two") if name.startswith("new-")) == ["new-0", "new-1", "new-2"]
         await sim.send("new", b"x")
         assert sim.node.fatal is None
-        # Repaired and started again, all that was acknowledged is there.
+        # After the repair and a restart, all acknowledged records are there.
         await sim.sim_node.stop()
         sim.disk.heal()
         await sim.sim_node.start()
         assert (await values(sim, lost))[:1] == [b"before"]
         assert await values(sim, kept) == [b"before", b"goes on"]
 
-    # Every batch is flushed before it is acknowledged, so that a failing fsync meets a request.
+    # Every batch is flushed before it is acknowledged, so that a failing fsync affects a request.
     play(scenario, {**TWO_DIRS, "log.flush.interval.messages": "1"})
 
 
@@ -191,7 +191,7 @@ def test_a_directory_that_fails_before_the_controller_knows_what_is_in_it(play: 
         sim.disk.fail_next("pwritev", errno.EIO, path_contains="/one/", count=None)
         assert (await sim.produce(lost, sim.batch(b"never"))).error_code == STORAGE
         await asyncio.sleep(60)
-        # Less and less often.
+        # It asks less and less often.
         assert 5 < len(asked) < 16
         assignments._sender._channel = channel
         await asyncio.sleep(15)
@@ -218,7 +218,7 @@ def test_a_flush_in_the_background_that_fails(play: Play) -> None:
 
 @pytest.mark.parametrize(
     ("operation", "error"),
-    # An append that finds no room changes nothing; a failed fsync is final whatever its reason.
+    # An append without room changes nothing; a failed fsync is final whatever its reason.
     [("pwritev", errno.EIO), ("fsync", errno.EIO), ("fsync", errno.ENOSPC)],
 )
 def test_a_node_whose_metadata_log_fails_stops(play: Play, operation: str, error: int) -> None:
@@ -232,7 +232,7 @@ def test_a_node_whose_metadata_log_fails_stops(play: Play, operation: str, error
         assert len(told) == 1
         assert "/meta" in str(told[0])
         creating.cancel()
-        # It can be stopped, and what was there is there when the disk is well.
+        # It can be stopped, and its records are there when the disk works again.
         await asyncio.wait_for(sim.sim_node.stop(), 60)
         sim.disk.heal()
         await sim.sim_node.start()
@@ -243,7 +243,7 @@ def test_a_node_whose_metadata_log_fails_stops(play: Play, operation: str, error
 
 
 def test_a_full_disk_with_the_metadata_log_on_it_stops_no_node(play: Play) -> None:
-    """Apache Kafka stops. Here the metadata has room of its own, and the node waits for more."""
+    """Apache Kafka stops. Here the metadata has reserved room, and the node waits for more."""
 
     async def scenario(sim: Sim) -> None:
         await sim.create("t")
@@ -260,6 +260,5 @@ def test_a_full_disk_with_the_metadata_log_on_it_stops_no_node(play: Play) -> No
         await sim.send("t", b"more")
         assert await values(sim, "t") == [b"kept", b"more"]
 
-    # The controller writes when there is nothing to write, too.
-    # The controller writes when there is nothing to write, too.
+    # The controller also writes when there is no change.
     play(scenario, {"metadata.max.idle.interval.ms": "500"})

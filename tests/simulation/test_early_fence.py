@@ -1,4 +1,4 @@
-"""Three whole nodes with default sessions and timeouts: a process that dies is noticed by its sockets."""
+"""Three whole nodes with default sessions and timeouts: the sockets of a dead process reveal its death."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def is_fenced(seer: SimBroker, broker: SimBroker) -> bool:
 
 
 async def one_that_follows(stage: Stage) -> tuple[SimBroker, SimBroker]:
-    """The active controller, and a broker that is not in its process, both of which have worked for a while."""
+    """Return the active controller and a broker in another process, after both have worked for a while."""
     await stage.cluster.become_whole()
     await asyncio.sleep(3)
     controller = controller_of(stage)
@@ -97,7 +97,7 @@ def test_a_broker_that_dies_with_the_controller_is_fenced_soon(seed: int) -> Non
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_broker_behind_an_address_that_refuses_is_fenced_once_at_most(seed: int) -> None:
-    """Its connections are reset and new ones refused, again and again, and it lives all the time."""
+    """Its connections are reset and new ones refused, again and again, while it lives."""
 
     async def scenario(stage: Stage) -> None:
         network, rng = stage.world.network, stage.random
@@ -132,13 +132,13 @@ def test_a_broker_behind_an_address_that_refuses_is_fenced_once_at_most(seed: in
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("leads", [False, True])
 def test_a_container_that_is_killed_is_fenced_soon(seed: int, leads: bool) -> None:
-    """Its kernel ends its connections, and then its address is gone: what comes there is neither taken nor refused."""
+    """Its kernel ends its connections, and then its address is gone: packets to it are neither accepted nor refused."""
 
     async def scenario(stage: Stage) -> None:
         controller, other = await one_that_follows(stage)
         killed, seer = (controller, other) if leads else (other, controller)
         killed.kill(Survive.EVERYTHING)
-        # For a moment its address is there and refuses: whatever asks at once is told so, and what asks later is not.
+        # For a moment its address exists and refuses: only a connection at once is refused, a later one is not.
         await asyncio.sleep(0.02 if leads else 0)
         stage.world.network.silence(
             both_ways([killed.machine], [each.machine for each in stage.cluster.brokers.values() if each is not killed])
@@ -149,7 +149,7 @@ def test_a_container_that_is_killed_is_fenced_soon(seed: int, leads: bool) -> No
 
 
 class Fences:
-    """Counts the changes of a broker to fenced, as one node hears of them."""
+    """Counts how often one node sees a broker become fenced."""
 
     def __init__(self, broker: SimBroker) -> None:
         self.number = broker.number
@@ -164,7 +164,7 @@ class Fences:
 
 @pytest.mark.parametrize("seed", [0, 3, 4])
 def test_a_broker_whose_connections_the_network_cuts_and_that_comes_back_is_not_fenced(seed: int) -> None:
-    """As behind an address translation that forgets its connections, on a slow network."""
+    """Like an address translation that loses its connections, on a slow network."""
 
     async def scenario(stage: Stage) -> None:
         network, rng = stage.world.network, stage.random
@@ -184,7 +184,7 @@ def test_a_broker_whose_connections_the_network_cuts_and_that_comes_back_is_not_
 
 @pytest.mark.parametrize("way", ["to the broker", "from the broker"])
 def test_a_broker_that_is_only_silent_keeps_its_session(way: str) -> None:
-    """One direction is cut for a while, and nothing ends."""
+    """One direction is cut for a while, and no connection ends."""
 
     async def scenario(stage: Stage) -> None:
         controller, broker = await one_that_follows(stage)
@@ -204,7 +204,7 @@ def test_a_broker_that_is_only_silent_keeps_its_session(way: str) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_controller_that_stood_still_for_five_seconds_fences_no_living_broker(seed: int) -> None:
-    """Its brokers gave their connections up meanwhile, and are back in what it has not read yet."""
+    """Its brokers gave up their connections in the meantime; their new ones are in what it has not read yet."""
 
     async def scenario(stage: Stage) -> None:
         controller, broker = await one_that_follows(stage)

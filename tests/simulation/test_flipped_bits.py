@@ -1,5 +1,5 @@
-"""A bit that flips on the disk under a running node: a consumer is given the bytes as they are, or is told; nothing
-loops, and no other client notices."""
+"""A bit flips on the disk under a running node: a consumer gets the bytes unchanged, or an error. Nothing loops, and no
+other client notices."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.node.sim import Sim
 from tests.simulation.test_disk_faults import log_dirs, values
 
 BATCHES = 6
-#: The end of a batch that is not there, or no batch at all: told, and a retry tells again.
+#: A missing end of a batch, or no batch at all: the error is returned, and a retry returns it again.
 TOLD = (ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE)
 
 
 async def prepared(sim: Sim) -> tuple[str, int]:
-    """Topics `t`, of several batches in one segment, and `other`. The file, and how long a batch is."""
+    """Create topics `t`, with several batches in one segment, and `other`. Return the file and the size of a batch."""
     await sim.create("t", {"index.interval.bytes": "100"})
     await sim.create("other")
     await sim.send("other", b"kept")
@@ -73,7 +73,7 @@ def test_a_flipped_bit_in_a_header_ends_nothing_but_that_read(
             asked = sim.fetch("t", offset, max_bytes=max_bytes)
             answer = (await asyncio.wait_for(asked, 60)).responses[0].partitions[0]
             assert answer.error_code in TOLD, ErrorCode(answer.error_code)
-        # What lies before the damage is served, and the log is appended to.
+        # Records before the damage are served, and appends to the log work.
         if batch:
             answer = (await sim.fetch("t", 0, max_bytes=size)).responses[0].partitions[0]
             assert answer.error_code == ErrorCode.NONE

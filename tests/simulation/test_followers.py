@@ -1,7 +1,6 @@
 """Three whole nodes whose replicas follow each other, in the simulated world.
 
-Which replicas are in sync only the controller changes here (it leaves fenced brokers out); what a leader sends it is
-another part's.
+Only the controller changes the ISR here (it removes fenced brokers); ISR changes of leaders have other tests.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ async def create(peer: Peer) -> None:
 
 
 async def produce(stage: Stage, peer: Peer, index: int, *values: bytes) -> None:
-    """Until it is acknowledged by all."""
+    """Produce until all replicas acknowledge."""
     while True:
         leader = await peer.leader((TOPIC, index))
         batch = build_batch([(None, value, (), stage.world.now_ms()) for value in values])
@@ -59,7 +58,7 @@ def copies(stage: Stage, index: int) -> list[Partition]:
 
 
 async def become_equal(stage: Stage, seconds: float = 60) -> None:
-    """Every replica holds the same batches in the same epochs, and knows that all of them are committed."""
+    """Wait until every replica has the same batches in the same epochs, and knows that all of them are committed."""
     end = stage.world.loop.time() + seconds
     while not all(is_equal(copies(stage, index)) for index in range(PARTITIONS)):
         assert stage.world.loop.time() < end, [
@@ -102,7 +101,7 @@ def test_followers_are_copies_and_lead_when_the_leader_is_killed(seed: int) -> N
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_broker_leads_nothing_before_the_controller_has_heard_of_its_start(seed: int) -> None:
-    """Until then the metadata names it as the leader of partitions whose records the power loss has taken from it."""
+    """Until then the metadata names it as the leader of partitions whose records it has lost with the power."""
 
     async def scenario(stage: Stage) -> None:
         cluster = stage.cluster
@@ -126,7 +125,7 @@ def test_a_broker_leads_nothing_before_the_controller_has_heard_of_its_start(see
                 assert not lost.led()
 
         stage.world.after_event.append(look)
-        # At once: its session goes on, and so does its leadership in the metadata.
+        # At once: its session continues, and so does its leadership in the metadata.
         lost.kill(Survive.NOTHING)
         await lost.start()
         assert unregistered > 100

@@ -16,7 +16,7 @@ QUORUMS = [Quorum.STATIC, Quorum.DYNAMIC]
 
 
 def each_seed(first: int, run: Callable[[int], Stage], count: int) -> int:
-    """Run a block of seeds; whatever fails says with which. Returns how many logs of coordinators were compacted."""
+    """Run a block of seeds; a failure names its seed. Return how many logs of coordinators were compacted."""
     compacted = 0
     for seed in range(first, first + count):
         try:
@@ -33,8 +33,9 @@ def test_a_classic_group_survives_its_members_and_its_coordinator(brokers: int) 
 
 @pytest.mark.parametrize("run", [classic, consumer])
 def test_a_group_on_three_combined_nodes_survives_changes_of_the_leader(run: Callable[..., Stage]) -> None:
-    """Nodes, that of the active controller among them, are killed, stopped and cut off; at the end each is registered
-    and serves again, without a word from outside."""
+    """Nodes, also that of the active controller, are killed, stopped and cut off; at the end each is registered and
+    serves
+    again, without help."""
     each_seed(2400, lambda seed: run(seed, brokers=3, quorum=QUORUMS[seed % 2]), 3)
 
 

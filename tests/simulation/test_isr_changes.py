@@ -1,4 +1,4 @@
-"""Three whole nodes: a leader tells the controller that a follower does not keep up, long before its session ends."""
+"""Three whole nodes: a leader removes a follower that does not keep up from the ISR, long before its session ends."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_follower_that_is_cut_off_leaves_the_isr_and_comes_back(seed: int) -> 
         assert partition.high_watermark == 0
         for broker in (leader, controller):
             await broker.node.services.metadata.when(lambda image: lost.number not in isr(image))
-            # The controller has agreed, and it holds the follower for alive.
+            # The controller has agreed, and it regards the follower as alive.
             assert not broker.node.loader.image.brokers[lost.number].fenced
         assert partition.high_watermark == 1
         stage.world.network.cut_off()

@@ -1,4 +1,4 @@
-"""A log that has lost records says which."""
+"""A log that has lost records reports which ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def recording(clean: bool) -> Recorded:
 @pytest.mark.parametrize("what", DAMAGES)
 @pytest.mark.slow
 def test_each_file_of_a_data_directory_is_damaged(what: str, clean: bool) -> None:
-    """The node has everything, or says what is missing, or refuses."""
+    """The node has everything, or reports what is missing, or refuses to start."""
     recorded = recording(clean)
     for path in recorded.files():
         if path.startswith(METADATA):
@@ -156,7 +156,7 @@ def test_many_logs_share_a_line() -> None:
 @CASES
 @pytest.mark.slow
 def test_nothing_is_said_of_records_that_were_to_go(clean: bool) -> None:
-    """Retention, DeleteRecords, compaction, a topic that was deleted and made again."""
+    """Retention, DeleteRecords, compaction, a topic that was deleted and created again."""
 
     async def live(sim: Sim) -> None:
         await produce(sim)

@@ -1,4 +1,4 @@
-"""Replicas that move between log directories of a whole node, while it serves, is disturbed, and is restarted."""
+"""Replicas that move between log directories of a whole node while it serves, has faults, and is restarted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SMALL = {"internal.segment.bytes": "3000", "file.delete.delay.ms": "0"}
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
-    # So that these little logs are not copied in the last turn as a whole.
+    # So that the last turn of a move does not copy these small logs as a whole.
     monkeypatch.setattr(moves, "LAST_BYTES", 500)
     with playing(THREE) as run:
         yield run
@@ -46,7 +46,7 @@ async def alter(sim: Sim, topic: str, path: str, index: int = 0) -> int:
 
 
 async def where(sim: Sim, topic: str) -> tuple[list[str], list[str]]:
-    """In which directories a log of the topic is, and in which a copy that is being made."""
+    """Return the directories with a log of the topic, and those with a copy that is being made."""
     logs: list[str] = []
     copies: list[str] = []
     for path, result in (await log_dirs(sim)).items():
@@ -67,7 +67,7 @@ def folders(sim: Sim, topic: str) -> list[str]:
 
 
 async def filled(sim: Sim, count: int = 30, configs: dict[str, str] | None = None) -> list[bytes]:
-    """A topic `t` in /one, of several segments."""
+    """Create a topic `t` in /one, with several segments."""
     assert await alter(sim, "t", "/one") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await sim.create("t", {**SMALL, **(configs or {})})
     sent = [b"%03d" % number + b"x" * 500 for number in range(count)]
@@ -78,7 +78,7 @@ async def filled(sim: Sim, count: int = 30, configs: dict[str, str] | None = Non
 
 
 async def settled(sim: Sim) -> None:
-    """No replica is on its way."""
+    """Wait until no replica is moving."""
     for _ in range(1000):
         await asyncio.sleep(0.1)
         if not sim.node.services.replicas.logs.moves._moves:
@@ -159,7 +159,7 @@ def test_a_move_goes_on_after_a_restart(play: Play, clean: bool) -> None:
         await sim.send("t", b"meanwhile")
         await asyncio.sleep(3)
         (topic,) = [topic for topic in (await log_dirs(sim))["/two"].topics if topic.name == "t"]
-        # It goes on from where it was.
+        # It continues from where it was.
         assert topic.partitions[0].partition_size > 4_000
         await sim.alter(BROKER, "", {RATE: None})
         await settled(sim)
@@ -182,7 +182,7 @@ def test_moves_share_a_throttle(play: Play) -> None:
         assert await alter(sim, "t", "/two") == ErrorCode.NONE
         await asyncio.sleep(10)
         assert 5_000 <= await copied() <= 7_500
-        # A lower rate holds at once, for what has been copied already, too.
+        # A lower rate applies at once, also to what has been copied already.
         await sim.alter(BROKER, "", {RATE: "6"})
         before = await copied()
         await asyncio.sleep(60)
@@ -215,7 +215,7 @@ def test_so_many_replicas_are_copied_at_once(play: Play) -> None:
         await settled(sim)
         return most
 
-    assert play(most_at_once) == 3  # as many as there are directories
+    assert play(most_at_once) == 3  # the number of directories
     assert play(most_at_once, {"num.replica.alter.log.dirs.threads": "1"}) == 1
     assert play(most_at_once, {"num.replica.alter.log.dirs.threads": "2"}) == 2
 
@@ -240,7 +240,7 @@ def test_a_cordoned_directory_gets_no_new_replicas(play: Play) -> None:
         await settled(sim)
         assert await where(sim, "t0") == (["/two"], [])
         assert await values(sim, "t0") == [b"goes on"]
-        # What was said for this run holds after the next start.
+        # A setting of this run stays in force after the next start.
         await sim.sim_node.stop()
         await sim.sim_node.start()
         await sim.create("newer")
@@ -285,7 +285,7 @@ def test_what_is_refused(play: Play) -> None:
         assert await alter(sim, long, "/two") == ErrorCode.INVALID_TOPIC_EXCEPTION
         sim.node.services.replicas.logs.directories._log_dirs[2].offline = True
         assert await alter(sim, "t", "/three") == STORAGE
-        # A copy may lie where the node cannot look.
+        # A copy may be in a directory that the node cannot read.
         assert await alter(sim, "t", "/two") == STORAGE
 
     play(scenario)
@@ -312,7 +312,7 @@ def test_records_are_deleted_and_segments_retired_under_a_move(play: Play) -> No
         topics = [DeleteRecordsTopic(name="t", partitions=[partition])]
         answer = await sim.call(DeleteRecordsRequest(topics=topics, timeout_ms=10_000))
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
-        # Retention takes the files that were being copied.
+        # Retention deletes the files that were being copied.
         await asyncio.sleep(8)
         assert await where(sim, "t") == (["/one"], ["/two"])
         assert len(sim.files("t", root="/one")) < 4

@@ -1,5 +1,6 @@
-"""Whole nodes on a virtual clock, through crashes of the process and of the power. A failing seed is printed by its
-parameter."""
+"""Whole nodes on a virtual clock, through crashes of the process and power losses. The parameter of a failing test is
+its
+seed."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import pytest
 from tests.simulation.scenario import simulate
 from tests.simulation.traces import printed_twice
 
-#: seeds per test item: an item is long enough to be worth its overhead and short enough to find a seed by
+#: seeds per test: enough to be worth the overhead of a test, few enough to find a seed
 BLOCK = 10
 
 

@@ -1,7 +1,7 @@
 """Each planted bug is found by the ordinary run, and by a breach that makes sense for it.
 
-`make test` tries the seed that is on record, and a few after it: any change of the product may move what a seed does. A
-seed that finds nothing any more is to be recorded anew. `make test-long` begins at seed 0, and allows 500.
+`make test` tries the recorded seed and a few after it, because any change of the product may change the effect of a
+seed. A seed that finds nothing must be recorded again. `make test-long` begins at seed 0, and allows 500.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SEEDS = 500
 
 
 def breaches(bug: Bug, seed: int) -> set[str]:
-    """What one run with the bug breaks: ids of invariants, names of the history's checks."""
+    """Return the breaches of one run with the bug: ids of invariants, names of the history's checks."""
     try:
         run_cluster(seed, watch=watching, plant=bug.plant)
     except InvariantBroken as error:
@@ -29,7 +29,7 @@ def breaches(bug: Bug, seed: int) -> set[str]:
     except Violation as error:
         return {line.partition(":")[0] for line in str(error).splitlines()}
     except AssertionError:
-        # It came not to rest in time, for example: that is no proof.
+        # For example, it did not come to rest in time: that is no proof.
         return set()
     return set()
 

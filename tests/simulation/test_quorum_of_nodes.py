@@ -1,4 +1,4 @@
-"""Combined nodes and the controller of the moment, in the simulated world: one event at a time."""
+"""Combined nodes and the current controller, in the simulated world: one event at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def another_leads(stage: Stage, former: SimBroker) -> SimBroker:
 
 @pytest.mark.parametrize("quorum", [Quorum.STATIC, Quorum.DYNAMIC])
 def test_heartbeats_go_on_at_the_new_controller(quorum: Quorum) -> None:
-    """No broker that lives is fenced while the leader of the quorum changes again and again."""
+    """No live broker is fenced while the leader of the quorum changes again and again."""
 
     async def scenario(stage: Stage) -> None:
         cluster = stage.cluster
@@ -72,7 +72,8 @@ def test_heartbeats_go_on_at_the_new_controller(quorum: Quorum) -> None:
 
 @pytest.mark.parametrize("quorum", [Quorum.STATIC, Quorum.DYNAMIC])
 def test_a_forwarded_request_finds_the_new_controller(quorum: Quorum) -> None:
-    """It was asked of the node's own half for 30 s. The former controller is cut off, and does not say so."""
+    """The request waited for the node's own half for 30 s. The former controller is cut off, and does not report
+    that."""
 
     async def scenario(stage: Stage) -> None:
         cluster = stage.cluster
@@ -89,7 +90,7 @@ def test_a_forwarded_request_finds_the_new_controller(quorum: Quorum) -> None:
         assert cluster.leader() is not former
         stage.world.network.cut_off()
         await cluster.become_whole()
-        # A controller that led before passes on, too.
+        # A former controller forwards requests too.
         admin = stage.peer("admin of the former")
         admin.only = former.number
         await admin.create_topic("from-the-former", 3)
@@ -100,7 +101,7 @@ def test_a_forwarded_request_finds_the_new_controller(quorum: Quorum) -> None:
 
 
 def test_a_combined_node_that_is_no_voter_finds_the_quorum_by_its_bootstrap_servers() -> None:
-    """The key did not act on combined nodes. Node 2 is formatted without initial controllers."""
+    """The key had no effect on combined nodes. Node 2 is formatted without initial controllers."""
 
     async def scenario(stage: Stage) -> None:
         await stage.cluster.become_whole()

@@ -1,5 +1,5 @@
-"""Any call to one of two disks may fail, once or for ever: the other disk never stops serving, and nothing that was
-acknowledged on either is lost."""
+"""Any call to one of two disks may fail, once or permanently: the other disk never stops serving, and no acknowledged
+record on either is lost."""
 
 from __future__ import annotations
 
@@ -58,12 +58,13 @@ def test_the_healthy_disk_serves_through_many_faults(
 
 @pytest.mark.parametrize("skip", [17, 18], ids=["leader-epoch-checkpoint", "timeindex"])
 def test_the_disk_fails_under_a_topic_that_was_just_made_there(skip: int) -> None:
-    """The random faults found both: the topic is lost with its disk, as every other one there, and the next is not."""
+    """The random faults found both bugs: the topic is lost with its disk, like every other one there, and the next is
+    not."""
     fail_somewhere("create", errno.EIO, skip, 1, moves=False)
 
 
 async def a_new_topic_is_served(sim: Sim) -> None:
-    """The first of them may be what the fault hits: it is refused only when it lies on the disk that failed."""
+    """The fault may hit the first of them: it is refused only if it is on the disk that failed."""
     for name in ("new", "newer"):
         await sim.create(name)
         answer = await sim.produce(name, sim.batch(b"x"))
@@ -80,7 +81,7 @@ def fail_somewhere(operation: str, error: int, skip: int, count: int | None, mov
         lost, kept = await in_two_dirs(sim)
         sent = {lost: [b"before"], kept: [b"before"]}
         if moves:
-            # A third replica is on its way to the disk that fails.
+            # A third replica is being moved to the disk that fails.
             await alter(sim, "moving", "/two")
             await sim.create("moving", {"internal.segment.bytes": "1000"})
             for number in range(8):
@@ -102,15 +103,15 @@ def fail_somewhere(operation: str, error: int, skip: int, count: int | None, mov
         assert await values(sim, kept) == sent[kept]
         assert len(sent[kept]) == 25
         if error != errno.ENOSPC:
-            # A full directory stays one, also for what is new.
+            # A full directory stays in use, also for new topics.
             await a_new_topic_is_served(sim)
         assert sim.node.fatal is None
-        # What was acknowledged on the lost one is there when it is well again.
+        # Acknowledged records on the lost disk are there when it works again.
         await sim.sim_node.stop()
         await sim.sim_node.start()
         await asyncio.sleep(5)
         assert await values(sim, kept) == sent[kept]
-        # Behind it may be one that was written and not made durable: refused is not undone.
+        # There may be one more that was written and not made durable: a refused record may still exist.
         found = await values(sim, lost)
         assert found[: len(sent[lost])] == sent[lost]
         assert len(found) <= len(sent[lost]) + 1

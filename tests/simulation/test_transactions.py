@@ -26,7 +26,7 @@ def test_applications_that_fence_each_other_all_the_time(version: int) -> None:
 
 
 def test_transactions_end_when_disks_were_full() -> None:
-    # Seed 27: the completion of a transaction met a full disk, and was given up.
+    # Seed 27: the completion of a transaction found a full disk, and was given up.
     each_seed(24, lambda seed: run_producers(seed, full=True), 7)
 
 

@@ -1,4 +1,5 @@
-"""The simulated world itself: whose callbacks run, what the network does to a connection, and the hook for watchers."""
+"""The simulated world itself: which callbacks run, the effect of the network on a connection, and the hook for
+watchers."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ PORT = 9092
 
 
 class End(asyncio.Protocol):
-    """One side of a connection, which remembers."""
+    """One side of a connection, which records what it receives."""
 
     def __init__(self) -> None:
         self.received = b""
@@ -256,7 +257,7 @@ def test_a_timer_runs_once_also_when_most_others_were_cancelled(two: Two) -> Non
 
 
 def hand_overs(seed: int, count: int) -> list[tuple[int, float]]:
-    """Hand over so many numbers to the second loop of a process, one each second; in the order in which they arrive."""
+    """Pass `count` numbers to the second loop of a process, one each second; return them in the order of arrival."""
     world = World(seed)
     beside = world.runtime("a process", MemoryDisk()).beside()
     arrived: list[tuple[int, float]] = []

@@ -1,4 +1,4 @@
-"""The same program in two processes with different hash seeds: what it prints must be the same."""
+"""The same program in two processes with different hash seeds: it must print the same."""
 
 from __future__ import annotations
 

@@ -30,18 +30,18 @@ IDS = ["t0", "t1"]
 #: a group for each transactional id and one for plain commits, whose offsets only rise; and one for all
 MIXED = "mixed"
 PLAIN = "plain"
-#: After this nothing of a killed client is open: its timeout, the coordinator's look round, and some tries.
+#: After this time nothing of a killed client is open: its timeout, the coordinator's interval, and some tries.
 SETTLE_SECONDS = 12.0
 
 
 def trouble_of(stage: Stage, version: int) -> Trouble:
-    """A late EndTxn of version 1 may end the next transaction of the same epoch: that is what version 2 is for."""
+    """A late EndTxn of version 1 may end the next transaction of the same epoch, which version 2 prevents."""
     chosen = stage.random.choice([QUIET, Trouble(lost_answer=0.05), Trouble(lost_answer=0.03, late_repetition=0.05)])
     return chosen if version == 2 else Trouble(lost_answer=chosen.lost_answer)
 
 
 async def set_version(stage: Stage, level: int) -> None:
-    """transaction.version, while everything runs."""
+    """Set transaction.version while everything runs."""
     update = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=2)
     peer = stage.peer(f"admin of {level}")
     answer = await peer.anybody(UpdateFeaturesRequest(feature_updates=[update], timeout_ms=30_000))
@@ -75,7 +75,7 @@ async def producers(stage: Stage, version: int, *, power_loss: bool = False, ful
         stage.in_background(stage.look_now_and_then())
 
     async def career(number: int) -> None:
-        """Several lives of an application; each begins with the transactional id of one before it."""
+        """Run several lives of an application; each begins with the transactional id of an earlier one."""
         for life in range(rng.randint(1, 4)):
             producer = TransactionalProducer(
                 stage.cluster,
@@ -89,7 +89,7 @@ async def producers(stage: Stage, version: int, *, power_loss: bool = False, ful
             task = asyncio.ensure_future(_live(producer, rng.randint(1, 8)))
             done, _ = await asyncio.wait([task], timeout=rng.choice([0.5, 2.0, 1_000.0]))
             if not done and rng.random() < 0.5:
-                # It goes on, as a zombie, when the next life has begun.
+                # It continues, as a zombie, when the next life has begun.
                 stage.in_background(_end_of(task))
             else:
                 task.cancel()
@@ -113,7 +113,7 @@ async def producers(stage: Stage, version: int, *, power_loss: bool = False, ful
     for group in (*IDS, PLAIN, MIXED):
         await watcher.fetched(group, PLACES[0])
     if power_loss:
-        # What was acknowledged may be gone; what is there is whole, and can be read.
+        # Acknowledged records may be gone; the records that are there are whole, and can be read.
         ended = stage.history.without_before("last orders-0 True")
         insist(
             nothing_hangs(logs, stable),
@@ -123,7 +123,7 @@ async def producers(stage: Stage, version: int, *, power_loss: bool = False, ful
         insist(
             *of_transactions(stage.history, logs, stable, epochs_rise=version == 2),
             *of_offsets(stage.history, mixed=MIXED),
-            # Their timeout, and what four restarts may take.
+            # Their timeout, and the time that four restarts may take.
             ends_in_time(logs, limit_ms=4_000 + 16_000),
         )
 
@@ -145,14 +145,14 @@ async def _end_of(task: asyncio.Future[None]) -> None:
 
 
 async def settle(stage: Stage) -> None:
-    """Clients stop in the middle of what they do; what they left open is aborted."""
+    """Clients stop in the middle of their work; their open transactions are aborted."""
     await stage.hush()
     await asyncio.sleep(SETTLE_SECONDS)
     stage.agree()
 
 
 async def end_hanging(stage: Stage, places: list[Place]) -> None:
-    """What `kafka-transactions find-hanging` and `abort` do: a power loss may have taken a transaction from its
+    """Do what `kafka-transactions find-hanging` and `abort` do: a power loss may have removed a transaction from its
     coordinator and left it in a log."""
     admin = stage.peer("kafka-transactions")
     for topic, index in places:
@@ -178,7 +178,7 @@ async def end_hanging(stage: Stage, places: list[Place]) -> None:
 
 
 async def transform(stage: Stage, version: int) -> None:
-    """An input that is itself written in transactions, and a loop that is killed, restarted and doubled."""
+    """An input that is written in transactions, and a loop that is killed, restarted and doubled."""
     rng = stage.random
     trouble = trouble_of(stage, version)
     if version == 1:
@@ -224,7 +224,7 @@ async def transform(stage: Stage, version: int) -> None:
                 feeder.note("fenced", str(error))
 
     await stage.together(feed(), lives(), stage.crashes(rng.randint(0, 4)))
-    # One more life, which does what is left.
+    # One more life, which does the rest.
     last = loop(1_000)
     stage.in_background(last.forever())
     end = Reader(stage.cluster, stage.history, "end", source, committed_only=True)
@@ -234,7 +234,7 @@ async def transform(stage: Stage, version: int) -> None:
         await watcher.pause(0.2, 0.5)
     await settle(stage)
     logs, stable = await stage.logs([source, *targets])
-    # A zombie feeder there is none; what its transactions committed is what the loop had to read.
+    # There is no zombie feeder, so the loop had to read exactly what the feeder's transactions committed.
     inputs = [value for event in stage.history.events for value in _read_by(event, "last in-0 True")]
     insist(
         *of_transactions(stage.history, logs, stable, epochs_rise=version == 2),
@@ -250,8 +250,9 @@ def _read_by(event: object, client: str) -> list[bytes]:
 
 
 async def duel(stage: Stage, version: int) -> None:
-    """Applications that take one transactional id from each other as fast as they can: one is fenced while its first
-    batches are being verified, and its markers are written beside them (KIP-890)."""
+    """Applications take one transactional id from each other as fast as they can. One is fenced while its first batches
+    are
+    being verified, and its markers are written at the same time (KIP-890)."""
     rng = stage.random
     if version == 1:
         await set_version(stage, 1)
@@ -291,7 +292,7 @@ async def duel(stage: Stage, version: int) -> None:
     insist(
         *of_transactions(stage.history, logs, stable, epochs_rise=version == 2),
         *of_offsets(stage.history),
-        # Their timeout, and half a second between two looks of the coordinator.
+        # Their timeout, and half a second between two checks of the coordinator.
         ends_in_time(logs, limit_ms=5_000 + 1_000),
     )
 
@@ -311,7 +312,7 @@ def run_producers(
     full: bool = False,
     quorum: Quorum = Quorum.ALONE,
 ) -> Stage:
-    # A cleaner that meets a full disk takes its directory offline, and the node with it.
+    # A cleaner that finds a full disk takes its directory offline, and the node with it.
     stage = Stage(seed, brokers, COMPACTED if seed % 3 == 0 and not full else None, quorum)
     play(lambda stage: producers(stage, version, power_loss=power_loss, full=full), stage)
     return stage
@@ -324,7 +325,7 @@ def run_transform(seed: int, *, version: int = 2, brokers: int = 1, quorum: Quor
 
 
 async def together(stage: Stage) -> None:
-    """Producers with several batches on their way, and short transactions one after the other, without faults."""
+    """Producers with several batches in flight, and short transactions one after the other, without faults."""
     await stage.peer("admin").create_topic(TOPIC, len(PLACES))
 
     async def run(name: str) -> None:

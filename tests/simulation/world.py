@@ -1,10 +1,10 @@
 """A world for whole nodes: a virtual clock (loop.py), a network in memory (network.py), disks that lose power. The same
 seed gives the same run.
 
-Responsible for the world and the processes in it; what happens in it is cluster.py's and the tests'.
+Responsible for the world and its processes; cluster.py and the tests decide what happens in it.
 
-A node gets a `SimRuntime`, its process. A process can be paused, as by SIGSTOP: what it would do waits. A killed node
-keeps its objects, but none of its callbacks runs, and its disk, its network and its threads are cut off.
+A node gets a `SimRuntime`, its process. The callbacks of a paused process wait, as after a SIGSTOP. A killed node keeps
+its objects, but none of its callbacks runs, and its disk, its network and its threads are cut off.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ T = TypeVar("T")
 #: Saturday, 21 November 2026
 EPOCH_MS = 1_795_219_200_000
 
-#: How long a hand-over between the two loops of a process takes, in seconds: most find the other loop idle.
+#: The seconds that a hand-over between the two loops of a process takes: most find the other loop idle.
 _USUAL_HAND_OVER = (0.0, 0.001)
-#: One in so many finds the other loop in a turn that is as long. A run has about 500 hand-overs: two or three are long,
+#: One in so many finds the other loop in a turn of that length. A run has about 500 hand-overs: two or three are long,
 #: and one run in six has one that is very long. 0.2 s is the turn of a large request. 2 s is longer than a heartbeat's
-#: interval and a session's slack, and a question with its answer can take longer than a session.
+#: interval and a session's slack, and a request with its response can take longer than a session.
 _LONG_HAND_OVERS = ((3_000, (0.2, 2.0)), (200, (0.001, 0.2)))
 LONGEST_HAND_OVER_SECONDS = max(longest for _, (_, longest) in _LONG_HAND_OVERS)
 
@@ -66,23 +66,23 @@ class World:
         self.loop = VirtualLoop()
         self.trace = Trace()
         self.network = Network(self)
-        #: what a person wants to know of the run: seconds, which part, what happened
+        #: the events of the run for a person: seconds, the part, the text
         self.story: list[tuple[float, str, str]] = []
         self._runtimes: list[SimRuntime] = []
 
     @property
     def after_event(self) -> list[Callable[[], None]]:
-        """Called after each callback that ran, in this order; what one raises ends the run."""
+        """Called after each callback that ran, in this order; an exception of one ends the run."""
         return self.loop.after_event
 
     def tell(self, part: str, text: str) -> None:
-        """A line of the story, and an event of the trace."""
+        """Add a line to the story, and an event to the trace."""
         now = self.loop.time()
         self.story.append((now, part, text))
         self.trace.note(round(now, 6), part, text)
 
     def end(self) -> None:
-        """The run is over: end every task, whatever it belongs to, and close the loop."""
+        """End the run: end the tasks of all processes, and close the loop."""
 
         async def finish() -> None:
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -98,7 +98,7 @@ class World:
         self.loop.close()
 
     def runtime(self, name: str, disk: Disk, machine: str | None = None) -> SimRuntime:
-        """`machine`: where it runs, if the network between machines may break."""
+        """Create a process. `machine` is where it runs, if the network between machines may break."""
         made = SimRuntime(self, name, disk, machine)
         self._runtimes.append(made)
         return made
@@ -108,7 +108,7 @@ class World:
 
 
 class NodeLoop:
-    """The loop as one process sees it: what it schedules belongs to it."""
+    """The loop as one process sees it: callbacks that it schedules belong to the process."""
 
     def __init__(self, loop: VirtualLoop, context: contextvars.Context) -> None:
         self._loop = loop
@@ -134,8 +134,9 @@ class NodeLoop:
 
 
 class SimBeside:
-    """The second loop of a simulated process. A hand-over takes some time, by chance, and now and then long. Only the
-    order within a direction holds."""
+    """The second loop of a simulated process. A hand-over takes a random time, which is now and then long. Only
+    hand-overs in
+    one direction keep their order."""
 
     def __init__(self, first: SimRuntime, second: SimRuntime) -> None:
         self._first = first
@@ -154,26 +155,26 @@ class SimBeside:
 
 
 def _call_soon(runtime: SimRuntime, callback: Callable[[], None]) -> None:
-    # Later than one before it: timers of one moment have no order.
+    # Later than the one before it, because timers of one moment have no order.
     loop = runtime.loop
     runtime.called_at = max(runtime.called_at + 1e-9, loop.time() + runtime.hand_over_seconds())
     loop.call_at(runtime.called_at, callback)
 
 
 class SimRuntime:
-    """What a node or a client lives in (pykbroker.runtime.Runtime)."""
+    """The runtime of a node or a client (pykbroker.runtime.Runtime)."""
 
     def __init__(
         self, world: World, name: str, disk: Disk, machine: str | None = None, first: SimRuntime | None = None
     ) -> None:
-        """`first`: this is the second loop of that process."""
+        """With `first`, this is the second loop of that process."""
         self.world = world
         self._first = first if first is not None else self
-        #: that of the process's second loop, once there is one
+        #: the runtime of the process's second loop, once there is one
         self.second: SimRuntime | None = None
         self.name = name
         self.machine = machine
-        #: of everything that the process does
+        #: the context of everything that the process does
         self.context = contextvars.copy_context()
         self.context.run(OWNER.set, self)
         self.loop = cast(asyncio.AbstractEventLoop, NodeLoop(world.loop, self.context))
@@ -184,18 +185,18 @@ class SimRuntime:
         self.alive = True
         #: alive, and not paused
         self.runs = True
-        #: since when this loop stands still alone
+        #: the time since which only this loop stands still
         self._stands_since: float | None = None
-        #: how far its wall clock is wrong
+        #: the error of its wall clock
         self.skew_ms = 0
-        #: the name of its machine; None if it has none, as most have: a configuration writes its hosts out
+        #: the name of its machine; None if it has none, as usual, because a configuration contains its hosts
         self.known_as: str | None = None
-        #: how long an fsync takes
+        #: the time that an fsync takes, in seconds
         self.fsync_seconds = (0.0, 0.004)
         self._latency = random.Random(f"{world.seed} {name} threads")
-        # Of its own: a process without a long hand-over lives as it would if there were none.
+        # A separate one: a process without a long hand-over runs as if there were none.
         self._long_hand_overs = random.Random(f"{world.seed} {name} long hand-overs")
-        #: when what was handed over last from the other loop arrives
+        #: when the last hand-over from the other loop arrives
         self.called_at = 0.0
         self._held: list[asyncio.Handle] = []
 
@@ -213,11 +214,11 @@ class SimRuntime:
         return SimBeside(self, self.second)
 
     def cpu_ms(self) -> float:
-        """Whatever a node does takes no time here."""
+        """The work of a node takes no time here."""
         return 0.0
 
     def hand_over_seconds(self) -> float:
-        """How long the next message to this loop takes."""
+        """Return the seconds that the next message to this loop takes."""
         usual = self._latency.uniform(*_USUAL_HAND_OVER)
         for one_in, seconds in _LONG_HAND_OVERS:
             if self._long_hand_overs.random() * one_in < 1:
@@ -225,7 +226,7 @@ class SimRuntime:
         return usual
 
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
-        """A thread: the call happens some time later, and its end is seen some time after that."""
+        """Simulate a thread: the call happens some time later, and its end is seen some time after that."""
         return self._run_later((0.0, 0.004), function, *args)
 
     def _run_later(self, seconds: tuple[float, float], function: Callable[..., T], *args: object) -> asyncio.Future[T]:
@@ -260,11 +261,11 @@ class SimRuntime:
         on_progress: Callable[[Any], None] | None = None,
         bytes_per_second: float | None = None,
     ) -> asyncio.Future[T]:
-        """A worker process, all of whose work happens at one moment."""
+        """Simulate a worker process, whose whole work happens at one moment."""
         return self.run_blocking(lambda: finish(job, self.disk, *args, on_progress=on_progress))
 
     def watch_turns(self, report: Callable[[SlowTurn], None]) -> Callable[[], None]:
-        """A turn takes no time here."""
+        """Do nothing: a turn takes no time here."""
         return lambda: None
 
     def own_name(self) -> asyncio.Future[str]:
@@ -277,7 +278,7 @@ class SimRuntime:
 
     def listen(self, accept: MakeProtocol, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
         future: asyncio.Future[ListeningSocket] = self.loop.create_future()
-        # No place is ever missing.
+        # There is always room for a socket.
         factory = cast(Callable[[], asyncio.BaseProtocol], accept)
         try:
             future.set_result(self.world.network.listen(self, factory, port))
@@ -296,27 +297,27 @@ class SimRuntime:
     # -- its life (tests.simulation.loop.Process) ---------------------------------------------------------------------
 
     def hold(self, handle: asyncio.Handle) -> None:
-        # Those of a dead process run when all is over: a task cannot be ended without.
+        # Callbacks of a dead process run when all is over, because a task cannot end without them.
         self._held.append(handle)
 
     def pause(self) -> None:
-        """Do nothing more, until `resume`. Its machine goes on: what is sent to it is kept for it."""
+        """Do nothing until `resume`. Its machine continues: bytes that are sent to it are kept."""
         self.runs = False
         if self.second is not None:
             self.second.pause()
 
     def stand_still(self) -> None:
-        """This loop alone does nothing more, until `resume` of the process."""
+        """Let only this loop do nothing, until `resume` of the process."""
         self.runs = False
         self._stands_since = self.loop.time()
 
     @property
     def standing_seconds(self) -> float:
-        """For how long this loop has stood still, and the other one of its process has not."""
+        """The seconds for which this loop has stood still while the other one of its process ran."""
         return 0.0 if self._stands_since is None else self.loop.time() - self._stands_since
 
     def resume(self) -> None:
-        """Do what has come, and what has become due meanwhile."""
+        """Run the callbacks that came, or became due, in the meantime."""
         self._stands_since = None
         if self.alive and not self.runs:
             self.runs = True
@@ -329,8 +330,9 @@ class SimRuntime:
         self.world.loop.release(held)
 
     def kill(self, *, power: bool = False) -> None:
-        """The process is gone: no thread ends, no byte leaves or arrives. What it still writes goes to a disk that
-        no other process reads: the next start gets a copy made now. `power`: its machine is gone as well."""
+        """End the process: no thread ends, no byte leaves or arrives. Its later writes go to a disk that no other
+        process reads,
+        because the next start gets a copy made now. With `power` its machine lost power too."""
         self.alive = self.runs = False
         self.world.network.cut(self, power=power)
         if self.second is not None:

@@ -1,8 +1,8 @@
-"""Changes of the cluster while it is used: topics come and go, replicas move, leaders are elected.
+"""Changes of the cluster while it is used: topics are created and deleted, replicas move, leaders are elected.
 
-It remembers what was acknowledged: a topic that was created is there until a client asks for its end, and a topic whose
+It remembers what was acknowledged. A topic that was created exists until a client asks for its deletion. A topic whose
 deletion was acknowledged is gone, unless an earlier try to create it was never answered: a node that was cut off may
-forward it when it is not any more.
+forward that try later.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _TOPIC = 2
 
 
 class Admin(Peer):
-    """`places`: partitions whose replicas it moves."""
+    """Changes topics; `places` are partitions whose replicas it moves."""
 
     def __init__(self, cluster: Cluster, history: History, name: str, places: list[Place], replicas: int) -> None:
         super().__init__(cluster, history, name)
         self.places = places
         self.replicas = replicas
         self._made = 0
-        #: topics whose creation, and whose deletion, was acknowledged; topics that it tried to delete
+        #: topics whose creation or deletion was acknowledged; topics that it tried to delete
         self._created: set[str] = set()
         self._deleted: set[str] = set()
         self._given_up: set[str] = set()
@@ -79,7 +79,7 @@ class Admin(Peer):
         code = answer.responses[0].error_code
         self.note("delete", name, code)
         if code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            # Unknown: an earlier try was carried out, or the node that was asked knows nothing of the topic yet.
+            # Unknown topic: an earlier try was successful, or the node does not know the topic yet.
             self._created.discard(name)
         if code == ErrorCode.NONE:
             self._deleted.add(name)
@@ -105,7 +105,7 @@ class Admin(Peer):
         self.note("elect", answer.error_code)
 
     async def _move(self) -> None:
-        """To any brokers, in any order; or not to be moved any more."""
+        """Move replicas to any brokers in any order, or cancel a move."""
         topic, index = self.random.choice(self.places)
         brokers = sorted(self.cluster.brokers)
         replicas = None if self.random.random() < 0.2 else self.random.sample(brokers, self.replicas)
@@ -120,7 +120,7 @@ class Admin(Peer):
             self.world.tell(self.name, f"moves {topic}-{index} to {replicas}")
 
     async def check(self) -> None:
-        """At the end: what was acknowledged is so."""
+        """Check at the end that what was acknowledged is so."""
         answer = await self.anybody(MetadataRequest(topics=None))
         there = {topic.name for topic in answer.topics}
         lost = sorted(self._created - self._given_up - there)

@@ -1,8 +1,9 @@
-"""What all simulated clients share: a connection per broker, lost answers, repeated requests, leaders, coordinators.
+"""The common part of all simulated clients: a connection per broker, lost responses, repeated requests, leaders,
+coordinators.
 
-A request goes out until there is an answer, as clients do within their delivery timeout. `Trouble` says how often an
-answer is lost on its way (the connection is cut after the request was sent) and how often a request arrives a second
-time, late: what a retransmitting client or a connection that was given up leaves in the network.
+A request is sent until there is a response, as clients do within their delivery timeout. `Trouble` sets how often a
+response is lost (the connection is cut after the request was sent) and how often a request arrives a second time, late.
+A client that retransmits, or gave up a connection, leaves such requests in the network.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ NO_COORDINATOR = frozenset(
 
 
 class Peer:
-    """See the module. `name` is unique in a run: it seeds the client's chance."""
+    """A simulated client. `name` is unique in a run: it seeds the client's randomness."""
 
     def __init__(self, cluster: Cluster, history: History, name: str, trouble: Trouble = QUIET) -> None:
         self.cluster = cluster
@@ -75,13 +76,13 @@ class Peer:
         self._connections: dict[int, BrokerConnection] = {}
         self._topic_ids: dict[str, bytes] = {}
         self._leaders: dict[Place, int] = {}
-        #: the newest that it has heard of, of each partition (KIP-320)
+        #: the newest leader epoch that it knows, for each partition (KIP-320)
         self.leader_epochs: dict[Place, int] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._late: set[asyncio.Task[None]] = set()
-        #: the one broker that `anybody` asks, if it is not to choose
+        #: the one broker that `anybody` asks; None to choose one
         self.only: int | None = None
-        #: tries without an answer: they may be carried out later
+        #: the number of tries without a response: they may be carried out later
         self.unanswered = 0
 
     def note(self, *event: object) -> None:
@@ -107,8 +108,8 @@ class Peer:
             found.close()
 
     async def once(self, broker: int, request: Any, version: int | None = None) -> Any:
-        """One try; None when no answer came."""
-        # A late OffsetCommit takes an offset back, by right: nothing in it says that it is old.
+        """Try once; return None if no response came."""
+        # A late OffsetCommit may set an offset back, because nothing in it shows that it is old.
         if self.random.random() < self.trouble.late_repetition and not isinstance(request, OffsetCommitRequest):
             self._repeat_late(broker, request, version)
         sent = self._connection(broker).send(request, TIMEOUT_MS, version)
@@ -122,7 +123,7 @@ class Peer:
             return None
         finally:
             if not sent.done():
-                # This client was killed: so is its connection.
+                # This client was killed, and so is its connection.
                 self.hang_up(broker)
 
     def _repeat_late(self, broker: int, request: Any, version: int | None) -> None:
@@ -141,7 +142,7 @@ class Peer:
         task.add_done_callback(self._late.discard)
 
     async def anybody(self, request: Any, version: int | None = None) -> Any:
-        """An answer from whichever broker gives one."""
+        """Return the response of any broker that gives one."""
         while True:
             broker = self.random.choice(sorted(self.cluster.brokers)) if self.only is None else self.only
             answer = await self.once(broker, request, version)
@@ -164,7 +165,7 @@ class Peer:
         for topic in answer.topics:
             for partition in topic.partitions:
                 place = topic.name, partition.partition_index
-                # A broker that hears nothing tells of leaders that were.
+                # A broker that gets no metadata returns former leaders.
                 if partition.leader_id >= 0 and partition.leader_epoch >= self.leader_epochs.get(place, -1):
                     self._leaders[place] = partition.leader_id
                     self.leader_epochs[place] = partition.leader_epoch
@@ -202,7 +203,7 @@ class Peer:
         return self._coordinators[kind, key]
 
     async def ask_coordinator(self, kind: int, key: str, request: Any, version: int | None = None) -> Any:
-        """One try; None when no answer came, and then the coordinator is looked up again."""
+        """Try once; return None if no response came, and then look up the coordinator again."""
         answer = await self.once(await self.coordinator(kind, key), request, version)
         if answer is None:
             self._coordinators.pop((kind, key), None)
@@ -210,7 +211,7 @@ class Peer:
         return answer
 
     def was_replaced(self, broker: int) -> bool:
-        """Another broker has coordinated groups in its place, and it may not have heard of that yet."""
+        """Return True if another broker has replaced this one as coordinator, which it may not know yet."""
         images = [node.node.loader.image for node in self.cluster.nodes.values() if node.up]
         newest = max(images, key=lambda image: image.offset, default=EMPTY_IMAGE)
         asked = self.cluster.brokers[broker]
@@ -222,6 +223,6 @@ class Peer:
         )
 
     async def moved(self, kind: int, key: str) -> None:
-        """The coordinator said that it is none, or not yet."""
+        """Look up the coordinator again: the broker answered that it is not the coordinator, or not yet."""
         self._coordinators.pop((kind, key), None)
         await self.pause(0.02, 0.1)

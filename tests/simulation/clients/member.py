@@ -19,17 +19,17 @@ from tests.simulation.clients.base import GROUP, NO_COORDINATOR, QUIET, Trouble
 from tests.simulation.clients.reader import Offsets
 from tests.simulation.history.events import Beat, History, Joined, Place, Synced
 
-#: Codes after which a member is none any more, and joins anew.
+#: Codes after which the client is no member any longer, and joins again.
 OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 STALE = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH})
 
 
 class Replaced(Exception):
-    """FENCED_INSTANCE_ID: another member has this one's instance id. The end for a consumer."""
+    """Another member has the same instance id (FENCED_INSTANCE_ID). A consumer ends then."""
 
 
 class Member(Offsets):
-    """What both kinds have in common: partitions that it owns, and commits for them."""
+    """The common part of both kinds: partitions that it owns, and commits for them."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Member(Offsets):
         trouble: Trouble = QUIET,
         pace: float = 1.0,
     ) -> None:
-        """`pace`: how much longer than usual it pauses between its heartbeats."""
+        """`pace` is added to the usual pause between its heartbeats."""
         super().__init__(cluster, history, name, trouble)
         self.pace = pace
         self.group = group
@@ -52,11 +52,11 @@ class Member(Offsets):
         self.member = ""
         self.generation = -1
         self.owned: frozenset[Place] = frozenset()
-        #: rounds with partitions
+        #: the number of rounds with partitions
         self.rounds = 0
 
     async def forever(self) -> None:
-        """Until it is replaced, or cancelled."""
+        """Live until it is replaced or cancelled."""
         try:
             await self.live()
         except Replaced:
@@ -67,7 +67,7 @@ class Member(Offsets):
         raise NotImplementedError
 
     async def leave(self) -> None:
-        """Say so, and be no member any more."""
+        """Leave the group."""
         raise NotImplementedError
 
     def check_replaced(self, code: int) -> None:
@@ -75,7 +75,7 @@ class Member(Offsets):
             raise Replaced
 
     async def work(self) -> int:
-        """One commit for what it owns; the code."""
+        """Commit once for a partition that it owns; return the code."""
         self.rounds += 1
         if not self.owned:
             return int(ErrorCode.NONE)
@@ -91,7 +91,7 @@ class Member(Offsets):
 
 
 class ClassicMember(Member):
-    """JoinGroup, SyncGroup, Heartbeat; the leader hands the partitions out in turn."""
+    """A member that uses JoinGroup, SyncGroup, Heartbeat; the leader assigns the partitions in turn."""
 
     async def live(self) -> None:
         while True:
@@ -106,7 +106,7 @@ class ClassicMember(Member):
         return b"\x00\x00" + ConsumerProtocolSubscription(topics=topics).encode_bytes(0)
 
     async def _join(self) -> list[str] | None:
-        """The members if this one leads, otherwise none; None: again."""
+        """Return the members if this one leads, otherwise an empty list; None means that it must join again."""
         metadata = self.subscription()
         self.owned = frozenset()
         request = JoinGroupRequest(
@@ -226,8 +226,8 @@ class ClassicMember(Member):
 
 
 class SlowStickyMember(ClassicMember):
-    """Its subscription says what it had in which generation, as those of sticky assignors do, so the subscription
-    changes from join to join. Between its JoinGroup and its SyncGroup the coordinator has time to move."""
+    """A member whose subscription contains its partitions and generation, as with sticky assignors, so the subscription
+    changes with each join. Between its JoinGroup and its SyncGroup the coordinator has time to move."""
 
     def subscription(self) -> bytes:
         topics = sorted({topic for topic, _ in self.places})
@@ -240,11 +240,11 @@ class SlowStickyMember(ClassicMember):
 
 
 class ConsumerMember(Member):
-    """ConsumerGroupHeartbeat: gives up what it is told to, then says so; takes what it is given."""
+    """A member that uses ConsumerGroupHeartbeat: it releases partitions, confirms that, and takes new ones."""
 
     async def live(self) -> None:
         self._new()
-        # Told in full when it joins, and after whatever may have been lost.
+        # A full heartbeat is sent when it joins, and after any heartbeat that may have been lost.
         full = True
         while True:
             full = not await self._beat(full)
@@ -264,7 +264,7 @@ class ConsumerMember(Member):
         self.owned = frozenset()
 
     async def _beat(self, full: bool) -> bool:
-        """False: the next one says everything."""
+        """Send a heartbeat. Return False if the next one must be full."""
         joins = self.generation == 0
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group,
@@ -277,7 +277,7 @@ class ConsumerMember(Member):
             request.subscribed_topic_names = sorted({topic for topic, _ in self.places})
             request.server_assignor = "uniform"
         said = self.owned
-        # What it owns has to be said when that changed; saying it always is allowed.
+        # Its partitions must be sent when they changed, and may always be sent.
         request.topic_partitions = [
             RequestTopicPartitions(
                 topic_id=await self.topic_id(topic),
@@ -290,7 +290,7 @@ class ConsumerMember(Member):
         if answer is None:
             return False
         code = answer.error_code
-        # It ends here: topics whose names are not known yet may take longer to find than a session lasts.
+        # The event ends here: finding the names of unknown topics may take longer than a session lasts.
         beat = self.history.record(
             Beat(
                 started=started,
@@ -325,7 +325,7 @@ class ConsumerMember(Member):
             await self.pause(0.2, 0.5)
         else:
             self.check_replaced(code)
-            # A power loss may take the whole group.
+            # A power loss may remove the whole group.
             assert code in OUT or code == ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode(code)
             self._new()
         return False

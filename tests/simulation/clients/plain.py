@@ -1,7 +1,7 @@
 """A producer without transactions: idempotent with several batches in flight, or plain with one.
 
-An idempotent one sends a batch again until it is acknowledged, in order, as real clients do. A plain one does so too,
-and may leave a value twice; with acks=1 what it was told may be lost at a change of the leader.
+An idempotent producer sends a batch again until it is acknowledged, in order, as real clients do. A plain one does so
+too, and may write a value twice; with acks=1 an acknowledged batch may be lost at a change of the leader.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.simulation.brokers import Cluster
 from tests.simulation.clients.base import MOVED, NO_COORDINATOR, QUIET, Peer, Trouble
 from tests.simulation.history.events import History, Place, Produced
 
-#: After so many refusals for a gap before it, the first batch that is not acknowledged has really lost the one before.
+#: After this many refusals because of a gap, the batch before the first unacknowledged one is really lost.
 _MOST_GAPS = 30
 
 
@@ -58,11 +58,11 @@ class PlainProducer(Peer):
         self._producer_id = -1
         self._sequence = 0
         self._values = 0
-        #: the first batch was acknowledged
+        #: True after the first batch was acknowledged
         self._knows_me = False
 
     async def run(self, is_over: Callable[[], bool], pause: float) -> None:
-        """Until it is over and everything sent is acknowledged."""
+        """Write until it is over and everything sent is acknowledged."""
         if self.idempotent:
             await self._identify()
         while not is_over():
@@ -96,8 +96,9 @@ class PlainProducer(Peer):
         together = self._knows_me
         while batches:
             topic_id, leader = await self.topic_id(self.place[0]), await self.leader(self.place)
-            # A leader that knows nothing of a producer takes any first sequence: until then one at a time. And what is
-            # sent again is sent alone, as by real clients.
+            # A leader without state of a producer accepts any first sequence: until then only one batch is sent at a
+            # time. A
+            # batch that is sent again is sent alone, as real clients do.
             now = batches if together else batches[:1]
             codes = await asyncio.gather(*(self._attempt(batch, topic_id, leader) for batch in now))
             left = [batch for batch, code in zip(now, codes, strict=True) if code != ErrorCode.NONE]

@@ -1,7 +1,7 @@
-"""A transactional producer with the rules of a real client: what is tried again, what aborts, what is the end.
+"""A transactional producer with the rules of a real client: which errors are retried, which abort, which are fatal.
 
 Two flavours: version 1 of the protocol (AddPartitionsToTxn and AddOffsetsToTxn before the first write, epochs that
-last), version 2 (KIP-890: none of them, a new epoch with every end).
+last), and version 2 (KIP-890: none of them, a new epoch with every end).
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from tests.simulation.brokers import Cluster
 from tests.simulation.clients.base import GROUP, MOVED, NO_COORDINATOR, QUIET, TRANSACTION, Peer, Trouble
 from tests.simulation.history.events import CommittedOffset, Ended, History, Identified, Place, Produced
 
-#: the newest versions of clients of transaction.version 0 and 1; of 2: the newest there are
+#: the newest versions of clients of transaction.version 0 and 1; clients of 2 use the newest ones
 PRODUCE_V1, END_V1, ADD_PARTITIONS_V1, OFFSETS_V1 = 11, 4, 3, 4
 
 
 class Fenced(Exception):
-    """Another producer has this transactional id, or the coordinator gave up on this one: nothing more may be done."""
+    """Another producer has this transactional id, or the coordinator gave this one up: the producer must stop."""
 
 
 class MustAbort(Exception):
-    """The transaction cannot be committed any more."""
+    """The transaction can no longer be committed."""
 
 
-#: The end for a producer.
+#: Codes that are fatal for a producer.
 FATAL = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -47,7 +47,7 @@ FATAL = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-#: Of Produce and TxnOffsetCommit: to be aborted, and EndTxn will say whether it is the end.
+#: Codes of Produce and TxnOffsetCommit that abort the transaction; EndTxn shows if they are fatal.
 ABORTABLE = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -58,7 +58,7 @@ ABORTABLE = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
-#: Of TxnOffsetCommit: the group has moved on.
+#: Codes of TxnOffsetCommit which mean that the group has another generation or member.
 LOST_GROUP = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -74,7 +74,7 @@ LOST_GROUP = frozenset(
 
 @dataclass(slots=True)
 class Membership:
-    """On whose behalf offsets are committed."""
+    """The group member for which offsets are committed."""
 
     member: str = ""
     generation: int = -1
@@ -86,14 +86,14 @@ class _Transaction:
     name: str
     partitions: set[Place] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
-    #: something was sent that may have begun it at the coordinator
+    #: a request was sent that may have begun it at the coordinator
     started: bool = False
-    #: the sequences of what was sent may not be what the log has
+    #: the sequences that were sent may differ from those in the log
     in_doubt: bool = False
 
 
 class TransactionalProducer(Peer):
-    """`transactional_id` may be that of another producer: then one of the two is a zombie."""
+    """A producer. Another one may have the same `transactional_id`: then one of the two is a zombie."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class TransactionalProducer(Peer):
     # -- who it is ----------------------------------------------------------------------------------------------------
 
     async def init(self, *, keep: bool = False) -> None:
-        """InitProducerId; `keep`: a new epoch of the producer that this is, instead of a new life."""
+        """Send InitProducerId. With `keep`, get a new epoch for this producer instead of a new life."""
         self.transaction = None
         while True:
             started = self.history.now()
@@ -176,7 +176,7 @@ class TransactionalProducer(Peer):
         return [f"{self.transaction.name}:{self._values - count + number}".encode() for number in range(count)]
 
     async def produce(self, place: Place, values: list[bytes]) -> int:
-        """One batch; returns its offset. Raises MustAbort or Fenced."""
+        """Send one batch; return its offset. Raises MustAbort or Fenced."""
         transaction = self.transaction
         assert transaction is not None
         if self.version == 1 and place not in transaction.partitions:
@@ -226,16 +226,17 @@ class TransactionalProducer(Peer):
                 await self.pause()
             else:
                 if code not in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
-                    # Nothing of it is in the log now, nor will a try that was lost have put it there.
+                    # The batch is not in the log now, and a try that was lost cannot have put it there.
                     transaction.in_doubt = attempt > 1
                 assert code in ABORTABLE or code == ErrorCode.PRODUCER_FENCED, ErrorCode(code)
                 raise MustAbort(ErrorCode(code).name)
 
     async def produce_together(self, place: Place, batches: int) -> None:
-        """Batches of one record for one partition, all on their way at once, on a connection that nothing disturbs.
+        """Send batches of one record for one partition, all in flight at once, on an undisturbed connection.
 
-        A batch that was refused for now is sent again with all that came after it. Any other refusal is a failure of
-        the broker: `AssertionError`. Only for version 2.
+        A batch that was refused for now is sent again with all later ones. Any other refusal is a failure of the broker
+        and
+        raises AssertionError. Only for version 2.
         """
         assert self.transaction is not None
         self.transaction.partitions.add(place)
@@ -254,7 +255,7 @@ class TransactionalProducer(Peer):
                 )
             )
         while left:
-            # What has to be looked up is known before the first is sent: they leave in their order.
+            # All lookups are done before the first batch is sent, so that the batches leave in order.
             await self.topic_id(place[0])
             await self.leader(place)
             answers = await asyncio.gather(*(self._send_batch(place, records) for records in left))
@@ -266,7 +267,7 @@ class TransactionalProducer(Peer):
             first, *later = codes[refused[0] :]
             passing = {ErrorCode.NETWORK_EXCEPTION, ErrorCode.CONCURRENT_TRANSACTIONS, *MOVED, *NO_COORDINATOR}
             assert first in passing, (place, codes)
-            # What comes after a refused batch is out of order, and is refused too.
+            # The batches after a refused one are out of order, and are refused too.
             assert set(later) <= {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, *passing}, (place, codes)
             assert len(refused) == len(codes) - refused[0], (place, codes)
             left = left[refused[0] :]
@@ -306,7 +307,7 @@ class TransactionalProducer(Peer):
                 await self._again(code, FATAL)
 
     async def commit_offset(self, group: str, place: Place, offset: int, by: Membership | None = None) -> None:
-        """TxnOffsetCommit of one partition. Raises MustAbort or Fenced."""
+        """Send TxnOffsetCommit for one partition. Raises MustAbort or Fenced."""
         transaction = self.transaction
         assert transaction is not None
         if self.version == 1 and group not in transaction.groups:
@@ -376,7 +377,7 @@ class TransactionalProducer(Peer):
             await self._again(code, FATAL)
 
     async def end(self, *, commit: bool) -> None:
-        """EndTxn, until it is answered. Raises Fenced."""
+        """Send EndTxn until it is answered. Raises Fenced."""
         transaction = self.transaction
         assert transaction is not None
         if not transaction.started:
@@ -420,13 +421,13 @@ class TransactionalProducer(Peer):
                 self._sequences.clear()
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         elif transaction.in_doubt:
-            # A batch that was given up: its sequence may be taken (KIP-360).
+            # A batch was given up: its sequence may be in use (KIP-360).
             await self.init(keep=True)
 
     # -- a life -------------------------------------------------------------------------------------------------------
 
     async def run(self, transactions: int, places: list[Place], groups: list[str]) -> None:
-        """Random transactions. Ends early when it is fenced."""
+        """Run random transactions. Ends early if it is fenced."""
         await self.init()
         for _ in range(transactions):
             await self.one(places, groups)
@@ -453,5 +454,5 @@ class TransactionalProducer(Peer):
         await self.end(commit=commit)
 
     def next_offset(self) -> int:
-        """Rises through the run, whichever producer commits."""
+        """Return an offset that rises through the run, whichever producer commits."""
         return self.history.now()

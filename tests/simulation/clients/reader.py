@@ -1,4 +1,4 @@
-"""Consumers without a group: one partition, one isolation level, from a position on. And the whole log at the end."""
+"""Consumers without a group: one partition, one isolation level, from a position on. And readers of the whole log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.simulation.history.events import Batch, CommittedOffset, FetchedOffse
 
 
 class Reader(Peer):
-    """Reads as a consumer does: it leaves out what control batches and the list of aborted transactions say."""
+    """Reads like a consumer: it leaves out control batches and the records of aborted transactions."""
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class Reader(Peer):
         self.position = 0
         self.high_watermark = -1
         self.last_stable_offset = -1
-        #: as of `Read`: the broker that was asked last
+        #: the broker that was asked last, as in `Read`
         self.server = (0, 0, -1)
 
     async def fetch(self, wait_ms: int, max_bytes: int = 1 << 20) -> Any:
-        """One fetch that was answered with records, or none; None when it has to be tried again."""
+        """Fetch once; the response may be empty. Return None if it must be tried again."""
         topic, index = self.place
         leader = await self.leader(self.place)
         asked = FetchPartition(
@@ -72,7 +72,7 @@ class Reader(Peer):
         assert not answer.error_code, ErrorCode(answer.error_code)
         found = answer.responses[0].partitions[0]
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # A loss of power took what was there.
+            # A power loss has removed the records at this position.
             event = Read(
                 started=self.history.now(),
                 code=int(found.error_code),
@@ -97,7 +97,7 @@ class Reader(Peer):
         return found
 
     def _leads(self, broker: int) -> int:
-        """The leader epoch in which a broker leads the partition now; -1: it does not."""
+        """Return the leader epoch in which a broker leads the partition now; -1 if it does not."""
         asked = self.cluster.brokers[broker]
         led = asked.led() if asked.up else ()
         return next((one.leader_epoch for one in led if (one.topic, one.index) == self.place), -1)
@@ -162,7 +162,7 @@ class Reader(Peer):
         return position, tuple(records)
 
     async def forever(self, pause: float = 0.05) -> None:
-        """Polls small pieces, and starts again now and then, so that every range is read in different ways."""
+        """Poll small parts, and start again now and then, so that every range is read in different ways."""
         while True:
             await self.poll(self.random.choice([0, 200, 500]), self.random.choice([1, 300, 1_000, 1 << 20]))
             if self.random.random() < 0.05:
@@ -170,14 +170,14 @@ class Reader(Peer):
             await self.pause(0.0, pause)
 
     async def read_all(self) -> None:
-        """From the start to the end, once."""
+        """Read from the start to the end, once."""
         self.position, self.high_watermark = 0, -1
         while self.position < self.high_watermark or self.high_watermark < 0:
             if not await self.poll(0) and self.committed_only and self.position >= self.last_stable_offset >= 0:
                 return
 
     async def whole_log(self) -> Log:
-        """Everything up to the high watermark, batch by batch."""
+        """Read everything up to the high watermark, batch by batch."""
         log: Log = []
         self.position = 0
         while True:
@@ -210,10 +210,10 @@ class Reader(Peer):
 
 
 class Offsets(Peer):
-    """OffsetFetch and plain OffsetCommit of a group without members."""
+    """Sends OffsetFetch and plain OffsetCommit for a group without members."""
 
     async def fetch(self, group: str, place: Place, *, stable: bool) -> FetchedOffset | None:
-        """None: the answer was that it must be asked again."""
+        """Return the offset, or None if it must be fetched again."""
         topic, index = place
         asked = OffsetFetchRequestTopics(topic_id=await self.topic_id(topic), partition_indexes=[index])
         request = OffsetFetchRequest(
@@ -266,7 +266,7 @@ class Offsets(Peer):
         generation: int = -1,
         instance: str | None = None,
     ) -> int:
-        """Until it is answered; the code."""
+        """Commit until it is answered; return the code."""
         mark = f"{self.name}@{offset}"
         part = OffsetCommitRequestPartition(partition_index=place[1], committed_offset=offset, committed_metadata=mark)
         topic = OffsetCommitRequestTopic(topic_id=await self.topic_id(place[0]), partitions=[part])

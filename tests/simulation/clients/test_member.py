@@ -1,4 +1,4 @@
-"""What a member tells the history, and when."""
+"""The events that a member records in the history, and when."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_heartbeat_ends_when_its_answer_comes_not_when_its_topics_are_known() 
     async def name_of(topic_id: bytes) -> str:
         nonlocal looked_up
         assert topic_id == TOPIC_ID
-        # Others go on meanwhile.
+        # Other clients continue in the meantime.
         looked_up = history.now()
         return "orders"
 

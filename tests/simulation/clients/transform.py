@@ -1,7 +1,7 @@
-"""A consume-transform-produce loop: what it reads from one partition it writes to others, exactly once.
+"""A consume-transform-produce loop: it reads one partition and writes to others, exactly once.
 
-It starts where the offsets of its group say, as often as it is killed; a second one of the same transactional id is a
-zombie that must not get through.
+It starts at its group's offsets, however often it is killed. A second loop with the same transactional id is a zombie
+whose writes must be refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Transform:
         self.group = group
 
     async def forever(self) -> None:
-        """Until it is fenced, or cancelled."""
+        """Transform until it is fenced or cancelled."""
         try:
             await self.producer.init()
             await self._start()
@@ -52,7 +52,7 @@ class Transform:
             self.producer.note("fenced", str(error))
 
     async def _start(self) -> None:
-        # Stable offsets only: what an earlier life has left open is being decided.
+        # Only stable offsets: what an earlier life has left open is being decided.
         found = await self.offsets.fetched(self.group, self.source, stable=True)
         self._committed = self.reader.position = max(found.offset, 0)
 

@@ -1,22 +1,22 @@
-"""A run of the whole cluster: nodes, clients, faults, and the verdict, all from one seed.
+"""A run of the whole cluster: nodes, clients, faults and checks, all from one seed.
 
-A run has a safety phase, in which faults come while clients work (plan.py, faults.py, workload.py), and then comes to
-rest: faults end, for all nodes or for all but one, and within a minute of simulated time every goal of rest.py has to
-be reached. Then the history is judged (history/).
+A run has a safety phase, in which faults happen while clients work (plan.py, faults.py, workload.py). Then faults end,
+for all nodes or for all but one, and within a minute of simulated time every goal of rest.py must be reached. Finally
+the history is checked (history/).
 
-The contract with what watches a run:
+The contract with a watcher of a run:
 
 * `run_cluster(seed, watch=…)` enters `watch(cluster, history)` once, before any node has started, and leaves it when
   the run is over; by default that is `invariants.watcher.watching`. The watcher appends its checks to
   `cluster.world.after_event`: each is called after every callback that ran, and ends the run by raising an
   AssertionError (`history.checks.Violation` is one).
-* `cluster.nodes[n]` (and `brokers[n]`, for those with a broker half) is the same object for the whole run; its `node`
-  is another after each start (`starts` counts them), may be killed (`is_alive` is False then), paused (`runs` is
-  False), and may not have come far while it starts.
-* `Watcher.at_rest()` is called once, when all faults are over and the cluster has come to rest, before it is stopped.
-* `plant()` is a context manager that is entered before the first node is made and left when the run is over: what puts
-  a bug in.
-* `world.tell(part, text)` adds a line to the story that a failed run shows.
+* `cluster.nodes[n]` (and `brokers[n]`, for those with a broker half) is the same object for the whole run. Its `node`
+  is another object after each start (`starts` counts them). The node may be killed (`is_alive` is False then), paused
+  (`runs` is False), or in the middle of its start.
+* `Watcher.at_rest()` is called once, when all faults are over and the cluster is at rest, before it is stopped.
+* `plant()` is a context manager that plants a bug. It is entered before the first node is made and left when the run is
+  over.
+* `world.tell(part, text)` adds a line to the story that a failed run prints.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ REST_SECONDS = 60.0
 
 
 class Watcher(Protocol):
-    """What looks at every event of a run."""
+    """Checks every event of a run."""
 
     def at_rest(self) -> None:
-        """What must hold at the end. Raises AssertionError."""
+        """Check what must hold at the end. Raises AssertionError."""
 
 
 @dataclass(slots=True, frozen=True)
 class Outcome:
-    """What a run that held was like."""
+    """The result of a run without a violation."""
 
     seed: int
-    #: of what clients and faults did; the same for the same seed
+    #: the digest of what clients and faults did; the same for the same seed
     digest: str
     events: int
     simulated_seconds: float
@@ -74,10 +74,10 @@ def run_cluster(
     plan: Plan | None = None,
     prepare: Callable[[World], None] | None = None,
 ) -> Outcome:
-    """Run one seed to its end. Raises AssertionError when something does not hold; the end of the story is among its
-    notes.
+    """Run one seed to its end. Raises AssertionError if a check fails; its notes contain the end of the story.
 
-    `without` are numbers of faults that are left out, `plan` is another than the seed's. `prepare` is given the world.
+    `without` are the numbers of faults that are left out. `plan` replaces the seed's plan. `prepare` is called with the
+    world.
     """
     plan = plan or plan_of(seed)
     if without:
@@ -98,7 +98,7 @@ def run_cluster(
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """What a run leaves behind is collected once."""
+    """Collect the garbage of a run once, at its end."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -153,7 +153,7 @@ async def _scenario(plan: Plan, stage: Stage) -> None:
     without: set[int] = set()
     await stage.together(safety(), workload.run())
     world.tell("rest", "every client has its answers")
-    # Everything from here on is a matter of time, not of faults.
+    # From here on everything depends on time, not on faults.
     await rest.wait_for(cluster, "every node is a member", lambda: rest.members(cluster, without), REST_SECONDS)
     await rest.wait_for(cluster, "every partition is led", lambda: rest.partitions(cluster, without), REST_SECONDS)
     await rest.wait_for(
@@ -171,7 +171,7 @@ async def _scenario(plan: Plan, stage: Stage) -> None:
 
 
 async def _answered(cluster: Cluster, workload: Workload) -> None:
-    """Every client gets the answers that it waits for, now that faults are over. No transaction times out as late."""
+    """Wait until every client has its responses, now that faults are over. No transaction times out later than that."""
     try:
         async with asyncio.timeout(REST_SECONDS):
             await workload.ended.wait()
@@ -181,7 +181,7 @@ async def _answered(cluster: Cluster, workload: Workload) -> None:
 
 
 async def _heal(plan: Plan, cluster: Cluster, faults: Faults, without: set[int]) -> None:
-    """Faults end. `without` is given the node that stays dead, if one does."""
+    """End the faults. If a node stays dead, its number is added to `without`."""
     world = cluster.world
     world.tell("phase", "faults end")
     dead = _dead(plan, cluster) if plan.leaves_one_dead else None
@@ -197,7 +197,7 @@ async def _heal(plan: Plan, cluster: Cluster, faults: Faults, without: set[int])
 
 
 def _dead(plan: Plan, cluster: Cluster) -> SimBroker | None:
-    """A node that is down now, and without which there is a majority of voters."""
+    """Return a node that is down now and without which there is a majority of voters, or None."""
     down = [node for node in cluster.nodes.values() if not node.is_alive]
     if not down or 2 * (len(cluster.voters) - 1) <= len(cluster.voters):
         return None

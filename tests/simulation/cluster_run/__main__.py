@@ -1,7 +1,7 @@
-"""`make sim SEED=7`: run one seed and tell its story.
+"""`make sim SEED=7`: run one seed and print its story.
 
-`python -m tests.simulation.cluster_run 7 [--without 0,2]`: `--without` leaves faults of the plan out, to find those
-that matter.
+`python -m tests.simulation.cluster_run 7 [--without 0,2]`: `--without` leaves faults of the plan out, to find the
+relevant ones.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     failure: BaseException | None = None
     try:
         run_cluster(chosen.seed, without=without, prepare=worlds.append)
-    except Exception as error:  # noqa: BLE001  # told below the story
+    except Exception as error:  # noqa: BLE001  # printed after the story
         failure = error
     for when, part, text in worlds[0].story:
         print(f"{when:9.3f}  {part:16}  {text}")

@@ -1,6 +1,6 @@
-"""What becomes of the cluster, as its metadata says: leaders, ISRs, members. For the story, and for the history.
+"""The changes of the cluster in its metadata: leaders, ISRs, members. For the story, and for the history.
 
-It looks now and then at the newest image that a node has; what came and went between two looks is not told.
+It compares the newest image of a node at intervals; a change that is undone between two of them is not recorded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GROUPS = "__consumer_offsets"
 
 
 class Chronicle:
-    """`forever` in the background of a run."""
+    """Runs as `forever` in the background of a run."""
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster = cluster
@@ -65,7 +65,7 @@ class Chronicle:
                     continue
                 self._tell("metadata", f"{name}-{index}: {_describe(partition)}")
                 if name == _GROUPS and (known is None or known.leader_epoch != partition.leader_epoch):
-                    # A coordinator that changes forgets what it had not written, as one that is started again.
+                    # A new coordinator lacks what the former one had not written, as after a restart.
                     self._history.record(Forgot(started=self._history.now(), code=0, node=partition.leader))
 
 

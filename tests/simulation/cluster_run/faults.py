@@ -1,7 +1,7 @@
-"""Does the faults of a plan to a cluster, each at its time, and puts everything right at the end.
+"""Applies the faults of a plan to a cluster, each at its time, and repairs everything at the end.
 
-Responsible for choosing the node that a fault meets, for keeping nodes' lives apart (one that is down is not stopped),
-and for the budget of disks that may lose something (plan.py). Every fault is told in the story.
+Responsible for choosing the node of a fault, for keeping nodes' lives apart (one that is down is not stopped), and for
+the budget of disks that may lose something (plan.py). Every fault is recorded in the story.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tests.simulation.sim_broker import SimBroker
 CLIENTS = "clients"
 _USUAL_FSYNC = (0.0, 0.004)
 _LARGE = 1 << 40
-#: What is left on a disk that is called full.
+#: The room that is left on a disk that counts as full.
 _LEFT_BYTES = 3_000
 
 
 class Faults:
-    """`run` does them, `heal` ends what is left of them."""
+    """`run` applies the faults, `heal` ends those that are left."""
 
     def __init__(self, plan: Plan, cluster: Cluster, data_topic: str) -> None:
         self._plan = plan
@@ -33,7 +33,7 @@ class Faults:
         self._world = cluster.world
         self._network = cluster.world.network
         self._data_topic = data_topic
-        #: nodes that a fault has taken out of service, until it has brought them back
+        #: nodes that a fault has stopped, until it has started them again
         self._taken: set[int] = set()
         #: the broker whose disk may have lost something
         self._lossy: SimBroker | None = None
@@ -44,7 +44,7 @@ class Faults:
     # -- the plan -----------------------------------------------------------------------------------------------------
 
     async def run(self, tasks: Callable[[Coroutine[Any, Any, None]], object]) -> None:
-        """Begin each fault at its time; `tasks` runs one beside the others."""
+        """Begin each fault at its time; `tasks` runs one concurrently with the others."""
         began = self._world.loop.time()
         for fault in self._plan.faults:
             await asyncio.sleep(max(0.0, began + fault.at - self._world.loop.time()))
@@ -56,11 +56,11 @@ class Faults:
         self._kept_dead = keep_dead
         self._is_over = True
         self._over.set()
-        # Whatever waits for the end has to have come to it.
+        # Let everything that waits for the end run first.
         await asyncio.sleep(0.05)
         for node in self._cluster.nodes.values():
             if node is keep_dead:
-                # A start that its disk refused is tried again in a second, and ends then.
+                # A start that its disk refused is tried again after a second, and ends then.
                 await _until(lambda node=node: node.number not in self._taken)  # type: ignore[misc]
                 continue
             self._repair(node)
@@ -81,7 +81,7 @@ class Faults:
         self._world.tell("fault" if node is None else f"node {node.number}", f"fault {fault.number}: {text}")
 
     async def _for(self, seconds: float) -> None:
-        """So long, or until all faults are over."""
+        """Wait for `seconds`, or until all faults are over."""
         try:
             async with asyncio.timeout(seconds):
                 await self._over.wait()
@@ -91,7 +91,7 @@ class Faults:
     # -- who ----------------------------------------------------------------------------------------------------------
 
     def _node(self, fault: Fault) -> SimBroker | None:
-        """The one that it meets, if it is to be met."""
+        """Return the node for a fault, or None if no node may have it."""
         cluster, rng = self._cluster, random.Random(fault.draw)
         candidates = [node for node in cluster.nodes.values() if node.up and node.number not in self._taken]
         if not candidates:
@@ -168,7 +168,7 @@ class Faults:
 
         def crash() -> bool:
             self._world.loop.call_soon(crashed.set)
-            # What has happened since the fault began may forbid it to lose anything, or to die.
+            # The fault may no longer lose anything, or kill, because of what happened since it began.
             if not self._may_die(node):
                 self._tell(fault, node, "does not die: another may have lost something since")
                 return False
@@ -190,7 +190,8 @@ class Faults:
         node.kill(survive)
 
     async def _start(self, node: SimBroker) -> None:
-        """Until it is up: a start that dies or fails for a fault is tried again. Not the one that stays dead."""
+        """Start the node until it is up: a start that dies or fails because of a fault is tried again. `keep_dead` is
+        not started."""
         while not node.up and node is not self._kept_dead:
             if node.is_alive:
                 await asyncio.sleep(0.1)
@@ -199,7 +200,7 @@ class Faults:
             try:
                 await node.start()
             except Exception as error:
-                # Its disk is dead, or full: the process ends, and is started again later.
+                # Its disk is dead or full: the process ends, and is started again later.
                 if not node.disk_faults.dead and node.disk.capacity_bytes >= _LARGE:
                     raise
                 self._world.tell(f"node {node.number}", f"does not start: {error}")
@@ -253,10 +254,11 @@ class Faults:
         self._tell(fault, node, "goes on")
 
     def _may_die(self, node: SimBroker, *, lossy: bool = False) -> bool:
-        """Whether it may die now, and nothing acknowledged is lost.
+        """Return True if it may die now without the loss of an acknowledged record.
 
-        A broker that comes back without a clean stop is taken out of the ISR and of the ELR, whatever its disk has. So
-        while one may have lost something no other may die; and one may lose something when all others are in every ISR.
+        A broker that comes back without a clean stop is removed from the ISR and from the ELR, whatever its disk has.
+        So while
+        one may have lost something, no other may die; and one may lose something if all others are in every ISR.
         """
         if self._plan.flushes or node.number not in self._cluster.brokers:
             return True
@@ -267,8 +269,9 @@ class Faults:
         return before is None or before is node or self.has_everything(before)
 
     def has_everything(self, node: SimBroker) -> bool:
-        """The broker, as it is now, is in the ISR of every partition of which it is a replica, and will not die of its
-        disk."""
+        """Return True if the broker's present life is in the ISR of every partition of which it is a replica, and its
+        disk will
+        not stop it."""
         if not node.up or node.disk_faults.dead or node.disk.capacity_bytes < _LARGE:
             return False
         controller = self._cluster.leader()
@@ -288,7 +291,7 @@ class Faults:
     # -- network ------------------------------------------------------------------------------------------------------
 
     def _ways(self, fault: Fault, node: SimBroker, rng: random.Random) -> tuple[list[Way], str]:
-        """What becomes silent, and how that is told."""
+        """Return the ways that become silent, and their text for the story."""
         clients = fault.level < 0.3
         others = self._others(node, clients=clients)
         match fault.kind:
@@ -417,6 +420,6 @@ class Faults:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    """Until it holds: looked at now and then, because it is about nodes, which do not tell of it."""
+    """Wait until it holds. It is polled, because nodes do not signal it."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0.05)

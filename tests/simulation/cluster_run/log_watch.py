@@ -1,7 +1,7 @@
-"""What nodes log, and what the loop reports, while a run goes on.
+"""The log lines of nodes, and the errors of the loop, during a run.
 
-An exception that nothing has caught, and a traceback in the log, are faults of the program whatever the network and the
-disks do: they fail the run. `tell` puts every line of the log into the story, with the node and the time.
+An exception that was not caught, and a traceback in the log, are bugs whatever the network and the disks do: they fail
+the run. With `tells`, every line of the log goes into the story, with the node and the time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOGGERS = ("pykbroker", "pykbroker_raft", "pykbroker_log", "pykbroker_wire")
 
 
 class LogWatch(logging.Handler):
-    """Enter it to watch. `check` raises AssertionError when there was a traceback."""
+    """Enter it to watch. `check` raises AssertionError if there was a traceback."""
 
     tells = False
 
@@ -51,7 +51,7 @@ class LogWatch(logging.Handler):
         super().close()
 
     def be_deaf(self) -> None:
-        """The run is over: what is logged while it is cleaned up says nothing."""
+        """Ignore the log from now on: the run is over, and its clean-up may log errors."""
         self._is_deaf = True
 
     def emit(self, record: logging.LogRecord) -> None:

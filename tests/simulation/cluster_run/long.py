@@ -1,9 +1,9 @@
-"""`make sim-long`: many seeds on all cores, chunk by chunk; an interrupted run goes on where it was.
+"""`make sim-long`: many seeds on all cores, chunk by chunk; an interrupted run continues where it stopped.
 
-Each chunk that ends leaves a line in docs/simulation.jsonl: its seeds, what failed, how long it took, and a name for
-the code that ran. A chunk counts while the code has that name; with `--go-on`, a chunk counts in which nothing failed,
-whatever code it was: that run finds what there is to be found, and does not begin again with each thing that it has
-found. `--report` makes docs/simulation.md from the lines, `--check` says whether that is up to date.
+Each chunk that ends adds a line to docs/simulation.jsonl: its seeds, the failures, the time it took, and a name for the
+code that ran. A chunk counts as done while the code has that name. With `--go-on`, a chunk without a failure counts for
+any code: such a run finds all failures, and does not begin again after each fix. `--report` makes docs/simulation.md
+from the lines, and `--check` checks that the page is up to date.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.simulation.cluster_run import run_cluster
 
 NOTES = ROOT / "docs" / "simulation.jsonl"
 PAGE = ROOT / "docs" / "simulation.md"
-#: A change in one of these makes earlier results results of other code.
+#: A change in one of these makes earlier results those of other code.
 CODE = ("wire", "log", "raft", "pykbroker", "tests/simulation", "pyproject.toml")
 SEEDS, CHUNK = 10_000, 50
 
@@ -32,13 +32,13 @@ Note = dict[str, Any]
 
 
 def run_chunk(first: int, count: int) -> Note:
-    """In a process of its own."""
+    """Run a chunk of seeds, in a process of its own."""
     failed: dict[str, str] = {}
     began, events, simulated = time.process_time(), 0, 0.0
     for seed in range(first, first + count):
         try:
             outcome = run_cluster(seed)
-        except Exception as error:  # noqa: BLE001  # whatever it is, this seed found it
+        except Exception as error:  # noqa: BLE001  # any error: this seed found it
             failed[str(seed)] = f"{type(error).__name__}: {error}"[:300]
         else:
             events += outcome.events
@@ -60,8 +60,9 @@ def read_notes() -> list[Note]:
 
 
 def left(notes: list[Note], code: str | None, seeds: int, first: int = 0) -> list[int]:
-    """Where chunks begin that have not run with this code; with None, those in which the newest run found something,
-    and those that no code has run. Code with uncommitted changes has no name: all of them."""
+    """Return the first seeds of chunks that have not run with this code. With None, return those in which the newest
+    run
+    failed, and those that have never run. Code with uncommitted changes has no name, so all chunks are left."""
     if code is None:
         done = {start for start, note in newest(notes).items() if not note["failed"]}
     else:
@@ -70,18 +71,19 @@ def left(notes: list[Note], code: str | None, seeds: int, first: int = 0) -> lis
 
 
 def newest(notes: list[Note]) -> dict[int, Note]:
-    """By the chunk."""
+    """The newest note of each chunk."""
     return {note["first"]: note for note in notes}
 
 
 def run(seeds: int, first: int, workers: int, *, goes_on: bool = False) -> int:
-    """Returns how many seeds failed."""
+    """Run the chunks that are left; return how many seeds failed."""
     code, commit = code_id(CODE), git("rev-parse", "--short=10", "HEAD")
     chunks = left(read_notes(), None if goes_on else code, seeds, first)
     print(f"{len(chunks)} chunks of {CHUNK} seeds are left of {seeds} seeds, on {workers} processes", flush=True)
     failures = 0
     context = multiprocessing.get_context("spawn")
-    # Not ProcessPoolExecutor: with max_tasks_per_child, that of Python 3.11 starts no new process and waits for ever.
+    # Not ProcessPoolExecutor: with max_tasks_per_child, that of Python 3.11 starts no new process and waits without
+    # end.
     with context.Pool(workers, maxtasksperchild=4) as pool:
         for note in pool.imap_unordered(partial(run_chunk, count=CHUNK), chunks):
             note |= {"date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"), "commit": commit, "code": code}
@@ -95,7 +97,7 @@ def run(seeds: int, first: int, workers: int, *, goes_on: bool = False) -> int:
 
 
 def page(notes: list[Note]) -> str:
-    """docs/simulation.md: one row for each code that ran."""
+    """Return docs/simulation.md: one row for each code that ran."""
     by_code: dict[str, list[Note]] = {}
     for note in {(note["code"], note["first"]): note for note in notes}.values():
         by_code.setdefault(note["code"], []).append(note)

@@ -1,13 +1,13 @@
-"""What a seed chooses: the members of the cluster, its settings, its clients, and the faults with their times.
+"""The choices of a seed: the members of the cluster, its settings, its clients, and the faults with their times.
 
-Responsible for the choice, and for keeping it within what the cluster promises to survive: nothing that was
-acknowledged may be lost by a plan. Not responsible for doing it (faults.py, workload.py).
+Responsible for the choice, and for keeping it within what the cluster promises to survive: no plan may lose an
+acknowledged record. Not responsible for applying it (faults.py, workload.py).
 
-What may be lost (P1): records that are acknowledged are on all members of the ISR, and in no disk's keeping before they
-are flushed. A machine that loses power may lose its copy, for good. So with min.insync.replicas m a plan lets at most
-m - 1 machines be without a full copy at a time: the next one may lose its power only when the one before is in every
-ISR again (faults.py looks). Where each append is flushed before it is acknowledged, any machine may at any time. A
-process that dies loses nothing. The metadata log is always flushed.
+Allowed losses (P1): acknowledged records are on all members of the ISR, but not durable on any disk before they are
+flushed. A machine that loses power may lose its copy permanently. So with min.insync.replicas m a plan lets at most
+m - 1 machines be without a full copy at a time. The next one may lose its power only when the one before is in every
+ISR again (faults.py checks that). If each append is flushed before it is acknowledged, any machine may lose power at
+any time. A process that dies loses nothing. The metadata log is always flushed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tests.simulation.clients.base import QUIET, Trouble
 
 
 class Kind(Enum):
-    """A fault. With `seconds` it lasts so long."""
+    """A fault. It lasts for `seconds` if it has them."""
 
     KILL = "kill"
-    #: in the middle of what it does on its disk
+    #: in the middle of a call of its disk
     KILL_AT_DISK = "kill at a call of the disk"
     KILL_ALL = "kill all"
     STOP = "stop"
@@ -35,14 +35,14 @@ class Kind(Enum):
     #: what it sends, or what is sent to it, is lost
     ONE_WAY = "one way"
     SPLIT = "split"
-    #: two halves that only one node reaches
+    #: two halves that only one node can reach
     BRIDGE = "bridge"
-    #: only the other nodes reach it
+    #: only the other nodes can reach it
     NO_CLIENTS = "no clients"
     SLOW_LINK = "slow link"
     RESET = "reset"
     LOSE_CONNECTIONS = "lose connections"
-    #: the process lives and its port refuses
+    #: the process lives and its port refuses connections
     REFUSE = "refuse"
     FLAP = "flap"
     SLOW_DISK = "slow disk"
@@ -53,14 +53,14 @@ class Kind(Enum):
 
 
 class Who(Enum):
-    """Which node: decided when the fault comes."""
+    """The node of a fault, which is chosen when the fault begins."""
 
     ANY = "any"
     #: the active controller
     CONTROLLER = "controller"
-    #: of a partition of the data
+    #: the leader of a partition of the data
     LEADER = "leader"
-    #: of a partition of an internal topic
+    #: the leader of a partition of an internal topic
     COORDINATOR = "coordinator"
 
 
@@ -89,13 +89,15 @@ _WEIGHTS: dict[Kind, int] = {
     Kind.RESIGN: 3,
 }
 LOSSY = frozenset({Kind.POWER, Kind.POWER_AT_DISK})
-#: Which last longer now and then, so that sessions end in them.
+#: Faults that last longer now and then, so that sessions end during them.
 _LONG = frozenset({Kind.PAUSE, Kind.ISOLATE, Kind.ONE_WAY, Kind.SPLIT, Kind.BRIDGE, Kind.KILL, Kind.POWER})
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`at`: seconds after the safety phase began. `level`: from 0 to 1, how bad. `draw`: for what is chosen later."""
+    """`at` is in seconds since the begin of the safety phase. `level`, from 0 to 1, is the severity. `draw` is for
+    later
+    choices."""
 
     number: int
     at: float
@@ -108,7 +110,7 @@ class Fault:
 
 @dataclass(slots=True)
 class Plan:
-    """Everything that a seed chooses before the run."""
+    """All choices that are made before the run."""
 
     seed: int
     layout: Layout
@@ -118,14 +120,14 @@ class Plan:
     flushes: bool
     two_directories: bool
     transaction_version: int
-    #: how long faults come
+    #: the length of the phase with faults
     seconds: float
     clients: list[str]
     trouble: Trouble
     faults: list[Fault]
     #: one broker does not come back
     leaves_one_dead: bool
-    #: between two operations of a client, at most
+    #: the longest pause between two operations of a client
     pause: float
     overrides: dict[str, str] = field(default_factory=dict)
 
@@ -213,14 +215,14 @@ def _faults(plan: Plan, rng: random.Random) -> list[Fault]:
     if plan.flushes:
         for kind in LOSSY:
             weights[kind] *= 3
-    # Of a run with few kinds one sees what they do to each other.
+    # A run with few kinds of faults shows their effects on each other.
     if rng.random() < 0.4:
         chosen = rng.choices(list(weights), list(weights.values()), k=3)
         weights = {kind: weights[kind] for kind in chosen}
     faults = []
     times = sorted(rng.uniform(0.0, plan.seconds) for _ in range(rng.randint(2, 8)))
     if rng.random() < 0.25:
-        # Several at once.
+        # Several faults at once.
         times = [times[0] + rng.uniform(0.0, 1.0) for _ in times]
         times.sort()
     for number, at in enumerate(times):

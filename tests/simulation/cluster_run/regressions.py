@@ -1,4 +1,4 @@
-"""Seeds that once found a fault, with what they found: they run first."""
+"""Seeds that once found a bug, with the bug: they run first."""
 
 from __future__ import annotations
 

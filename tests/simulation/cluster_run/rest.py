@@ -1,7 +1,7 @@
-"""When the faults are over: the cluster comes to rest by itself, within a time.
+"""After the faults the cluster must come to rest by itself within a time.
 
-Responsible for what "at rest" means, and for saying what is missing when it does not come. Each goal is a function that
-returns what is missing now, or None.
+Responsible for the meaning of "at rest", and for reporting what is missing if it is not reached. Each goal is a
+function that returns what is missing now, or None.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tests.simulation.sim_broker import SimBroker
 
 
 class NotAtRest(AssertionError):
-    """The cluster did not come to rest in time; with what is missing."""
+    """The cluster did not come to rest in time; the message contains what is missing."""
 
 
 async def wait_for(cluster: Cluster, what: str, missing: Callable[[], object | None], seconds: float) -> None:
-    """Until nothing is missing. Raises NotAtRest."""
+    """Wait until nothing is missing. Raises NotAtRest."""
     loop = cluster.world.loop
     end = loop.time() + seconds
     while (found := missing()) is not None:
@@ -41,7 +41,7 @@ def members(cluster: Cluster, without: Collection[int]) -> object | None:
 
 
 def partitions(cluster: Cluster, without: Collection[int]) -> object | None:
-    """Every partition is led, all replicas that can be are in its ISR, and none is being moved."""
+    """Every partition has a leader, all replicas that can be are in its ISR, and none is being moved."""
     live = [node for node in cluster.brokers.values() if node.number not in without]
     image = live[0].node.loader.image
     if any(node.node.loader.image.offset != image.offset for node in live):
@@ -49,7 +49,7 @@ def partitions(cluster: Cluster, without: Collection[int]) -> object | None:
     for topic in image.topics.by_name.values():
         for index, partition in topic.partitions.items():
             if set(_electable(partition)) <= set(without):
-                # A dead node has it, and no other.
+                # Only a dead node has it.
                 continue
             wanted = [replica for replica in partition.replicas if replica not in without]
             if partition.leader not in wanted or sorted(partition.isr) != sorted(wanted):
@@ -64,7 +64,7 @@ def _electable(partition: PartitionImage) -> list[int]:
 
 
 def only_dead_has(cluster: Cluster, dead: SimBroker) -> object | None:
-    """A partition that no other broker can lead."""
+    """Find a partition that no other broker can lead."""
     for node in cluster.brokers.values():
         if node is dead or not node.up:
             continue
@@ -76,7 +76,7 @@ def only_dead_has(cluster: Cluster, dead: SimBroker) -> object | None:
 
 
 def replicas(cluster: Cluster, without: Collection[int]) -> object | None:
-    """All replicas of a partition hold the same bytes, and know that all of them are committed."""
+    """All replicas of a partition have the same bytes, and know that all of them are committed."""
     live = [node for node in cluster.brokers.values() if node.number not in without]
     for topic in live[0].node.loader.image.topics.by_name.values():
         for index in topic.partitions:
@@ -96,7 +96,7 @@ def replicas(cluster: Cluster, without: Collection[int]) -> object | None:
 
 
 def nothing_hangs(cluster: Cluster) -> Iterator[str]:
-    """T7: after so long, no transaction is open in any log."""
+    """T7: at this time no transaction is open in any log."""
     for node in cluster.brokers.values():
         for partition in node.led() if node.up else ():
             log = partition.log_if_open
@@ -117,8 +117,9 @@ def _ends(log: PartitionLog) -> tuple[int, int, int]:
 
 
 def check_equal(cluster: Cluster, without: Collection[int]) -> None:
-    """P13, T9: byte for byte, and so is what each log knows of its producers. Logs that are compacted, each for itself,
-    are compared record by record, at the offsets that both hold."""
+    """P13, T9: the bytes are equal, and so is what each log knows of its producers. Compacted logs, which each node
+    compacts
+    separately, are compared record by record, at the offsets that both have."""
     live = [node for node in cluster.brokers.values() if node.number not in without]
     for topic in live[0].node.loader.image.topics.by_name.values():
         for index in topic.partitions:

@@ -1,7 +1,7 @@
-"""The clients of a run, and what must hold of what they did and saw.
+"""The clients of a run, and the checks of what they did and saw.
 
-Responsible for making the clients that a plan names, for running them until faults are over and their last request is
-answered, and for calling the checks of the history. Not responsible for faults, nor for the cluster coming to rest.
+Responsible for creating the clients of a plan, for running them until faults are over and their last request is
+answered, and for calling the checks of the history. Not responsible for faults, nor for the cluster's coming to rest.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ _WATCHED = ["plain offsets", "t0", "t1"]
 
 
 class Workload:
-    """`prepare`, `run`, then `finish` when the cluster is at rest."""
+    """Call `prepare`, `run`, then `finish` when the cluster is at rest."""
 
     def __init__(self, plan: Plan, stage: Stage) -> None:
         self._plan = plan
         self._stage = stage
         self._is_over = False
         self._over = asyncio.Event()
-        #: every client has ended what it began
+        #: set when every client has ended what it began
         self.ended = asyncio.Event()
         self._members: list[tuple[Member, asyncio.Future[None]]] = []
         self._admin: Admin | None = None
         self._producers: list[PlainProducer] = []
 
     async def prepare(self) -> None:
-        """What must be there before the first fault."""
+        """Create what must exist before the first fault."""
         plan, stage = self._plan, self._stage
         admin = stage.peer("first")
         await admin.create_topic(TOPIC, len(PLACES), REPLICAS)
         if plan.transaction_version == 1 and "transactions" in plan.clients:
             await set_version(stage, 1)
         if plan.leaves_one_dead or stage.random.random() < 0.5:
-            # Internal topics cannot be made while one of three brokers is dead.
+            # Internal topics cannot be created while one of three brokers is dead.
             await admin.coordinator(GROUP, "any")
             await admin.coordinator(TRANSACTION, "any")
 
     def end(self) -> None:
-        """Clients begin nothing more."""
+        """Let clients begin nothing more."""
         self._is_over = True
         self._over.set()
 
     async def run(self) -> None:
-        """Until `end` was called and every client has ended what it began."""
+        """Run until `end` was called and every client has ended what it began."""
         plan, stage = self._plan, self._stage
         clients = plan.clients
         for place in PLACES:
@@ -123,7 +123,7 @@ class Workload:
             life += 1
             trouble = plan.trouble
             if plan.transaction_version == 1:
-                # A late EndTxn may end the next transaction of the same epoch: that is what version 2 is for.
+                # A late EndTxn may end the next transaction of the same epoch, which version 2 prevents.
                 trouble = Trouble(lost_answer=trouble.lost_answer)
             producer = TransactionalProducer(
                 stage.cluster,
@@ -144,7 +144,7 @@ class Workload:
                 await producer.pause(0.0, 1.0)
 
     async def _group(self, kind: type[Member]) -> None:
-        """Two or three members; one of them comes late, one may go."""
+        """Run two or three members; one of them comes late, one may leave."""
         plan, stage = self._plan, self._stage
         rng = stage.random
 
@@ -184,7 +184,7 @@ class Workload:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def groups_are_stable(self) -> bool:
-        """The members that are left share all partitions, each has one owner."""
+        """Return True if the remaining members share all partitions, each with one owner."""
         left = [member for member, task in self._members if not task.done()]
         groups = sorted({member.group for member in left})
         return all(
@@ -196,7 +196,7 @@ class Workload:
         return [(member.name, member.generation, sorted(member.owned)) for member, task in self._members]
 
     async def check(self) -> None:
-        """What must hold of the history, when the cluster is at rest and clients are silent."""
+        """Check the history, when the cluster is at rest and clients are stopped."""
         stage, plan = self._stage, self._plan
         if self._admin is not None:
             await self._admin.check()
@@ -211,14 +211,14 @@ class Workload:
             ),
             *of_groups(stage.history),
             *of_offsets(stage.history),
-            # A request that the network repeats is none of the history's.
+            # The history does not contain requests that the network repeats.
             *([plain_writes_were_tried(stage.history, logs)] if not plan.trouble.late_repetition else []),
             nothing_read_is_gone(stage.history),
         )
 
 
 def plain_writes_were_tried(history: History, logs: Mapping[Place, Log]) -> Iterator[str]:
-    """A value stands no more often than it was sent."""
+    """A value is in the log no more often than it was sent."""
     tried: dict[bytes, int] = {}
     for event in history.of(Produced):
         for value in event.values:
@@ -234,7 +234,7 @@ def plain_writes_were_tried(history: History, logs: Mapping[Place, Log]) -> Iter
 
 
 def nothing_read_is_gone(history: History) -> Iterator[str]:
-    """P8: no reader is told that its position, up to which it has read, is not there."""
+    """P8: a position up to which a reader has read is never out of range."""
     for event in history.of(Read):
         if event.code != OK:
             yield f"{event.client}: {event.place}: position {event.position} was read, and is out of range"

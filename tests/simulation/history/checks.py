@@ -1,4 +1,4 @@
-"""The checkers by what they need, as a scenario calls them."""
+"""The checkers, grouped by what they need, as a scenario calls them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.simulation.history.events import History, Log, Place
 
 
 class Violation(AssertionError):
-    """What does not hold, and with it the first few places."""
+    """The failed checks, with the first few places."""
 
 
 def insist(*checks: Iterator[str]) -> None:
-    """Raise Violation when any check has something to say."""
+    """Raise Violation if any check yields a text."""
     found = [f"{getattr(check, '__name__', '')}: {text}" for check in checks for text in check]
     if found:
         more = f"\n… and {len(found) - 10} more" if len(found) > 10 else ""
@@ -28,7 +28,8 @@ def of_transactions(
     epochs_rise: bool,
     has_followers: bool = False,
 ) -> list[Iterator[str]]:
-    """All that must hold of producers and readers while nothing is lost. `has_followers`: partitions have more than one
+    """All checks of producers and readers for runs that lose nothing. `has_followers` is True if partitions have more
+    than one
     replica."""
     return [
         writes.written_once(logs),
@@ -58,7 +59,7 @@ def of_groups(history: History) -> list[Iterator[str]]:
 
 
 def of_offsets(history: History, *, mixed: str | None = None) -> list[Iterator[str]]:
-    """For committers whose offsets only rise; in the group `mixed` they do not."""
+    """Checks for committers whose offsets only rise; in the group `mixed` they do not."""
     if mixed is not None:
         history = history.without_group(mixed)
     return [offsets.commits_are_kept(history), offsets.fetches_never_go_back(history)]

@@ -1,11 +1,11 @@
-"""What clients did and saw, and what a log held at the end: the material of the checkers.
+"""The events of clients, and the contents of a log at the end: the input of the checkers.
 
-Responsible for the values only. A `History` is one list in the order in which things ended; `started` and `ended` are
-places in one count of all that happened, so "after the answer had come" is a comparison of numbers. An operation
-without an answer has `code` None: it may have happened or not.
+Responsible only for the values. A `History` is one list in the order in which events ended. `started` and `ended` are
+positions in one count of everything that happened, so "after the response had come" is a comparison of numbers. An
+operation without a response has no `code` (None), because it may have happened or not.
 
 Every value that a producer sends, and every mark that a committer leaves as metadata of an offset, is unique in its
-run: what is read says which client wrote it.
+run, so a value that is read identifies the client that wrote it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OK = 0
 
 @dataclass(slots=True, kw_only=True)
 class Event:
-    """`ended` is set by History.record."""
+    """An event; History.record sets `ended`."""
 
     started: int
     code: int | None
@@ -33,7 +33,7 @@ class Event:
 
 @dataclass(slots=True, kw_only=True)
 class Identified(Event):
-    """InitProducerId of a transactional id."""
+    """The InitProducerId of a transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -42,7 +42,7 @@ class Identified(Event):
 
 @dataclass(slots=True, kw_only=True)
 class Produced(Event):
-    """One attempt at one batch. `transaction` is the name that the client gave to its transaction."""
+    """One attempt at one batch. `transaction` is the client's name of its transaction."""
 
     place: Place
     producer_id: int
@@ -54,7 +54,7 @@ class Produced(Event):
     base_offset: int = -1
     #: 1 for the first; a later one may be answered as a repetition of an earlier one
     attempt: int = 1
-    #: with 1 an acknowledged batch may be lost when the leader changes
+    #: with acks 1 an acknowledged batch may be lost when the leader changes
     acks: int = -1
 
 
@@ -72,8 +72,9 @@ class Ended(Event):
 
 @dataclass(slots=True, kw_only=True)
 class Read(Event):
-    """One fetch of one partition, and where the next one begins. Records are (offset, value). `server`: the broker that
-    answered, which of its lives, and the leader epoch in which it led meanwhile (-1: it did not)."""
+    """One fetch of one partition, with the position of the next one. Records are (offset, value). `server` is the
+    broker that
+    answered, the number of its life, and the leader epoch in which it led during the fetch (-1 if it did not)."""
 
     server: tuple[int, int, int] = (0, 0, -1)
     place: Place
@@ -100,8 +101,11 @@ class CommittedOffset(Event):
 
 @dataclass(slots=True, kw_only=True)
 class FetchedOffset(Event):
-    """`offset` -1: nothing was committed. `was_replaced`: the node that answered coordinated no more, and may not have
-    known it. In Apache Kafka, too, it answers from what it has: only a commit shows whether it still coordinates."""
+    """A committed offset, or `offset` -1 if there was none. `was_replaced` means that the node that answered was no
+    longer the
+    coordinator, and may not have known it. As in Apache Kafka it then answers from what it has: only a commit shows
+    whether
+    it is still the coordinator."""
 
     group: str
     place: Place
@@ -113,8 +117,9 @@ class FetchedOffset(Event):
 
 @dataclass(slots=True, kw_only=True)
 class Joined(Event):
-    """A JoinGroup that was answered with a generation. `was_replaced`: by a node that coordinated no more, and did not
-    know that yet. It writes nothing of this generation, so that its successor begins the same one anew."""
+    """A JoinGroup that was answered with a generation. `was_replaced` means that the node was no longer the coordinator
+    and
+    did not know that yet. It writes nothing of this generation, so its successor begins the same generation again."""
 
     group: str
     member: str
@@ -126,8 +131,9 @@ class Joined(Event):
 
 @dataclass(slots=True, kw_only=True)
 class Forgot(Event):
-    """A node went down and came back, or its coordinators began anew in another leader epoch: what they had not written
-    is forgotten."""
+    """A node went down and came back, or its coordinators began again in another leader epoch: what they had not
+    written is
+    lost."""
 
     node: int
 
@@ -145,7 +151,8 @@ class Synced(Event):
 
 @dataclass(slots=True, kw_only=True)
 class Beat(Event):
-    """A ConsumerGroupHeartbeat: what the member said it owns, and what it was told to own (None: no change)."""
+    """A ConsumerGroupHeartbeat: the partitions that the member sent as owned, and its new assignment (None for no
+    change)."""
 
     group: str
     member: str
@@ -166,7 +173,7 @@ class History:
         self._count = 0
 
     def now(self) -> int:
-        """A place in the order; each call gives a later one."""
+        """Return a position in the order; each call returns a later one."""
         self._count += 1
         return self._count
 
@@ -176,13 +183,13 @@ class History:
         return event
 
     def without_group(self, group: str) -> History:
-        """A copy in which no client fetched a group's offsets."""
+        """Return a copy in which no client fetched a group's offsets."""
         copy = History()
         copy.events = [event for event in self.events if not isinstance(event, FetchedOffset) or event.group != group]
         return copy
 
     def without_before(self, client: str) -> History:
-        """A copy that begins with the first event of a client."""
+        """Return a copy that begins with the first event of a client."""
         copy = History()
         first = next(index for index, event in enumerate(self.events) if event.client == client)
         copy.events = self.events[first:]
@@ -194,7 +201,7 @@ class History:
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """A batch as it stands in a log."""
+    """A batch in a log."""
 
     base_offset: int
     last_offset: int
@@ -217,7 +224,7 @@ Log = list[Batch]
 
 @dataclass(slots=True)
 class Fate:
-    """What became of the transactional batches of one log: by the place of a batch in it, the marker that ended its
+    """The outcome of the transactional batches of one log: for the position of a batch in it, the marker that ended its
     transaction."""
 
     log: Log

@@ -21,14 +21,15 @@ _NEVER = 1 << 62
 
 
 def commits_are_kept(history: History) -> Iterator[str]:
-    """G3: a fetch gives the newest commit that was acknowledged before it was asked, or a newer one that was tried.
+    """G3: a fetch returns the newest commit that was acknowledged before the fetch, or a newer one that was tried.
 
-    For committers that commit rising offsets only. A transaction's offset counts once its commit was acknowledged. In
-    Apache Kafka, too, that is before its markers are written: meanwhile a fetch of stable offsets is told to ask again,
-    and another one gets the offset from before. For that one the transaction counts once its markers must be there.
+    Only for committers that commit rising offsets. A transaction's offset counts once its commit was acknowledged. As
+    in
+    Apache Kafka, that is before its markers are written: until then a fetch of stable offsets must be tried again, and
+    another fetch returns the earlier offset. For the latter the transaction counts once its markers must be there.
     """
     ends = _acknowledged_commits(history)
-    #: by whether the fetch wants stable offsets
+    #: by whether the fetch asks for stable offsets
     acknowledged: dict[tuple[str, Place, bool], list[tuple[int, int]]] = {}
     tried: dict[tuple[str, Place], list[tuple[int, int, str]]] = {}
     for event in history.of(CommittedOffset):
@@ -55,10 +56,11 @@ def commits_are_kept(history: History) -> Iterator[str]:
 
 
 def _acknowledged_commits(history: History) -> dict[str, tuple[int, int]]:
-    """transaction -> when its commit was acknowledged, and when its markers were surely written: the coordinator does
-    nothing else for a transactional id until they are, and answers CONCURRENT_TRANSACTIONS."""
+    """Return for each transaction when its commit was acknowledged, and when its markers were surely written. Until
+    they are,
+    the coordinator does nothing else for the transactional id and returns CONCURRENT_TRANSACTIONS."""
     commits: dict[str, Ended] = {}
-    #: transactional id -> (transaction, when it began, when it ended) of what its coordinator did for it
+    #: transactional id -> (transaction, begin, end) of what its coordinator did for it
     done: dict[str, list[tuple[str, int, int]]] = {}
     for ended in history.of(Ended):
         if ended.code == OK:
@@ -80,7 +82,7 @@ def _acknowledged_commits(history: History) -> dict[str, tuple[int, int]]:
 
 
 def fetches_never_go_back(history: History) -> Iterator[str]:
-    """G3: by the order of the requests."""
+    """G3: checked in the order of the requests."""
     seen: dict[tuple[str, Place], list[tuple[int, int]]] = {}
     for event in history.of(FetchedOffset):
         if event.code != OK:
@@ -93,8 +95,9 @@ def fetches_never_go_back(history: History) -> Iterator[str]:
 
 
 def each_input_once(inputs: Iterable[bytes], outputs: Mapping[Place, Log]) -> Iterator[str]:
-    """G5, T4: a consume-transform-produce loop leaves every input once among the committed records of its output.
-    An output value is `<input>><anything>`."""
+    """G5, T4: a consume-transform-produce loop leaves every input once among the committed records of its output. An
+    output
+    value is `<input>><anything>`."""
     found: Counter[bytes] = Counter()
     for log in outputs.values():
         fate = Fate.of(log)

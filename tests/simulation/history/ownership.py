@@ -1,4 +1,4 @@
-"""G1, G2, and the fencing half of G3: which member owns what, and which may commit."""
+"""G1, G2, and the fencing half of G3: the partitions that a member owns, and the members that may commit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH,
 
 
 class _Given(NamedTuple):
-    """A partition to a member, at a time of the history."""
+    """A partition that was given to a member, at a time of the history."""
 
     to: str
     at: int
 
 
 def one_owner_per_generation(history: History) -> Iterator[str]:
-    """G1: two members never own the same partition in one generation. A static member hands its own on."""
+    """G1: two members never own the same partition in one generation. A static member may pass its partitions on."""
     owners: dict[tuple[str, int, Place], Synced] = {}
     for event in history.of(Synced):
         if event.code != OK:
@@ -35,9 +35,11 @@ def one_owner_per_generation(history: History) -> Iterator[str]:
 
 
 def one_leader_and_rising_generations(history: History) -> Iterator[str]:
-    """G1: every member hears of the same leader of a generation; generations never go back. A static member that comes
-    back may take the leader's place under a new id; and a generation is written with its first SyncGroup, so that a
-    coordinator that ends before forgets it, as in Apache Kafka."""
+    """G1: every member gets the same leader of a generation, and generations never go back. A static member that comes
+    back
+    may take the leader's place under a new id. A generation is written with its first SyncGroup, so a coordinator that
+    ends
+    before that loses it, as in Apache Kafka."""
     forgot = -1
     leaders: dict[tuple[str, int], set[str]] = {}
     latest: dict[str, list[tuple[int, int]]] = {}
@@ -47,7 +49,7 @@ def one_leader_and_rising_generations(history: History) -> Iterator[str]:
             forgot = event.ended
             leaders.clear()
             latest.clear()
-        # What was asked before may have been answered before.
+        # A request from before may have been answered before.
         if not isinstance(event, Joined) or event.code != OK or event.started < forgot or event.was_replaced:
             continue
         known = leaders.setdefault((event.group, event.generation), set())
@@ -62,7 +64,7 @@ def one_leader_and_rising_generations(history: History) -> Iterator[str]:
 
 
 def written_generations_never_go_back(history: History) -> Iterator[str]:
-    """G1, also through restarts: what follows an assignment is of its generation or a later one."""
+    """G1, also through restarts: events after an assignment are of its generation or a later one."""
     written: dict[str, list[tuple[int, int]]] = {}
     for event in history.events:
         if not isinstance(event, Synced | Joined) or event.code != OK:
@@ -76,7 +78,7 @@ def written_generations_never_go_back(history: History) -> Iterator[str]:
 
 
 def old_generations_do_not_commit(history: History) -> Iterator[str]:
-    """G3: once a member was told of a generation, commits of earlier ones that are asked for later are refused."""
+    """G3: once a member got a generation, later commits of earlier generations are refused."""
     told: dict[str, list[tuple[int, int, bool]]] = {}
     forgot = -1
     for event in history.events:
@@ -96,11 +98,11 @@ def old_generations_do_not_commit(history: History) -> Iterator[str]:
 
 
 def one_owner_at_a_time(history: History) -> Iterator[str]:
-    """G2: a partition is given to a member only when the one that had it has given it up, or is put out. A member
-    that is put out may learn of it late; but the coordinator no longer takes it for an owner once another has its
-    partition."""
+    """G2: a partition is given to a member only when its owner has released it or was removed. A member that was
+    removed may
+    learn of that late, but the coordinator no longer regards it as an owner once another member has its partition."""
     owners: dict[tuple[str, Place], _Given] = {}
-    #: (group, partition, former owner) -> when it was given to another
+    #: (group, partition, former owner) -> when it was given to another member
     taken: dict[tuple[str, Place, str], _Given] = {}
     for event in history.of(Beat):
         group, member = event.group, event.member
@@ -122,7 +124,8 @@ def one_owner_at_a_time(history: History) -> Iterator[str]:
             before = owners.get((group, place))
             if before is not None and before.to != member:
                 if place in event.owned and before.at > event.started:
-                    # The member keeps it, said an answer that was decided before the other member's, and came later.
+                    # The member keeps it, according to a response that was decided before the other member's, and came
+                    # later.
                     taken.setdefault((group, place, member), before)
                     continue
                 taken[group, place, before.to] = _Given(member, event.ended)
@@ -159,7 +162,7 @@ def member_epochs_rise(history: History) -> Iterator[str]:
 
 
 def the_put_out_do_not_commit(history: History) -> Iterator[str]:
-    """G3: a client that left, or was told that it is no member, does not commit."""
+    """G3: a client that left, or got a response that it is no member, does not commit."""
     out: dict[tuple[str, str], int] = {}
     for event in history.events:
         if isinstance(event, Beat):

@@ -412,7 +412,8 @@ def test_a_coordinator_that_was_replaced_begins_a_generation_that_its_successor_
 
 @pytest.mark.parametrize("is_put_out", [True, False])
 def test_an_answer_that_was_decided_first_and_comes_last(is_put_out: bool) -> None:
-    """The member keeps the partition, says an answer that waited for a replica; meanwhile another was given it."""
+    """A response that waited for a replica lets the member keep the partition; in the meantime another member has got
+    it."""
     story = Story()
     asked = story.history.now()
     story.say("l", 0, 2, frozenset(), frozenset({A}))
@@ -433,7 +434,7 @@ def test_a_coordinator_that_was_replaced_answers_what_it_has() -> None:
 
 
 def test_an_offset_may_be_unseen_between_the_answer_to_a_commit_and_its_markers() -> None:
-    """By a fetch that does not ask for stable offsets; one that does is told to ask again."""
+    """Unseen by a fetch that does not ask for stable offsets; a fetch that does must be tried again."""
     story = Story()
     _commit_transaction(story)
     story.end("t3", 2, commit=True)

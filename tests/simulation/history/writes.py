@@ -1,4 +1,4 @@
-"""T1, T5, T6: what idempotent and transactional producers wrote, which may write, and which were fenced."""
+"""T1, T5, T6: the writes of idempotent and transactional producers, which may write, and which were fenced."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from tests.simulation.history.events import OK, Batch, Ended, Fate, History, Ide
 
 
 def written_once(logs: Mapping[Place, Log]) -> Iterator[str]:
-    """T1: each (producer, epoch, sequence) once per partition, in order, without gaps. T: each value once, except what
-    plain producers sent again."""
+    """T1: each (producer, epoch, sequence) is in a partition once, in order, without gaps. T: each value is there once,
+    except
+    those that plain producers sent again."""
     for place, log in logs.items():
         values: dict[bytes, int] = {}
         idempotent: set[bytes] = set()
@@ -31,7 +32,7 @@ def written_once(logs: Mapping[Place, Log]) -> Iterator[str]:
 
 
 def acknowledged_is_there(history: History, logs: Mapping[Place, Log]) -> Iterator[str]:
-    """T1, P1: what was acknowledged stands where the answer said, also when the answer was to a repetition."""
+    """T1, P1: an acknowledged record is at the offset in the response, also if the request was a repetition."""
     found = {place: dict(record for batch in log for record in batch.records()) for place, log in logs.items()}
     for event in history.of(Produced):
         if event.code != OK or event.acks != -1:
@@ -46,9 +47,10 @@ def acknowledged_is_there(history: History, logs: Mapping[Place, Log]) -> Iterat
 
 
 def one_open_transaction(logs: Mapping[Place, Log], *, epochs_rise: bool) -> Iterator[str]:
-    """T5, T6: of each producer at most one transaction is open in a log and all of it is of one epoch; producer and
-    coordinator epochs never go back; where every end raises the epoch (transaction.version 2), nothing follows a
-    marker in an epoch before the marker's."""
+    """T5, T6: each producer has at most one open transaction in a log, all of one epoch; producer and coordinator
+    epochs never
+    go back. If every end raises the epoch (transaction.version 2), no batch after a marker has an epoch before the
+    marker's."""
     for place, log in logs.items():
         epochs: dict[int, int] = {}
         coordinators: dict[int, int] = {}
@@ -84,7 +86,7 @@ def _marker(
 
 
 def fenced_stay_out(history: History) -> Iterator[str]:
-    """T5, T6: once a producer was given an epoch, what an older epoch asks for the first time afterwards is refused."""
+    """T5, T6: once a producer was given an epoch, new requests with an older epoch are refused."""
     given: dict[int, list[tuple[int, int]]] = {}
     for identified in history.of(Identified):
         if identified.code == OK:
@@ -118,7 +120,7 @@ def epochs_are_given_once(history: History) -> Iterator[str]:
 
 
 def nothing_hangs(logs: Mapping[Place, Log], last_stable_offsets: Mapping[Place, int]) -> Iterator[str]:
-    """T7, at the end, when every timeout has passed: no transaction is open, and all can be read."""
+    """T7, at the end, when every timeout is over: no transaction is open, and all records can be read."""
     for place, log in logs.items():
         fate = Fate.of(log)
         for index, batch in enumerate(log):
@@ -132,8 +134,9 @@ def nothing_hangs(logs: Mapping[Place, Log], last_stable_offsets: Mapping[Place,
 def ends_in_time(
     logs: Mapping[Place, Log], *, limit_ms: int, excused: Mapping[int, int] | None = None
 ) -> Iterator[str]:
-    """T7: no transaction was open for longer than its timeout and what the coordinator needs. `excused`: how much
-    longer, by producer (because no coordinator was there to end it)."""
+    """T7: no transaction was open for longer than its timeout and the time that the coordinator needs. `excused` is
+    extra time
+    by producer, because no coordinator was there to end it."""
     for place, log in logs.items():
         fate = Fate.of(log)
         for index, marker in fate.markers.items():

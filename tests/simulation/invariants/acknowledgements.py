@@ -1,7 +1,6 @@
-"""What is acknowledged is committed, at the moment at which it is said: P10 of the answers that a broker gives, A1 of
-what clients have been told.
+"""An acknowledged record is committed at that moment: P10 for the responses of a broker, A1 for those that clients got.
 
-A client's answer is looked up in what is committed by what is unique in it: the values of records, the marks of
+A client's response is compared with the committed records by its unique parts: the values of records, the marks of
 offsets.
 """
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Acknowledgements:
-    """Of a run with one history."""
+    """The acknowledgements of a run with one history."""
 
     def __init__(self, partitions: PartitionInvariants, history: History | None) -> None:
         self._partitions = partitions
@@ -29,11 +28,11 @@ class Acknowledgements:
         self._answered: list[tuple[int, Partition, int]] = []
 
     def answers(self, node: int, partition: Partition, last_offset: int) -> None:
-        """A broker acknowledges an append to all replicas."""
+        """Record that a broker acknowledges an append to all replicas."""
         self._answered.append((node, partition, last_offset))
 
     def look(self) -> None:
-        """After an event."""
+        """Check after an event."""
         if self._answered:
             answered, self._answered = self._answered, []
             for node, partition, last_offset in answered:

@@ -1,6 +1,6 @@
-"""What of a node's replica of the metadata quorum would survive a power loss now: its vote, and how far its log goes.
+"""The part of a node's metadata replica that would survive a power loss now: its vote, and the end of its log.
 
-Asks the memory disk for what was synced, and never the node for what it believes to be synced.
+Reads what the memory disk has synced, and not what the node believes to be synced.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ FOLDER = "/data/__cluster_metadata-0"
 
 
 class DurableQuorum:
-    """What one node has made durable; its disk may become another one at a power loss."""
+    """The durable state of one node. A power loss may replace its disk."""
 
     def __init__(self) -> None:
         self._disk: MemoryDisk | None = None
         self._folder: Any = None
         # The file that the vote was last read from, its synced size, and the vote.
         self._election: tuple[Any, int, ElectionState | None] = (None, -1, None)
-        # By file: how far it is read, the last batch with its position, and where the next one begins.
+        # By file: how far it was read, the last batch with its position, and the position of the next one.
         self._read: dict[int, tuple[int, StoredBatch | None, int]] = {}
 
     def on(self, disk: MemoryDisk) -> None:
-        """The disk that the node has."""
+        """Use the disk that the node has now."""
         if disk is not self._disk:
             self._disk = disk
             self._folder = None
@@ -40,7 +40,7 @@ class DurableQuorum:
         return {} if self._folder is None else self._folder.synced
 
     def election(self) -> ElectionState | None:
-        """What a start after a power loss would find in quorum-state."""
+        """Return what a start after a power loss would find in quorum-state."""
         node = self._entries().get("quorum-state")
         if node is None:
             return None
@@ -51,19 +51,19 @@ class DurableQuorum:
         return state
 
     def end(self) -> int:
-        """The offset before which the log is durable."""
+        """Return the offset before which the log is durable."""
         entries = self._entries()
         files = sorted(name for name in entries if name.endswith(".log"))
         end = 0
         for name in files:
             base = int(name.removesuffix(".log"))
             if end and base > end:
-                break  # what was between is not durable
+                break  # the offsets between are not durable
             end = self._end_of(entries[name], base)
         return end
 
     def end_kept(self) -> int:
-        """The offset before which the log is durable, and the process has not begun to cut it."""
+        """Return the offset before which the log is durable and the process has not begun to cut it."""
         cut = self._entries()
         files = {int(name.removesuffix(".log")): cut[name] for name in sorted(cut) if name.endswith(".log")}
         end = self.end()

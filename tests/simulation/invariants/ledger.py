@@ -1,7 +1,8 @@
-"""What is committed of one log, for good: the prefix on which every replica has to agree, and the batches that were
-ever written in each leader epoch.
+"""The committed records of one log: the prefix on which all replicas must agree, and the batches that were ever written
+in
+each leader epoch.
 
-Invariants: the prefix only grows, but for `give_up`, which is called where records were lost by right.
+Invariants: the prefix only grows, except by `give_up`, which is called when the loss of records is allowed.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ from tests.simulation.invariants.shadow import Shadow, StoredBatch
 
 
 class Ledger:
-    """Of the metadata log, or of one partition."""
+    """The ledger of the metadata log, or of one partition."""
 
     def __init__(self, name: str, matching_rule: str) -> None:
-        """`matching_rule`: the id of the invariant that one offset of one epoch is one batch."""
+        """`matching_rule` is the id of the invariant that one offset and one epoch have one batch."""
         self.name = name
         self.batches: list[StoredBatch] = []
         #: the offset before which everything is committed
         self.end = 0
-        #: what was given up by right: (first offset, end, leader epoch that lacks it)
+        #: losses that are allowed: (first offset, end, leader epoch that lacks them)
         self.lost: list[tuple[int, int, int]] = []
-        #: its records are compacted: a log may lack some of them
+        #: its records are compacted, so a log may lack some of them
         self.is_compacted = False
         self._matching_rule = matching_rule
         self._written: dict[tuple[int, int], tuple[StoredBatch, int]] = {}
 
     def note(self, node: int, batch: StoredBatch) -> None:
-        """A node's log has this batch now: log matching."""
+        """Record that a node's log has this batch now; checks log matching."""
         key = batch.base, batch.epoch
         known = self._written.get(key)
         if known is None:
@@ -42,12 +43,12 @@ class Ledger:
             )
 
     def index_of(self, offset: int) -> int:
-        """Of the batch that holds the offset, or of the next one."""
+        """Return the index of the batch that contains the offset, or of the next one."""
         found = bisect_right(self.batches, offset, key=_base) - 1
         return found if found >= 0 and self.batches[found].next > offset else found + 1
 
     def extend(self, shadow: Shadow, end: int) -> list[StoredBatch]:
-        """Commit what a log holds before `end`; returns what is new."""
+        """Commit the batches of a log before `end`; return the new ones."""
         if end <= self.end:
             return []
         added = []
@@ -61,9 +62,10 @@ class Ledger:
         return added
 
     def difference(self, shadow: Shadow, start: int, end: int) -> tuple[StoredBatch, StoredBatch | None] | None:
-        """The first committed batch from `start` to `end` that a log has not, or has otherwise, and what it has there.
+        """Return the first committed batch from `start` to `end` that a log lacks or has changed, and the log's batch
+        there.
 
-        Where a batch was compacted, its offsets and its epoch count.
+        If a batch was compacted, only its offsets and its epoch are compared.
         """
         position = shadow.index_of(start)
         there = shadow.batches
@@ -85,7 +87,7 @@ class Ledger:
         return None
 
     def give_up(self, end: int, epoch: int) -> None:
-        """What is behind `end` is lost by right: the leader of `epoch` does not have it."""
+        """Allow the loss of the records after `end`: the leader of `epoch` does not have them."""
         if end >= self.end:
             return
         self.lost.append((end, self.end, epoch))

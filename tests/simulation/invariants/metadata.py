@@ -1,8 +1,9 @@
-"""What must hold of the cluster's metadata: every node's image is a prefix of one history (R14), one controller acts
-per epoch (C1), has seen before that what is committed up to its epoch (C2), and fences early only what refuses it or
-is silent (C3); and P2 and P3 of each partition in every image.
+"""The invariants of the cluster's metadata. Every node's image is a prefix of one history (R14). One controller acts
+per
+epoch (C1), after it has seen everything that was committed up to its epoch (C2), and it fences early only a broker that
+refuses connections or is silent (C3). P2 and P3 hold for each partition in every image.
 
-The history is replayed here once, from what the quorum has committed.
+The history is replayed here once, from the records that the quorum has committed.
 """
 
 from __future__ import annotations
@@ -51,17 +52,17 @@ _PARTS = (
 
 
 class MetadataInvariants:
-    """Of the whole cluster."""
+    """The metadata invariants of the whole cluster."""
 
     def __init__(self) -> None:
         self.image: MetadataImage = EMPTY_IMAGE
-        #: by the offset of the last record in it
+        #: images by the offset of their last record
         self.history: dict[int, MetadataImage] = {-1: EMPTY_IMAGE}
         #: the offset and the leader epoch of every election that may have lost records
         self.unclean: dict[Key, list[int]] = {}
         #: epoch -> the node whose controller is active
         self.active: dict[int, int] = {}
-        #: the last offset that holds a record, by the epoch of its batch
+        #: the last offset with a record, by the epoch of its batch
         self._last_offsets = {-1: -1}
         self._replay = MetadataReplay()
         # By node: the last image that was compared, with that of the history.
@@ -70,7 +71,7 @@ class MetadataInvariants:
     # -- the history --------------------------------------------------------------------------------------------------
 
     def committed(self, added: list[StoredBatch]) -> set[Key]:
-        """The quorum has committed batches. Returns the partitions that they change."""
+        """Replay batches that the quorum has committed. Return the partitions that they change."""
         changed: set[Key] = set()
         for stored in added:
             for batch in batches.intact(stored.data):
@@ -150,7 +151,7 @@ class MetadataInvariants:
                 )
 
     def _judge_brokers(self) -> None:
-        """No broker that is fenced or on its way out is in an ISR, but the last one."""
+        """Check that no fenced or stopping broker is in an ISR, except as the last one."""
         brokers = self.image.brokers
         out = {number for number, broker in brokers.items() if broker.fenced}
         if not out:
@@ -165,7 +166,7 @@ class MetadataInvariants:
     # -- what nodes have ----------------------------------------------------------------------------------------------
 
     def shows(self, number: int, image: MetadataImage) -> None:
-        """A node has another image."""
+        """Check another image of a node."""
         expected = self.history.get(image.offset)
         if expected is None:
             raise InvariantBroken(
@@ -194,8 +195,9 @@ class MetadataInvariants:
         self._agreed.pop(number, None)
 
     def fences_early(self, number: int, broker_id: int, refused: Collection[bool], silent_ms: int = 0) -> None:
-        """A node's controller fences a broker before its session is over. `refused`: of each endpoint that it names; it
-        names none of a broker that is not back, whose last heartbeat is `silent_ms` old."""
+        """Check that a node's controller may fence a broker before its session is over. `refused` is a flag for each
+        endpoint of
+        the broker. It is empty if the broker is not back; then its last heartbeat is `silent_ms` old."""
         require(
             all(refused) if refused else silent_ms >= GRACE_MS,
             "C3",
@@ -203,7 +205,7 @@ class MetadataInvariants:
         )
 
     def acts(self, number: int, controller: ActiveController, leaders: dict[int, int]) -> None:
-        """A node's controller has become active."""
+        """Check that a node's controller may become active."""
         epoch = controller.epoch
         known = self.active.setdefault(epoch, number)
         require(known == number, "C1", f"in epoch {epoch} the controllers of the nodes {known} and {number} act")
@@ -212,8 +214,9 @@ class MetadataInvariants:
             "C1",
             f"the controller of node {number} acts in epoch {epoch}, which {leaders.get(epoch)} leads",
         )
-        # A leader that was paused may hear that its epoch's record is committed before it hears of its successor, as in
-        # Apache Kafka. Its log holds nothing of later epochs, and what it appends now is never committed.
+        # A leader that was paused may see the commit of its epoch's record before it learns of its successor, as in
+        # Apache
+        # Kafka. Its log has no records of later epochs, and its own new records are never committed.
         last_offset = max(offset for of_epoch, offset in self._last_offsets.items() if of_epoch <= epoch)
         require(
             controller.committed_offset >= last_offset,
@@ -224,8 +227,9 @@ class MetadataInvariants:
 
 
 def _has_joined(old: PartitionImage, new: PartitionImage) -> bool:
-    """The new leader came into the ISR at the old leader's request, and leads from the same change on: the old leader
-    moved away with it, or is on its way out. (An unclean election leaves nothing of the ISR before.)"""
+    """The new leader joined the ISR at the old leader's request and leads from the same change on: the old leader moved
+    away
+    with it, or is being removed. (An unclean election keeps nothing of the earlier ISR.)"""
     if old.leader == NO_LEADER:
         return False
     has_moved = old.is_reassigning and not new.is_reassigning and old.leader in old.removing_replicas

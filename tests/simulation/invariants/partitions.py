@@ -1,11 +1,11 @@
-"""What must hold of replicated partitions after every event: P2, P4 to P7, P9 to P13 and T9.
+"""The invariants of replicated partitions after every event: P2, P4 to P7, P9 to P13 and T9.
 
-A replica is judged by its `Partition`, and by what its log's files hold. What is committed is what a leader has ever
-said to be: its high watermark. When a leader moves that, every member of its ISR must hold what it passes, and the ISR
-must be as large as min.insync.replicas asks (KIP-966). From then on it must stay: every later leader has it.
+A replica is checked by its `Partition` and by the files of its log. A record is committed once any leader's high
+watermark has passed it. When a leader moves its high watermark, every member of its ISR must have the records below it,
+and the ISR must have at least min.insync.replicas members (KIP-966). From then on every later leader must have them.
 
-What may be lost: where the metadata says that a leader was elected uncleanly, what that leader lacks. Without the ELR,
-also what a power loss took from a leader that the controller could not know to have lost something.
+Allowed losses: after an unclean election the records that the new leader lacks. Without the ELR, also records that a
+power loss took from a leader, if the controller could not know of the loss.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Replica:
-    """One replica of a node, as it was when it was looked at last. It stays when the node goes down."""
+    """One replica of a node, as at the last check. It stays when the node goes down."""
 
     __slots__ = (
         "agrees_to",
@@ -52,20 +52,20 @@ class Replica:
         self.node = node
         self.key = key
         self.shadow = Shadow()
-        #: the log was compared with what is committed up to here
+        #: the log was compared with the committed records up to this offset
         self.agrees_to = 0
-        #: it has lost power, or its disk, and may lack what is committed
+        #: it has lost power, or its disk, and may lack committed records
         self.may_lack = False
         #: its node was told that it is no replica, and has deleted it
         self.was_removed = False
-        #: the newest leader epoch that it took, in this life
+        #: the newest leader epoch that it accepted in this life
         self.leader_epoch = -1
         self.is_up = False
 
     def begin(self, partition: Partition) -> None:
-        """A life begins."""
+        """Begin a life."""
         if self.was_removed:
-            # It begins anew. Until now its leader may have counted on what it had.
+            # It begins again. Until now its leader may have counted on its records.
             self.shadow = Shadow()
             self.agrees_to = 0
             self.may_lack = self.was_removed = False
@@ -79,7 +79,7 @@ class Replica:
         self.high_watermark = self.end = self.start = self.leader_epoch = -1
 
     def is_as_before(self) -> bool:
-        """Nothing has changed since it was looked at. Called after every event."""
+        """Return True if nothing has changed since the last check. Called after every event."""
         partition, log = self.partition, self.handle.log
         leader = partition.leader
         return (
@@ -102,7 +102,7 @@ class Replica:
 
 
 class Committed(NamedTuple):
-    """A leader has moved its high watermark, with these in sync then."""
+    """A leader has moved its high watermark; the members in sync at that moment."""
 
     replica: Replica
     leader: PartitionLeader
@@ -112,7 +112,7 @@ class Committed(NamedTuple):
 
 
 class PartitionInvariants:
-    """Of all partitions of the cluster."""
+    """The invariants of all partitions of the cluster."""
 
     def __init__(self, metadata: MetadataInvariants) -> None:
         self._metadata = metadata
@@ -121,11 +121,11 @@ class PartitionInvariants:
         self.replicas: dict[Key, dict[int, Replica]] = {}
         # (partition, leader epoch) -> the node that leads in it
         self._leaders: dict[tuple[Key, int], int] = {}
-        #: in this event
+        #: the commits of this event
         self.commits_noted: list[Committed] = []
 
     def replica(self, node: int, partition: Partition) -> Replica:
-        """The one of a node, for a life that begins."""
+        """Return the replica of a node for a life that begins."""
         key = partition.topic_id, partition.index
         if key not in self.ledgers:
             self.ledgers[key] = Ledger(str(partition), "P4")
@@ -137,7 +137,7 @@ class PartitionInvariants:
         return replica
 
     def not_held(self, node: int, image: MetadataImage) -> None:
-        """A node was told of this metadata: it deletes the replicas that the metadata does not have there."""
+        """Record that a node got this metadata: it deletes the replicas that the metadata does not have there."""
         for key, replicas in self.replicas.items():
             replica = replicas.get(node)
             if replica is not None and not replica.is_up:
@@ -146,15 +146,16 @@ class PartitionInvariants:
                     replica.was_removed = True
 
     def ledger_of(self, topic: str, index: int) -> Ledger | None:
-        """Of the topic that has the name now."""
+        """Return the ledger of the topic that has the name now."""
         found = self._metadata.image.topics.by_name.get(topic)
         return None if found is None else self.ledgers.get((found.id, index))
 
     # -- after an event -----------------------------------------------------------------------------------------------
 
     def commits(self, node: int, partition: Partition) -> None:
-        """In the middle of an event: a leader has moved its high watermark. In the rest of the event it may lose
-        members of its ISR, or its role."""
+        """Record, in the middle of an event, that a leader has moved its high watermark. Later in the event it may lose
+        members of
+        its ISR, or its role."""
         leader, log = partition.leader, partition.handle.log
         replica = self.replicas.get((partition.topic_id, partition.index), {}).get(node)
         if log is None or leader is None or replica is None or not replica.is_up or replica.partition is not partition:
@@ -163,7 +164,7 @@ class PartitionInvariants:
         self.commits_noted.append(Committed(replica, leader, log.high_watermark, isr.committed, isr.maximal))
 
     def look(self, changed: list[Replica]) -> None:
-        """These have changed: first what their logs hold, then what they say of it."""
+        """Check the replicas that have changed: first the contents of their logs, then their offsets."""
         for replica in changed:
             self._follow_log(replica)
         noted, self.commits_noted = self.commits_noted, []
@@ -271,7 +272,7 @@ class PartitionInvariants:
     # -- who leads ----------------------------------------------------------------------------------------------------
 
     def _takes_over(self, replica: Replica, epoch: int) -> None:
-        """A leader can use its log: it has all that is committed, and knows its producers."""
+        """Check that a new leader has all committed records, and knows their producers, when it can use its log."""
         ledger = self.ledgers[replica.key]
         if self._is_older(replica.key, epoch):
             return
@@ -293,27 +294,27 @@ class PartitionInvariants:
         self._knows_producers(replica)
 
     def _is_older(self, key: Key, epoch: int) -> bool:
-        """The metadata has another leader epoch by now."""
+        """Return True if the metadata has another leader epoch by now."""
         known = self._metadata.partition(key)
         return known is None or known.leader_epoch > epoch
 
     def _may_lose(self, replica: Replica, epoch: int) -> bool:
         if any(unclean <= epoch for unclean in self._metadata.unclean.get(replica.key, ())[-1:]):
             newest = self._metadata.unclean[replica.key][-1]
-            # Every leader since the unclean election, until what it lacks is given up.
+            # Every leader since the unclean election, until the records that it lacks are given up.
             if all(newest > given for _, _, given in self.ledgers[replica.key].lost):
                 return True
         return replica.may_lack and not self._metadata.image.features.elr_enabled
 
     def _is_given_up(self, replica: Replica, offset: int) -> bool:
-        """Another history has begun at the offset, or before it."""
+        """Return True if another history has begun at or before the offset."""
         unclean = self._metadata.unclean.get(replica.key)
         if unclean and unclean[-1] >= replica.leader_epoch:
             return True
         return any(first <= offset < end for first, end, _ in self.ledgers[replica.key].lost)
 
     def _knows_producers(self, replica: Replica) -> None:
-        """T9: what the log's producers are said to have written last is what stands in the files."""
+        """T9: the last batch of each producer, according to the log's state, is the one in the files."""
         log = replica.log or replica.handle.log
         if log is None or self.ledgers[replica.key].is_compacted:
             return
@@ -374,7 +375,7 @@ class PartitionInvariants:
         replica.agrees_to = max(replica.agrees_to, min(high_watermark, ledger.end))
 
     def _extend(self, committed: Committed) -> None:
-        """A leader has committed."""
+        """Record what a leader has committed."""
         replica, high_watermark = committed.replica, committed.high_watermark
         ledger = self.ledgers[replica.key]
         if high_watermark > ledger.end and not self._is_superseded(replica.key, committed.leader.leader_epoch):
@@ -383,7 +384,7 @@ class PartitionInvariants:
             self._held_by_isr(committed)
 
     def _is_superseded(self, key: Key, epoch: int) -> bool:
-        """An unclean election has begun another history since."""
+        """Return True if an unclean election has begun another history since."""
         unclean = self._metadata.unclean.get(key)
         return bool(unclean) and unclean[-1] > epoch  # type: ignore[index]
 
@@ -399,13 +400,13 @@ class PartitionInvariants:
             )
 
     def _held_by_isr(self, committed: Committed) -> None:
-        """What is committed now, every member of the ISR holds."""
+        """Check that every member of the ISR has what is committed now."""
         replica, leader = committed.replica, committed.leader
         ledger = self.ledgers[replica.key]
         members = self.replicas[replica.key]
         known = self._metadata.partition(replica.key)
         isr = set(committed.maximal_isr)
-        # A node that has died in this event may have been told of metadata that `known` does not have yet.
+        # A node that has died in this event may have received metadata that `known` does not have yet.
         if replica.is_up and known is not None and known.leader_epoch >= leader.leader_epoch:
             isr.update(known.isr)
         for number in sorted(isr - {replica.node}):
@@ -423,7 +424,7 @@ class PartitionInvariants:
             member.agrees_to = ledger.end
 
     def _joined(self, replica: Replica, leader: PartitionLeader) -> None:
-        """The leader counts others as in sync: each that joins has everything that is committed, as of now."""
+        """Check replicas that the leader now counts as in sync: each has every record that is committed now."""
         ledger = self.ledgers[replica.key]
         if self._is_superseded(replica.key, leader.leader_epoch) or self._is_older(replica.key, leader.leader_epoch):
             return
@@ -443,8 +444,9 @@ class PartitionInvariants:
     # -- what the metadata says ---------------------------------------------------------------------------------------
 
     def metadata_changed(self, keys: set[Key], is_running: dict[int, bool]) -> None:
-        """Partitions have changed in what the quorum has committed. P6: no running member of ISR or ELR lacks what is
-        committed. P5: the leader's maximal ISR holds that of the controller."""
+        """Check partitions that committed metadata has changed. P6: no running member of ISR or ELR lacks a committed
+        record. P5:
+        the leader's maximal ISR contains that of the controller."""
         for key in sorted(keys):
             image = self._metadata.partition(key)
             if image is not None and key in self.ledgers:
@@ -454,7 +456,7 @@ class PartitionInvariants:
     def _members_complete(self, key: Key, image: PartitionImage, is_running: dict[int, bool]) -> None:
         ledger = self.ledgers[key]
         if image.leader != NO_LEADER and self._metadata.unclean.get(key, [-1])[-1] == image.leader_epoch:
-            return  # its leader says what is lost when it begins
+            return  # its new leader determines what is lost
         for number in (*image.isr, *image.elr):
             member = self.replicas[key].get(number)
             if member is None or not is_running.get(number, False) or not member.is_up or member.handle.log is None:
@@ -504,7 +506,7 @@ class PartitionInvariants:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def at_rest(self) -> None:
-        """P13: every replica that is up holds the same, and knows that it is committed."""
+        """P13: every replica that is up has the same records, and knows that they are committed."""
         for key, replicas in sorted(self.replicas.items()):
             if self._metadata.partition(key) is None:
                 continue

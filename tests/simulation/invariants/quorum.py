@@ -1,9 +1,9 @@
-"""What must hold of the metadata quorum after every event: R1 to R8, R10 to R12, and L1 of its log.
+"""The invariants of the metadata quorum after every event: R1 to R8, R10 to R12, and L1 of its log.
 
-A node is judged by its `RaftNode`, by its files, and by what its disk would keep through a power loss. What a node has
-said is judged as it says it: a message that tells of an epoch or of a vote leaves when both are durable.
+A node is checked by its `RaftNode`, by its files, and by what its disk would keep in a power loss. Its messages are
+checked when it sends them: a message with an epoch or a vote leaves when both are durable.
 
-Invariants of its own: leaders and votes are remembered for the whole run, over kills and restarts.
+The checks remember leaders and votes for the whole run, over kills and restarts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OBSERVERS = (Role.UNATTACHED, Role.FOLLOWER)
 
 
 class QuorumMember:
-    """One node, as it was when it was looked at last."""
+    """One node, as at the last check."""
 
     __slots__ = (
         "_files",
@@ -52,14 +52,14 @@ class QuorumMember:
         self.number = number
         self.shadow = Shadow()
         self.durable = DurableQuorum()
-        #: over all its lives
+        #: the epoch, over all its lives
         self.epoch = -1
-        #: what was durable when the life before ended
+        #: the durable end of its log when the life before ended
         self.must_have = 0
         self.begin(None)
 
     def begin(self, driver: QuorumDriver | None) -> None:
-        """A life begins, or ends (None)."""
+        """Begin a life, or end it (None)."""
         self.driver = driver
         self._raft: RaftNode | None = None if driver is None else driver.node
         self._log = None if self._raft is None else self._raft._log
@@ -76,7 +76,7 @@ class QuorumMember:
         return self._raft
 
     def is_as_before(self) -> bool:
-        """Nothing has changed since `take`. Called after every event."""
+        """Return True if nothing has changed since `take`. Called after every event."""
         raft, log, view, files = self._raft, self._log, self._view, self._files
         if raft is None or log is None or view is None or files is None:
             return True
@@ -101,7 +101,7 @@ class QuorumMember:
 
 
 class QuorumInvariants:
-    """Of the whole quorum."""
+    """The invariants of the whole quorum."""
 
     def __init__(self, numbers: list[int]) -> None:
         self.members = {number: QuorumMember(number) for number in numbers}
@@ -110,14 +110,14 @@ class QuorumInvariants:
         self.leaders: dict[int, int] = {}
         #: (node, epoch) -> the node that it has voted for
         self.votes: dict[tuple[int, int], int] = {}
-        # Those of them that a message has told of.
+        # The votes that a message has contained.
         self._told_votes: set[tuple[int, int]] = set()
         self._newest_epoch = 0
 
     # -- lives --------------------------------------------------------------------------------------------------------
 
     def started(self, number: int, driver: QuorumDriver, disk: MemoryDisk) -> None:
-        """The node has opened its metadata log."""
+        """Begin a life after the node has opened its metadata log."""
         member = self.members[number]
         member.durable.on(disk)
         member.begin(driver)
@@ -126,14 +126,14 @@ class QuorumInvariants:
         member = self.members[number]
         if member.driver is not None:
             member.must_have = member.durable.end_kept()
-            # It may have died while it wrote a newer epoch, of which it had told no other node yet (`says`).
+            # It may have died while it wrote a newer epoch that it had sent to no other node yet (`says`).
             election = member.durable.election()
             member.epoch = -1 if election is None else min(member.epoch, election.epoch)
             self._forget_votes(number, election)
         member.begin(None)
 
     def _forget_votes(self, number: int, durable: ElectionState | None) -> None:
-        """A node has died: votes that were not durable, and that it has told no other node, were never given."""
+        """Remove votes of a dead node that were neither durable nor sent to another node: they were never given."""
         for key in [key for key in self.votes if key[0] == number and key not in self._told_votes]:
             voted = None if durable is None or durable.epoch != key[1] else durable.voted
             if (durable is None or key[1] >= durable.epoch) and (voted is None or voted.id != self.votes[key]):
@@ -142,7 +142,7 @@ class QuorumInvariants:
     # -- after an event -----------------------------------------------------------------------------------------------
 
     def look(self, member: QuorumMember) -> list[StoredBatch]:
-        """A node has changed. Returns what is committed since."""
+        """Check a node that has changed. Return what was committed since."""
         raft, before, high_watermark_before = member.raft, member.state, member.high_watermark
         start_before = member.start
         state = raft.state
@@ -170,7 +170,7 @@ class QuorumInvariants:
         if not member.raft.is_voter:
             require(state.role in _OBSERVERS, "R12", f"node {number} is no voter, and {state.role.value}")
         if isinstance(state, Prospective):
-            # It may have heard of a higher epoch in the same event.
+            # It may have seen a higher epoch in the same event.
             require(
                 state.epoch <= self._newest_epoch,
                 "R12",
@@ -190,7 +190,7 @@ class QuorumInvariants:
             raise InvariantBroken("R3", f"node {number} has voted for {known} and for {candidate} in epoch {epoch}")
 
     def _follow_log(self, member: QuorumMember, high_watermark: int | None) -> None:
-        # Also where the end is the same: in one event a log may be cut and grow to where it was.
+        # Also if the end is the same: in one event a log may be cut and grow to its old end.
         shadow = member.shadow
         changes = shadow.follow(member.files)
         if member.must_have > shadow.end:
@@ -221,7 +221,7 @@ class QuorumInvariants:
             self.ledger.note(member.number, batch)
 
     def _complete(self, member: QuorumMember) -> None:
-        """A node leads: it has everything that is committed."""
+        """Check that a leader has all committed records."""
         epoch = member.raft.epoch
         if epoch != max(self.leaders):
             return
@@ -301,7 +301,7 @@ class QuorumInvariants:
         )
         known = min(high_watermark, self.ledger.end)
         if member.shadow.end < raft.log.end_offset:
-            # A vote is written first; the node knows of batches that its files do not have yet.
+            # A vote is written first; the node has batches that its files do not have yet.
             known = min(known, member.shadow.end)
         if known <= member.agrees_to:
             return added
@@ -314,7 +314,7 @@ class QuorumInvariants:
         return added
 
     def _has_majority(self, member: QuorumMember, state: Leader, high_watermark: int) -> None:
-        """A leader has committed: R5 and R10."""
+        """Check R5 and R10 when a leader has committed."""
         raft = member.raft
         ends = {
             voter.key.id: self.members[voter.key.id].durable.end()
@@ -340,7 +340,7 @@ class QuorumInvariants:
     # -- what a node says ---------------------------------------------------------------------------------------------
 
     def says(self, driver: QuorumDriver, what: str) -> None:
-        """A message leaves a node. It may tell of the node's epoch and of its vote."""
+        """Check a message that leaves a node and may contain the node's epoch and its vote."""
         member = self.members.get(driver.node_id)
         if member is None:
             return

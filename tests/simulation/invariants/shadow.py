@@ -1,8 +1,8 @@
-"""A log as its files have it, batch by batch: read beside the log's own code, and from the disk's memory, so that the
-reading touches no fault, no cache and no file that the node has open.
+"""A log as in its files, batch by batch. It is read without the log's own code from the disk's memory, so that reading
+uses no fault, no cache and no open file of the node.
 
-Responsible for following one replica's log through appends, truncations and restarts. Not responsible for what may be
-in it: the other modules judge that.
+Responsible for following one replica's log through appends, truncations and restarts. Not responsible for what it may
+contain: the other modules check that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class StoredBatch(NamedTuple):
     """One batch of a log, with its bytes."""
 
     base: int
-    #: the offset after its last one
+    #: the offset after the last one of the batch
     next: int
     epoch: int
     crc: int
@@ -43,7 +43,7 @@ class StoredBatch(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Of the sequences, which begin again after 2^31 - 1."""
+        """Return the last sequence; sequences begin again after 2^31 - 1."""
         return (self.base_sequence + self.next - self.base - 1) & 0x7FFF_FFFF
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class StoredBatch(NamedTuple):
 
 
 def parse(data: bytes | bytearray, position: int, end: int) -> StoredBatch | None:
-    """The batch at `position`; None when it is not whole."""
+    """Return the batch at `position`, or None if it is not whole."""
     if end - position < _HEADER.size:
         return None
     fields = _HEADER.unpack_from(data, position)
@@ -78,15 +78,15 @@ def parse(data: bytes | bytearray, position: int, end: int) -> StoredBatch | Non
 
 
 class Changes(NamedTuple):
-    """What became of a log since it was looked at before."""
+    """The changes of a log since the last look."""
 
-    #: no longer there, at all or at their offset
+    #: no longer in the log, or no longer at their offset
     gone: list[StoredBatch]
     added: list[StoredBatch]
 
 
 class Shadow:
-    """One replica's log, which may be closed, opened and moved meanwhile."""
+    """One replica's log, which may be closed, opened and moved in the meantime."""
 
     __slots__ = ("_base", "_position", "_positions", "batches", "end", "log", "start")
 
@@ -95,27 +95,27 @@ class Shadow:
         self.batches: list[StoredBatch] = []
         #: the log end
         self.end = 0
-        #: where it starts, as far as the files tell
+        #: its start, as far as the files show it
         self.start = 0
-        # Where the next batch is read: the segment's base offset, and the position in its file.
+        # The place of the next read: the segment's base offset, and the position in its file.
         self._base = -1
         self._position = 0
-        # The place of each batch, so that the last one can be looked at again.
+        # The place of each batch, so that the last one can be read again.
         self._positions: list[tuple[int, int]] = []
 
     def index_of(self, offset: int) -> int:
-        """Of the first batch that begins at or behind the offset."""
+        """Return the index of the first batch that begins at or after the offset."""
         return bisect_left(self.batches, (offset,))
 
     def follow(self, log: PartitionLog) -> Changes:
-        """Take over what the log holds now."""
+        """Take over the present contents of the log."""
         if log is self.log and log.log_end_offset >= self.end and self._is_where_it_was(log):
             added = self._read(log)
             return Changes([], added)
         return self._read_again(log)
 
     def _is_where_it_was(self, log: PartitionLog) -> bool:
-        """The last batch that was read still stands there."""
+        """Return True if the last batch that was read is still at its place."""
         if self._base < 0:
             return False
         if not self.batches:
@@ -150,7 +150,7 @@ class Shadow:
         return added
 
     def _read_again(self, log: PartitionLog) -> Changes:
-        """From the first segment on: the log is another object, or was cut."""
+        """Read again from the first segment on, because the log is another object or was cut."""
         before = self.batches
         self.log = log
         self.batches, self._positions = [], []
@@ -159,7 +159,7 @@ class Shadow:
         now = self._read(log)
         kept = {batch.base: batch for batch in now}
         known = {batch.base: batch for batch in before}
-        # A batch that compaction or retention took is in no other's place.
+        # A batch that compaction or retention removed was not replaced by another one.
         gone = [
             batch
             for batch in before
@@ -170,7 +170,7 @@ class Shadow:
 
 
 def _is_other(one: StoredBatch, other: StoredBatch) -> bool:
-    """They cannot be the same batch, nor what compaction has left of it."""
+    """Return True if they cannot be the same batch, nor one the rest of the other after compaction."""
     return one.epoch != other.epoch or (one.size == other.size and one.crc != other.crc)
 
 

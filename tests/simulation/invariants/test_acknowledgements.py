@@ -1,4 +1,4 @@
-"""Answers that come too early are found, whether a broker gives them or a client has them."""
+"""Acknowledgements that come too early are found, whether in a broker's response or at a client."""
 
 from __future__ import annotations
 

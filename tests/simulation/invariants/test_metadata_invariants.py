@@ -1,4 +1,4 @@
-"""Each invariant of the metadata is broken once, by records and images that are made by hand, and found."""
+"""Each invariant of the metadata is broken once, by hand-made records and images, and found."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEWEST = 30
 
 
 class Committed:
-    """A metadata log of which everything is committed."""
+    """A metadata log whose records are all committed."""
 
     def __init__(self) -> None:
         self.invariants = MetadataInvariants()

@@ -18,8 +18,9 @@ KEY = (b"t".ljust(15, b".") + bytes(1), 0)
 
 
 class Two:
-    """Node 1 leads in leader epoch 0, node 2 follows. Each world knows itself as node 1, so that in the follower's the
-    two have changed names."""
+    """Node 1 leads in leader epoch 0, node 2 follows. Each world sees itself as node 1, so the numbers are exchanged in
+    the
+    follower's world."""
 
     def __init__(self, min_isr: int = 2) -> None:
         self.one, self.other = World(), World()
@@ -52,7 +53,7 @@ class Two:
         self.look()
 
     def copy(self) -> None:
-        """The follower fetches all, and fetches again."""
+        """Let the follower fetch everything, and fetch again."""
         self.copy_to(self.follow)
         self.lead.note_fetched(2, self.follow.log.log_end_offset)
         self.look()
@@ -68,19 +69,19 @@ class Two:
             follow.follower.append(data, now_ms=NOW_MS)
 
     def shrink_isr(self) -> None:
-        """The leader is left alone in the ISR, and has heard of it."""
+        """Leave the leader alone in the ISR, and notify it."""
         self.one.change(self.lead, isr=[1])
         self.metadata_says(isr=[1])
 
     def metadata_says(self, **fields: Any) -> None:
-        """As the quorum has it; the nodes have not heard yet."""
+        """Change the metadata of the quorum; the nodes do not have the change yet."""
         world = World()
         world.image = self.metadata.image
         world.publish(PartitionChangeRecord(partition_id=0, topic_id=KEY[0], **fields))
         self.metadata.image = world.image
 
     def second_leads(self) -> None:
-        """In leader epoch 1."""
+        """Let node 2 lead in leader epoch 1."""
         self.metadata_says(leader=2)
         self.other.change(self.follow, leader=NODE)
 
@@ -237,7 +238,7 @@ def test_p7_a_follower_is_ahead_of_its_leader() -> None:
 
 
 def resigns(two: Two) -> None:
-    """In the event in which it has committed, after the ISR has shrunk to the leader."""
+    """The leader resigns in the event in which it has committed, after the ISR has shrunk to the leader."""
     two.one.change(two.lead, isr=[1])
     two.one.change(two.lead, leader=2, isr=[2])
     two.metadata_says(leader=2, isr=[2])
@@ -266,7 +267,7 @@ def test_p4_a_leader_commits_what_the_isr_does_not_hold_and_resigns() -> None:
 
 @pytest.mark.parametrize("lives", [False, True])
 def test_a_leader_dies_in_the_event_in_which_it_was_told_of_a_smaller_isr(lives: bool) -> None:
-    """What it was told is in no view of the quorum yet."""
+    """The smaller ISR is in no image of the quorum yet."""
     two = with_one_committed(min_isr=1)
     two.append(b"b")
     two.one.change(two.lead, isr=[1])
@@ -308,7 +309,7 @@ def test_p9_a_follower_cuts_what_is_committed_before_it_knows() -> None:
 
 
 def begins_empty(two: Two) -> None:
-    """The other node has the replica in another life, and nothing in it."""
+    """The other node has the replica in another life, without records."""
     two.second.is_up = False
     two.invariants.not_held(2, two.metadata.image)
     fresh = Two()

@@ -1,4 +1,4 @@
-"""Each invariant of the quorum is broken once, by three voters whose states are made by hand, and found."""
+"""Each invariant of the quorum is broken once, by three voters with hand-made states, and found."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VOTERS = VoterSet.of(
 
 
 class Voter:
-    """A voter with a real log on a disk of its own, and a state that the test chooses."""
+    """A voter with a real log on its own disk, and a state that the test chooses."""
 
     def __init__(self, invariants: QuorumInvariants, number: int) -> None:
         self.invariants = invariants

@@ -1,4 +1,4 @@
-"""A log's shadow follows appends, truncations, rolls and restarts; what is durable is read from what was synced."""
+"""A log's shadow follows appends, truncations, rolls and restarts; durable batches are read from synced data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leadership that is over and appends is found, and so is a broker that stands still and keeps its lease."""
+"""An append after the end of a leadership is found, and so is a broker that stands still and keeps its lease."""
 
 from __future__ import annotations
 

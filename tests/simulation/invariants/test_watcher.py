@@ -1,4 +1,4 @@
-"""The watcher has every replica of every node in view, from the event in which the node has it."""
+"""The watcher sees every replica of every node, from the event in which the node has it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTITIONS = 3
 
 
 def test_the_replicas_of_a_node_that_starts_are_watched_at_once() -> None:
-    """The node knows the metadata before its table of replicas is told, and more metadata may be long in coming."""
+    """The node has the metadata before its table of replicas gets it, and more metadata may come late."""
     began_with: list[int] = []
 
     async def scenario(stage: Stage) -> None:

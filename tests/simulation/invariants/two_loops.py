@@ -1,8 +1,9 @@
-"""Invariants between the two loops of a node (decision 30): a leadership that is over appends nothing (P14), and a
+"""Invariants between the two loops of a node (decision 30): after the end of a leadership nothing is appended (P14),
+and a
 broker whose broker loop stands still keeps no lease (C4).
 
-The control loop has seen a change from the event in which its loader has it. The broker loop must take the change
-before it appends. No run has so many changes of the metadata that some are held back (crossing/feed.py).
+The control loop has a change from the event in which its loader has it. The broker loop must take the change before it
+appends. No run has so many metadata changes that some are held back (crossing/feed.py).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def appends(node: int, partition: Partition, image: MetadataImage) -> None:
-    """A broker has appended for a client. `image`: what the control loop of its node has seen."""
+    """Check an append of a broker for a client. `image` is what the control loop of its node has."""
     topic = image.topics.by_id.get(partition.topic_id)
     known = None if topic is None else topic.partitions.get(partition.index)
     require(
@@ -30,9 +31,9 @@ def appends(node: int, partition: Partition, image: MetadataImage) -> None:
 
 
 def sends_heartbeat(node: int, silent_seconds: float, session_seconds: float) -> None:
-    """A broker sends a heartbeat. `silent_seconds`: for how long its broker loop has stood still, while the control
-    loop turned."""
-    # A sign of life from before may have been on its way for as long as the longest hand-over takes.
+    """Check a heartbeat of a broker. `silent_seconds` is how long its broker loop has stood still while the control
+    loop ran."""
+    # An earlier sign of life may have been on its way for as long as the longest hand-over takes.
     require(
         silent_seconds <= session_seconds + LONGEST_HAND_OVER_SECONDS,
         "C4",

@@ -1,10 +1,10 @@
-"""Watches a simulated cluster: after every event it looks what has changed on which node, and has that judged.
+"""Watches a simulated cluster: after every event it finds out what has changed on which node, and has it checked.
 
-Responsible for noticing changes (cheaply: a run has tens of thousands of events, and most change nothing here), for
-lives and deaths of nodes, and for what nodes say to each other and to clients. Not responsible for what must hold: that
-stands in quorum.py, metadata.py, partitions.py, acknowledgements.py and two_loops.py.
+Responsible for noticing changes, for the lives and deaths of nodes, and for the messages of nodes to each other and to
+clients. It must be cheap, because a run has tens of thousands of events, and most change nothing here. Not responsible
+for the invariants: quorum.py, metadata.py, partitions.py, acknowledgements.py and two_loops.py check them.
 
-It reads the objects of the real nodes and changes nothing: the same seed is the same run with it and without it.
+It reads the objects of the real nodes and changes nothing: a seed gives the same run with it and without it.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class WatchedNode:
         self.forget()
 
     def forget(self) -> None:
-        """A life is over."""
+        """Reset it after a life."""
         self.node: Node | None = None
         self.loader: Any = None
         self.controller: Any = None
         self.table: Any = None
         self.image: MetadataImage = EMPTY_IMAGE
-        #: what the table of replicas was told of. It is told later than the node when the node starts.
+        #: the metadata that the table of replicas got. At a start it gets it later than the node.
         self.table_image: MetadataImage | None = None
         self.is_active = False
         for replica in self.replicas:
@@ -94,17 +94,17 @@ class Watcher:
         self._cluster = cluster
         self._loop = cluster.world.loop
         self._nodes = [WatchedNode(cluster.nodes[number], self.quorum) for number in numbers]
-        # An event of a process changes this process alone, one of the harness (a kill, a start) any.
+        # An event of a process changes only this process; one of the harness (a kill, a start) may change any.
         self._of_process: dict[object, list[WatchedNode]] = {None: self._nodes}
-        #: how often it was called
+        #: the number of calls
         self.events = 0
-        # What a hook has found wrong in the middle of an event: product code may have caught the exception.
+        # An error that a hook found in the middle of an event: product code may have caught the exception.
         self._found: AssertionError | None = None
 
     # -- after every event --------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """An event is over. Raises InvariantBroken."""
+        """Check after an event. Raises InvariantBroken."""
         self.events += 1
         if self._found is not None:
             raise self._found
@@ -149,7 +149,7 @@ class Watcher:
         self.acknowledgements.look()
 
     def _life(self, watched: WatchedNode) -> None:
-        """A node is starting, or has gone down, or has done both."""
+        """Follow a node that is starting, or has gone down, or both."""
         broker = watched.broker
         runtime = broker._runtime
         if watched.runtime is not runtime or runtime is None or not runtime.alive:
@@ -163,7 +163,7 @@ class Watcher:
             for owner in _owners(watched.runtime):
                 self._of_process.pop(owner, None)
             watched.runtime = runtime
-        # Its second loop comes a little later.
+        # Its second loop begins a little later.
         for owner in _owners(runtime):
             self._of_process[owner] = [watched]
         if runtime is None or not runtime.alive:
@@ -182,7 +182,7 @@ class Watcher:
                 watched.loader = node.shared.loader
 
     def _list_replicas(self, watched: WatchedNode) -> None:
-        """The table was told of other metadata: a node may have other replicas."""
+        """Update the node's replicas after its table got other metadata."""
         table = watched.table
         held = list(table)
         known = {id(replica.partition): replica for replica in watched.replicas}
@@ -197,7 +197,7 @@ class Watcher:
         self.partitions.not_held(watched.number, table._image)
 
     def _running(self) -> dict[int, bool]:
-        """Whether the node that runs now is the one that the metadata knows."""
+        """Return for each node whether its present life is the one in the metadata."""
         brokers = self.metadata.image.brokers
         running = {}
         for watched in self._nodes:
@@ -212,7 +212,7 @@ class Watcher:
     # -- in the middle of an event ------------------------------------------------------------------------------------
 
     def note(self, error: AssertionError) -> None:
-        """A hook has found something wrong: the run ends when this event does."""
+        """Keep an error that a hook has found: the run ends when this event does."""
         if self._found is None:
             self._found = error
 
@@ -234,7 +234,7 @@ class Watcher:
             self.note(error)
 
     def appends(self, partition: Partition) -> None:
-        """For a client, as the leader."""
+        """Check an append for a client, as the leader."""
         number = partition._shared.node_id
         node = self._cluster.nodes[number]
         if not node.is_alive:
@@ -256,7 +256,7 @@ class Watcher:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def at_rest(self) -> None:
-        """The faults are over and everything has come to rest."""
+        """Check the cluster at rest, after the faults."""
         self.look()
         self.partitions.at_rest()
 
@@ -281,7 +281,7 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
         if not code and position in produce._open and produce._acks == ACKS_ALL:
             partition, last = produce._appended[position]
             node = partition._shared.node_id
-            # A process that dies at a call of its disk says nothing in the rest of the event.
+            # A process that dies at a call of its disk sends nothing in the rest of the event.
             if cluster.nodes[node].is_alive:
                 watcher.acknowledgements.answers(node, partition, last)
         finish(produce, position, code)
@@ -328,7 +328,7 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
 
 
 def _owners(runtime: SimRuntime | None) -> list[SimRuntime]:
-    """Whose callbacks are those of a process: of its first loop, and of its second."""
+    """The owners of a process's callbacks: its first loop, and its second."""
     if runtime is None:
         return []
     return [runtime] if runtime.second is None else [runtime, runtime.second]
