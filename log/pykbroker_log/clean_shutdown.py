@@ -15,8 +15,8 @@ The promise must never be false, and the epoch must not be lost without need:
 4. If the unlink or the fsync fails, `claim` raises, nothing is changed, and the next caller tries both again. A missing
    file is not enough: only a successful fsync proves that it is gone.
 5. `write` makes a new file after the last change of a run, and only if every log is closed cleanly and durable.
-6. `keep` is for a stop before any change. The promise still holds, but the controller may have given this run a
-   new epoch, and then it no longer accepts the old one: `keep` replaces the epoch by an atomic rename.
+6. `keep` is for a stop before any change. The promise still holds, but the controller may have given this run a new
+   epoch, and then it no longer accepts the old one: `keep` replaces the epoch by an atomic rename.
 """
 
 from __future__ import annotations

@@ -341,8 +341,7 @@ class _Cleaner:
 
     def _must_stay(self, header: BatchHeader) -> bool:
         """Return True if the batch stays even without records. It holds its producer's last sequence (or epoch, if the
-        last batch
-        is a marker), or the last offset of what is being cleaned."""
+        last batch is a marker), or the last offset of what is being cleaned."""
         if header.next_offset == self._cleaning.first_uncleanable_offset:
             return True
         last = self._cleaning.producers.get(header.producer_id)
@@ -525,8 +524,7 @@ class SegmentSizes(NamedTuple):
 
 def group(segments: Sequence[SegmentSizes], config: LogConfig, end_offset: int) -> list[int]:
     """Return how many neighbouring segments, from the first on, are copied into one segment each time. Even if nothing
-    can be
-    removed, the sum of their bytes, index bytes and offsets stays within the limits of one segment."""
+    can be removed, the sum of their bytes, index bytes and offsets stays within the limits of one segment."""
     counts: list[int] = []
     total = SegmentSizes(0, 0, 0, 0)
     for index, segment in enumerate(segments):

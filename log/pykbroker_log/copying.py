@@ -28,8 +28,8 @@ _CHUNK_BYTES = 1 << 20
 @dataclass(slots=True, frozen=True)
 class Target:
     """The copy. `is_clean` is True if the last stretch was completed. Otherwise only records before `recovery_point`
-    count,
-    because a power loss may have removed files after it. `is_gapless` is True if the log that is copied is gapless."""
+    count, because a power loss may have removed files after it. `is_gapless` is True if the log that is copied is
+    gapless."""
 
     path: str
     topic: str
@@ -109,8 +109,8 @@ def copy_stretch(
     disk: Disk, target: Target, start_offset: int | None, pieces: Sequence[Piece], now_ms: int
 ) -> Generator[int, None, Copied]:
     """Append the batches in `pieces` to the copy; a job for a worker process. With `start_offset`, drop everything in
-    the
-    copy and begin there. Raises StorageError, which names the directory that failed, and KafkaError CORRUPT_MESSAGE."""
+    the copy and begin there. Raises StorageError, which names the directory that failed, and KafkaError
+    CORRUPT_MESSAGE."""
     log = target.open(disk, now_ms)
     if not target.is_clean:
         log.truncate_to(target.recovery_point)

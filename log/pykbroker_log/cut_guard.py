@@ -36,8 +36,7 @@ class CutGuard:
     #: Every record below was durable.
     flushed: int
     #: True if no record from `flushed` on was ever acknowledged. False if that is unknown: a record before whole
-    #: batches
-    #: may have been acknowledged.
+    #: batches may have been acknowledged.
     is_exact: bool
     #: Records below this offset are held elsewhere too, in a snapshot.
     covered: int = 0
@@ -46,8 +45,7 @@ class CutGuard:
     #: Another replica has the whole log.
     is_replaceable: bool = False
     #: Returns why a batch with a good checksum cannot stand at its place, or "" if it can. It is called for the first
-    #: batch
-    #: of each segment and wherever the leader epoch changes.
+    #: batch of each segment and wherever the leader epoch changes.
     judge: Callable[[BatchHeader, memoryview], str] = allow_batch
     #: The first lost offset whose loss the owner accepted.
     gave_up: int | None = None

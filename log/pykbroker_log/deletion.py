@@ -55,10 +55,8 @@ class Deletion:
         """Close and rename the retired segments that may go, with their producer snapshots. Raises OSError.
 
         With `one_by_one`, rename all of them, and make each rename durable before the next, which takes an fsync each.
-        A log
-        without a checkpoint of its start (the metadata log) needs the fsyncs too. Otherwise power loss could undo an
-        earlier
-        rename and keep a later one.
+        A log without a checkpoint of its start (the metadata log) needs the fsyncs too. Otherwise power loss could undo
+        an earlier rename and keep a later one.
         """
         while self.retired and (one_by_one or self._may_go()):
             segment = self.retired[0].segment
@@ -89,8 +87,7 @@ class Deletion:
 
 def delete_files(disk: Disk, paths: Sequence[str]) -> None:
     """Delete the files that `PartitionLog.purge` returned for one log. May run in a thread, because a large file takes
-    a tenth
-    of a second. Raises StorageError."""
+    a tenth of a second. Raises StorageError."""
     for path in paths:
         try:
             disk.unlink(path)

@@ -38,10 +38,8 @@ class ColdRead(Exception):
 
 class Region(Protocol):
     """A piece of a file that is sent to a socket without passing through this process (`send`), or read when the socket
-    has
-    room (`pread`). It stays readable when the file is closed, renamed or unlinked. If the file was truncated, reads
-    return
-    fewer bytes."""
+    has room (`pread`). It stays readable when the file is closed, renamed or unlinked. If the file was truncated, reads
+    return fewer bytes."""
 
     def __len__(self) -> int: ...
 
@@ -107,10 +105,8 @@ class Fsyncs(Protocol):
 
     def ended(self) -> Sequence[File] | None:
         """Collect results; call it when `fileno()` is readable. Return None while the batch goes on. When it is over,
-        return the
-        files that were not tried; all others are durable or were closed. Raises the OSError of an fsync that failed,
-        when all
-        have ended."""
+        return the files that were not tried; all others are durable or were closed. Raises the OSError of an fsync that
+        failed, when all have ended."""
         ...
 
     def close(self) -> None: ...
@@ -149,8 +145,7 @@ class Disk(Protocol):
 
     def fsync_files(self, files: Sequence[File]) -> None:
         """Fsync open files of this disk, together where the system can. Closed files are left out. Raises the OSError
-        of one that
-        failed, when all have ended."""
+        of one that failed, when all have ended."""
         ...
 
     def fsyncs(self) -> Fsyncs | None:

@@ -3,8 +3,8 @@
 Responsible for the answer to OffsetForLeaderEpoch and the divergence of a follower (KIP-101, KIP-320). Pure:
 partition_log.py writes the file when `dirty` is set.
 
-Invariants: epochs and start offsets both strictly increase; no entry starts at or after the log's end; the first
-entry starts no earlier than the log's start.
+Invariants: epochs and start offsets both strictly increase; no entry starts at or after the log's end; the first entry
+starts no earlier than the log's start.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ class LeaderEpochs:
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the largest known epoch that is at most `epoch`, and the offset at which the next one begins; (-1, -1)
-        if
-        unknown."""
+        if unknown."""
         if epoch == UNDEFINED or not self._epochs:
             return UNDEFINED, UNDEFINED
         if epoch == self._epochs[-1]:

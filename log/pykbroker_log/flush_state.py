@@ -2,9 +2,9 @@
 
 A pass (`Flush`) has three steps. `PartitionLog.begin_flush` collects the files to fsync, on the thread that appends.
 `sync` fsyncs them, for the passes of many logs at once and on any thread; or, if `only_files` returns open files, the
-caller may fsync those in another way. `LogFiles.end_flush` raises the recovery point.
-Responsible for the recovery point, for what a pass covers, and for the order of its calls. Not responsible for when a
-log is flushed, or on which thread (the caller).
+caller may fsync those in another way. `LogFiles.end_flush` raises the recovery point. Responsible for the recovery
+point, for what a pass covers, and for the order of its calls. Not responsible for when a log is flushed, or on which
+thread (the caller).
 
 State and invariants:
 * The recovery point: everything before it has been fsynced, with the names that lead to it. It rises when a pass ends

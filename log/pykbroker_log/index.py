@@ -97,8 +97,7 @@ class SortedIndex:
             self._keys = self._values = _NOTHING_PENDING
             self._stored = count
         # Also cut off what a crash or a preallocation left after the last entry. Truncate only if the size is wrong,
-        # because a
-        # file system may write its journal for a truncation that changes nothing.
+        # because a file system may write its journal for a truncation that changes nothing.
         size = self._stored * self.ENTRY.size
         if file.size() != size:
             file.truncate(size)
@@ -121,8 +120,7 @@ class SortedIndex:
 
     def floor(self, target: int, *, by_value: bool = False) -> int:
         """Return the position of the last entry whose key (or value, if values increase too) is at most `target`; -1 if
-        there is
-        none."""
+        there is none."""
         return self._find(target, int(by_value))[0]
 
     def floor_entry(self, target: int, *, by_value: bool = False) -> tuple[int, int] | None:

@@ -63,8 +63,7 @@ def _finish_swaps(disk: Disk, path: str) -> list[str]:
     for name, found in swaps:
         if found.base_offset not in ends:
             # This is an index that an earlier start left, or part of a compaction that was cancelled: the segment under
-            # that
-            # name may be a different one.
+            # that name may be a different one.
             disk.unlink(f"{path}/{name}")
             _unlink_indexes(disk, path, found.base_offset)
     # Otherwise a power loss could undo the unlink of the old segments, although the segment that replaces them is

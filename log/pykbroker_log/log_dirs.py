@@ -54,8 +54,7 @@ class Folder:
 
 class LogDir:
     """One log directory. Call `open`, then `set_strays_aside` and `open_log`; write checkpoints now and then; call
-    `close`.
-    All may raise StorageError."""
+    `close`. All may raise StorageError."""
 
     __slots__ = (
         "_cleaner_offsets",
@@ -95,14 +94,12 @@ class LogDir:
         # The least end offset of a folder's log according to the checkpoints, until the log has been opened.
         self._promised: dict[TopicPartition, int] = {}
         # The offset up to which each log was compacted. An entry stays when the topic is no longer compacted, because
-        # the gaps
-        # stay.
+        # the gaps stay.
         self._cleaner_offsets: dict[TopicPartition, int] = {}
         # Partitions that have a folder here, open or not.
         self._folders: set[TopicPartition] = set()
         # The folders of copies that are to replace a log in another directory. A partition is never in `_folders` too,
-        # so that
-        # each has one entry in the checkpoints.
+        # so that each has one entry in the checkpoints.
         self._futures: dict[TopicPartition, str] = {}
         # Folders from before a crash that were not opened since.
         self._unrecovered: set[TopicPartition] = set()
@@ -178,8 +175,7 @@ class LogDir:
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
         """Close every log that is still open. With `clean`, flush and checkpoint all logs and record the clean stop for
-        the next
-        start. `broker_epoch` is the epoch of this run's registration, or -1."""
+        the next start. `broker_epoch` is the epoch of this run's registration, or -1."""
         try:
             if not self.offline and not self.sign.is_claimed:
                 self.sign.keep(broker_epoch)
@@ -320,8 +316,7 @@ class LogDir:
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> PartitionLog:
         """Open the partition's log, which is created if it does not exist and recovered if the last stop was not clean.
-        A log that
-        could not be created completely leaves no folder."""
+        A log that could not be created completely leaves no folder."""
         self.claim()
         key = (topic, partition)
         path = f"{self.path}/{names.partition_dir(topic, partition)}"
@@ -419,8 +414,7 @@ class LogDir:
 
     def future_path(self, topic: str, partition: int, unique: bytes) -> str:
         """Return the folder of the partition's copy, which the worker that writes the copy creates. `unique` is 16
-        bytes that no
-        other copy has in its name."""
+        bytes that no other copy has in its name."""
         key = (topic, partition)
         if key not in self._futures:
             self._futures[key] = names.marked_dir(topic, partition, unique.hex(), names.FUTURE_DIR)
@@ -459,8 +453,7 @@ class LogDir:
 
     def doom(self, name: str) -> str | None:
         """Mark the folder of a copy as deleted; `delete_folder` removes its files. Returns the new name, or None if the
-        folder was
-        never created. Raises StorageError."""
+        folder was never created. Raises StorageError."""
         parsed = names.parse_partition_dir(name)
         if parsed is None or not self.disk.exists(f"{self.path}/{name}"):
             return None
@@ -561,8 +554,7 @@ class LogDir:
             is_needed = log.config.is_tiered or start > log.files.first_stored_offset
             if is_needed or (key in self._log_starts and not log.files.is_closed):
                 # An entry stays, even if the first segment begins at the same offset: until a clean stop has fsynced
-                # the folder, a
-                # power loss may bring back some of the files before it.
+                # the folder, a power loss may bring back some of the files before it.
                 self._log_starts[key] = start
             else:
                 self._log_starts.pop(key, None)
@@ -584,8 +576,7 @@ class LogDir:
 
         def write() -> None:
             # Two writers of one file can overlap: a periodic one, and one of a truncation, whose offsets must not be
-            # lost. Each
-            # writes the newest contents under its own name, and repeats that until they are still the newest
+            # lost. Each writes the newest contents under its own name, and repeats that until they are still the newest
             # afterwards.
             while True:
                 at, data = self._contents[name]

@@ -114,8 +114,7 @@ class LogFiles:
 
     def write_failed(self, error: OSError, end_offset: int) -> StorageError:
         """Cut off the bytes that a failed write may have left after the log's end, so that no unacknowledged record can
-        be read.
-        If that fails too, stop appends. Returns the error to raise."""
+        be read. If that fails too, stop appends. Returns the error to raise."""
         try:
             self.active.drop_tail(end_offset)
         except OSError as failure:
@@ -173,8 +172,7 @@ class LogFiles:
     def start_over(self, offset: int, config: LogConfig) -> None:
         """Remove all segments; an empty one begins at `offset`. Raises OSError."""
         # Remove the newest first, and the first one only when the others are durably gone. After a crash the rest then
-        # ends
-        # early, but begins where the log began.
+        # ends early, but begins where the log began.
         first, *later = self._all()
         for segment in reversed(later):
             segment.remove()
@@ -212,8 +210,7 @@ class LogFiles:
         # In this order: see flush_state.py.
         active = self.active
         # A crash can bring back a retired segment that still has its name. And the segment that ends at the recovery
-        # point may
-        # have been sealed, and its index written, after that flush.
+        # point may have been sealed, and its index written, after that flush.
         candidates = Segments(self._all())
         paths, folders = self.side.take_unsynced(again=again)
         files: list[File] = []

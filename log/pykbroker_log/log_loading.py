@@ -271,8 +271,7 @@ class LogLoader:
 
     def _has_lost_index(self, segment: Segment) -> bool:
         """Return True if a sealed segment has lost an index in a crash, or only the index's name is left. Sealing
-        writes at least
-        one entry, unless the records have no timestamps."""
+        writes at least one entry, unless the records have no timestamps."""
         if segment.base_offset in self.missing_index or self._has_torn_index(segment):
             return True
         has_entries = self._size_of(segment.base_offset, names.TIME_INDEX)
@@ -280,8 +279,7 @@ class LogLoader:
 
     def _is_suspect(self, segment: Segment) -> bool:
         """Return True if an index is missing or malformed after a clean stop. For sealed segments only the sizes are
-        checked: an
-        index with wrong entries is noticed when it is first used."""
+        checked: an index with wrong entries is noticed when it is first used."""
         if segment.base_offset in self.missing_index:
             # The segment is empty and was just created, or it has lost its index.
             return segment.size > 0
@@ -357,8 +355,7 @@ class LogLoader:
 
     def _end_of(self, index: int) -> int:
         """Return the end offset of the last whole batch of a segment. A segment that is not scanned may be damaged: its
-        records
-        are held elsewhere too, or a reader gets an error."""
+        records are held elsewhere too, or a reader gets an error."""
         try:
             return self.segments[index].whole_end()[1]
         except CorruptBatch:
@@ -390,8 +387,7 @@ class LogLoader:
 
     def _why_out_of_line(self, index: int) -> str:
         """Return why a segment does not follow the one before it, or "" if it does. Records are missing above the
-        recovery
-        point, or exist twice there.
+        recovery point, or exist twice there.
 
         Power loss may remove a whole file or its end and leave the next file. Below the recovery point no record can be
         missing, and a compacted log may have gaps.
@@ -476,10 +472,8 @@ class LogLoader:
         """Load the newest usable snapshot at or before `upto`. Without one, no producer is known up to the log's start.
 
         A scan may use any snapshot after which no segment is missing; without one the scan begins with no producers,
-        and
-        batches before the log's start count too, as in Apache Kafka. A clean start uses no snapshot at or before the
-        log's
-        start.
+        and batches before the log's start count too, as in Apache Kafka. A clean start uses no snapshot at or before
+        the log's start.
         """
         first = self.segments[0].base_offset
         lowest = first if is_scan else self.log_start_offset + 1
@@ -496,8 +490,7 @@ class LogLoader:
         """Replay batch headers from the offset at which the producer state ends.
 
         Each segment on the way gets the snapshot that it has lost, because the batches that could restore it may be
-        deleted
-        next. Apache Kafka does this for the last two segments."""
+        deleted next. Apache Kafka does this for the last two segments."""
         producers = self.producers
         if producers.map_end_offset == 0 and not producers.entries:
             self._load_producers(upto)
@@ -524,8 +517,7 @@ class LogLoader:
 
     def _drop_stray_snapshots(self, log_end_offset: int) -> None:
         """Keep the snapshots at segment bases and the newest one. The first segment's snapshot is kept too, though no
-        record
-        before it is left, because the scan after a crash begins with it."""
+        record before it is left, because the scan after a crash begins with it."""
         bases = {segment.base_offset for segment in self.segments}
         newest = max((offset for offset in self.snapshots if offset <= log_end_offset), default=-1)
         for offset in list(self.snapshots):
@@ -540,8 +532,7 @@ class LogLoader:
 
     def _rewrite_snapshot(self, offset: int) -> None:
         """Write the state at this segment's base, which is certain now: a snapshot that a crash left may belong to
-        records
-        that are gone."""
+        records that are gone."""
         path, data = self._snapshot_path(offset), self.producers.encode()
         if offset not in self.snapshots or read_file(self.disk, path) != data:
             write_new(self.disk, path, data, sync=False)

@@ -93,10 +93,8 @@ class MemoryDisk:
     """A disk in memory that records its calls and can lose power or fail on demand.
 
     `calls` is the record. `replay(calls[:n])` returns the disk after the first n of them, and `power_loss(...)` returns
-    the
-    disk that the next start would find. Both return new disks and leave the old one unchanged. `clock` gives files
-    their
-    time of change, which is always 0 without a clock.
+    the disk that the next start would find. Both return new disks and leave the old one unchanged. `clock` gives files
+    their time of change, which is always 0 without a clock.
     """
 
     def __init__(
@@ -156,8 +154,7 @@ class MemoryDisk:
         self, survive: Survive = Survive.NOTHING, *, torn: bool = False, choose: Callable[[int], int] | None = None
     ) -> MemoryDisk:
         """Return the disk after the power came back. With `torn`, the first half of the last write is there, if it was
-        not
-        synced.
+        not synced.
 
         `choose(n)` draws from [0, n) and is needed for `CHOSEN` and `IN_ORDER`.
         """
@@ -263,8 +260,7 @@ class MemoryDisk:
 
     def make_cold(self) -> None:
         """Remove all files so far from memory: reads that must not wait raise ColdRead until `load`. (Otherwise every
-        file is in
-        memory.)"""
+        file is in memory.)"""
         self._cold.update(self._by_id)
 
     @contextmanager

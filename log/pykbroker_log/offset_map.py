@@ -42,8 +42,7 @@ class OffsetMap:
 
     def put(self, data: Buffer, count: int, base_offset: int) -> int:
         """Add the keys of a batch of `count` records. Return how many records were read, fewer than `count` if there
-        was no
-        room for the next key. Raises InvalidRecord."""
+        was no room for the next key. Raises InvalidRecord."""
         added, seen, reached = put_keys(
             self._table, self._seed, self.limit - self.entries, data, count, base_offset, self.start_offset
         )

@@ -26,8 +26,7 @@ class OpenTransactions:
         # it.)
         self._undecided: OrderedDict[int, None] = OrderedDict.fromkeys(sorted(undecided))
         # A heap of (first offset, offset of the marker). Items that no longer count may stay below the top, but never
-        # at the
-        # top.
+        # at the top.
         self._decided: list[tuple[int, int]] = []
         self._look()
 

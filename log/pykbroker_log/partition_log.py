@@ -65,12 +65,9 @@ class Keeper(Protocol):
 
     def before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
         """Return the writes that must be done before a truncation changes the files. Called when the truncation begins,
-        after
-        recovery point and log start have moved. A stale recovery point in the checkpoints would hide later records from
-        the
-        scan after a crash, and a log start that is too high would hide them from readers. With one that is too low, a
-        power
-        loss might bring back some of the files before it and not others."""
+        after recovery point and log start have moved. A stale recovery point in the checkpoints would hide later
+        records from the scan after a crash, and a log start that is too high would hide them from readers. With one
+        that is too low, a power loss might bring back some of the files before it and not others."""
 
 
 class PartitionLog:
@@ -141,12 +138,11 @@ class PartitionLog:
         guard: CutGuard | None = None,
     ) -> PartitionLog:
         """Open the log in `path`, and create it if it does not exist. Raises StorageError, InconsistentTopicId; with a
-        guard,
-        DamagedLog.
+        guard, DamagedLog.
 
         `dense` means that the log was never compacted, and that its start is always durable before its files are
-        deleted. Then
-        a gap between segments means that a power loss removed records, and the later segments are not kept.
+        deleted. Then a gap between segments means that a power loss removed records, and the later segments are not
+        kept.
         """
         log = cls(disk, path, topic, partition, topic_id, config)
         log.producers.expiration_ms = producer_id_expiration_ms
@@ -256,8 +252,7 @@ class PartitionLog:
         """Check one batch, give it the next offsets and write it. Raises KafkaError, RecordErrors, StorageError.
 
         `at_once`: raise TooMuchAtOnce, with nothing changed, if the batch takes too long to check on an event loop, or
-        was
-        checked with another configuration than the log has now.
+        was checked with another configuration than the log has now.
         `verification`: the guard of a batch that begins a transaction (ProducerStates.begin_verification).
         `transaction_version`: decides by which rules a marker's epoch is checked.
         """
@@ -442,10 +437,9 @@ class PartitionLog:
 
         `min_one`: return the first batch even if it is larger. `regions`: slices may be regions (see slices.py).
         `with_aborted`: also return the transactions that the reader must leave out. `wait`: wait for the device;
-        otherwise
-        bytes that are not in memory raise ColdRead. (The bytes of regions are not checked, because they are not read
-        here.)
-        Raises KafkaError OFFSET_OUT_OF_RANGE, OFFSET_MOVED_TO_TIERED_STORAGE, CORRUPT_MESSAGE; StorageError; ColdRead.
+        otherwise bytes that are not in memory raise ColdRead. (The bytes of regions are not checked, because they are
+        not read here.) Raises KafkaError OFFSET_OUT_OF_RANGE, OFFSET_MOVED_TO_TIERED_STORAGE, CORRUPT_MESSAGE;
+        StorageError; ColdRead.
         """
         end_offset = self.log_end_offset
         if offset < self.local_log_start_offset or offset > end_offset:
@@ -505,8 +499,7 @@ class PartitionLog:
 
     def delete_records_before(self, offset: int, *, reason: str = "client delete records request") -> None:
         """Raise the log start (DeleteRecords); the segments below it go with the next `retire`. It is durable with the
-        next
-        checkpoint of log starts. Raises OFFSET_OUT_OF_RANGE, StorageError."""
+        next checkpoint of log starts. Raises OFFSET_OUT_OF_RANGE, StorageError."""
         if offset > self.high_watermark or offset < 0:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -526,8 +519,7 @@ class PartitionLog:
 
     def retire(self, now_ms: int, *, wait: bool = True) -> int:
         """Remove the segments from the log that retention no longer keeps; return how many. Their files go with
-        `purge`. Raises
-        StorageError, and ColdRead unless `wait`, in which case nothing has changed."""
+        `purge`. Raises StorageError, and ColdRead unless `wait`, in which case nothing has changed."""
         files = self.files
         if not files.is_sound:
             return 0
@@ -564,8 +556,7 @@ class PartitionLog:
 
     def purge(self, now_ms: int, *, one_by_one: bool = False) -> list[str]:
         """Rename retired segments once the log start is durable, or with `one_by_one` if it cannot become durable.
-        Returns the
-        files whose `file.delete.delay.ms` is over, for `deletion.delete_files`. Raises StorageError."""
+        Returns the files whose `file.delete.delay.ms` is over, for `deletion.delete_files`. Raises StorageError."""
         files = self.files
         if not files.is_sound:
             return []
@@ -579,8 +570,7 @@ class PartitionLog:
         self, cleanable: CleanablePart, *, memory: CleanerMemory, seed: bytes, now_ms: int
     ) -> Replacement:
         """Begin a compaction; the caller ends it with `end_replacement`. There is at most one at a time, and the log
-        must have
-        been flushed after `cleanable` was computed."""
+        must have been flushed after `cleanable` was computed."""
         assert self._replacement is None, self
         self._replacement = Replacement(
             self.files,
@@ -605,8 +595,8 @@ class PartitionLog:
 
     def begin_truncate(self, offset: int) -> Truncation | None:
         """Begin to cut off everything from `offset` on; return None if there is nothing to cut off. The caller runs
-        `run` on a
-        thread and then calls `end_truncate`: see truncation.py. Raises StorageError, KafkaError when closed."""
+        `run` on a thread and then calls `end_truncate`: see truncation.py. Raises StorageError, KafkaError when
+        closed."""
         files = self.files
         if offset >= self.log_end_offset:
             if files.is_sound:
@@ -688,10 +678,8 @@ class PartitionLog:
 
     def take_over(self, log: PartitionLog, path: str) -> None:
         """Replace `log` by this log, which has all its records, in a folder that is renamed to `path`. State that is
-        only in
-        memory moves too: producers with their latest batches and verifications. Records are durable if they were
-        durable in
-        both. After this call `log` may only be closed. Raises StorageError."""
+        only in memory moves too: producers with their latest batches and verifications. Records are durable if they
+        were durable in both. After this call `log` may only be closed. Raises StorageError."""
         files = self.files
         with files.guarded():
             files.move_to(path)
@@ -717,8 +705,7 @@ class PartitionLog:
 
     def flush_due(self, now_ms: int) -> bool:
         """Return True if `flush.messages` or `flush.ms` requires a flush, or a sealed segment is not durable yet. After
-        a crash no
-        more than the active segment should need a scan."""
+        a crash no more than the active segment should need a scan."""
         flushing = self.files.flushing
         unflushed = self.log_end_offset - flushing.recovery_point
         if unflushed <= 0:
@@ -736,16 +723,14 @@ class PartitionLog:
 
     def begin_flush(self, *, again: bool = False) -> Flush:
         """Collect the files to fsync so that the log is durable up to its present end. With `again`, include those that
-        another
-        flush is fsyncing now. Raises StorageError, KafkaError when closed."""
+        another flush is fsyncing now. Raises StorageError, KafkaError when closed."""
         if not self.files.is_sound:
             raise self._refusal()
         return self.files.begin_flush(self.log_end_offset, again=again)
 
     def begin_stop(self) -> Flush:
         """As `begin_flush`, with the active segment's indexes and the producers, so that the next start scans nothing.
-        Nothing is
-        appended afterwards. Raises StorageError."""
+        Nothing is appended afterwards. Raises StorageError."""
         files = self.files
         with files.guarded():
             files.active.seal()
@@ -757,8 +742,7 @@ class PartitionLog:
 
     def flush(self, upto: int | None = None) -> None:
         """Make the log durable up to its present end; do nothing if it is durable up to `upto`. May run in a thread
-        while records
-        are appended. Raises StorageError."""
+        while records are appended. Raises StorageError."""
         if upto is not None and upto <= self.recovery_point:
             return
         flush = self.begin_flush(again=True)

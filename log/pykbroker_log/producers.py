@@ -215,8 +215,7 @@ class ProducerStates:
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> object | None:
         """Return the guard with which a transactional batch may begin a transaction here, once its coordinator has
-        allowed it.
-        Return None if the transaction is open and the coordinator need not be asked. Raises KafkaError."""
+        allowed it. Return None if the transaction is open and the coordinator need not be asked. Raises KafkaError."""
         entry = self.entries.get(producer_id)
         if entry is not None:
             if epoch < entry.epoch:
@@ -232,8 +231,7 @@ class ProducerStates:
 
     def takes_guard(self, producer_id: int, epoch: int, guard: object) -> bool:
         """Return True if the guard is still valid, or `check` does not need it: the transaction is open by now, the
-        epoch is an
-        old one, or verification is off."""
+        epoch is an old one, or verification is off."""
         if not self.verify or self.verifications.is_current(producer_id, guard):
             return True
         entry = self.entries.get(producer_id)
@@ -264,8 +262,7 @@ class ProducerStates:
             return
         if transaction_version >= _EPOCH_PER_TRANSACTION:
             # The marker raises the epoch. A marker that does not is a repetition if no transaction is open (a response
-            # was lost),
-            # or its producer has used up its epochs.
+            # was lost), or its producer has used up its epochs.
             is_repeated = epoch == entry.epoch and (entry.txn_first_offset < 0 or epoch == _LAST_EPOCH)
             if epoch <= entry.epoch and not is_repeated:
                 raise _old_epoch(producer_id, epoch, entry)
@@ -333,8 +330,7 @@ class ProducerStates:
 
     def replay(self, header: BatchHeader, batch: memoryview | bytes | None) -> AbortedTxn | None:
         """Apply a batch that is already in the log, and return the transaction that it aborts, or None. `batch` is
-        needed only
-        for control batches."""
+        needed only for control batches."""
         aborted = None
         if header.producer_id >= 0:
             if header.attributes & CONTROL:
@@ -398,8 +394,7 @@ class ProducerStates:
 
     def remember(self, batches: Mapping[int, list[BatchMetadata]]) -> None:
         """Add the last batches of some producers that recovery has read from this log. Called after a snapshot was
-        loaded, which
-        has one batch of each."""
+        loaded, which has one batch of each."""
         for producer_id, kept in batches.items():
             entry = self.entries.get(producer_id)
             if entry is not None and entry.batches and entry.batches[-1] == kept[-1]:

@@ -38,8 +38,7 @@ def quarantine_name(base_offset: int, position: int, now_ms: int) -> str:
 
 def find_batch(file: File, start: int, end: int, offsets: range) -> Generator[int, None, int]:
     """Find the first whole batch between two positions that begins at one of `offsets`. Return its position, or -1 if
-    there is
-    none."""
+    there is none."""
     if _is_batch(file, start, end, offsets):
         return start
     # If the header of the damaged batch is good, its length leads to the next batch.

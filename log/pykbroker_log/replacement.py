@@ -166,8 +166,7 @@ class Replacement:
 
     def abandon(self) -> None:
         """Give up the replacement, because the log is about to lose records that the worker may have read. On return no
-        file of
-        the replacement can bring them back. Raises OSError, StorageError."""
+        file of the replacement can bring them back. Raises OSError, StorageError."""
         self.is_void = True
         if self._announced is not None:
             self._drop(self._announced)

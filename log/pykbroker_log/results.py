@@ -53,8 +53,7 @@ class AppendInfo:
 
 class ReadResult:
     """Whole batches. The next read begins at `next_offset`; `last_epoch` is the leader epoch of the last batch, -1 if
-    unknown;
-    `aborted` has the transactions whose records a read-committed reader leaves out."""
+    unknown; `aborted` has the transactions whose records a read-committed reader leaves out."""
 
     __slots__ = ("aborted", "first_offset", "last_epoch", "next_offset", "size", "slices")
 

@@ -32,8 +32,7 @@ def breached(
     high_watermark: int,
 ) -> list[Breach]:
     """Return the segments to delete, oldest first; all of them if even the active one has expired. In a tiered log only
-    those
-    before the log start are deleted, because no copy of the others in a remote tier is known."""
+    those before the log start are deleted, because no copy of the others in a remote tier is known."""
     expires = config.delete and not config.is_tiered
     by_size = expires and config.retention_bytes >= 0
     total = sum(segment.size for segment in segments) if by_size else 0

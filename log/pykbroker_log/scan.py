@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1024 * 1024
 
 #: Called with every batch of a producer, and with the first one of each leader epoch. Returns why the batch cannot
-#: stand
-#: here, or "" if it can.
+#: stand here, or "" if it can.
 BatchVisit: TypeAlias = Callable[[BatchHeader, memoryview], str]
 
 

@@ -224,8 +224,7 @@ class Segment:
 
     def largest_timestamp(self) -> int:
         """Return the timestamp in milliseconds that retention uses: the records' largest, or the file's last change if
-        they have
-        none."""
+        they have none."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self.disk.modified_ms(self.path(names.LOG))
 
@@ -538,10 +537,8 @@ class Segment:
 
     def recover(self, visit: BatchVisit, *, is_gapless: bool = False) -> Generator[int, None, Scanned]:
         """Check every batch up to the first bytes that are none, and rebuild the indexes; yields the number of bytes
-        that were
-        examined. The caller decides about the rest, and then calls `end_at`. `visit` adds the entries of the
-        transaction index,
-        because they depend on the producers. See scan.py."""
+        that were examined. The caller decides about the rest, and then calls `end_at`. `visit` adds the entries of the
+        transaction index, because they depend on the producers. See scan.py."""
         self._empty_indexes()
         self.txn_index.reset()
         found = yield from scan(self, visit, is_gapless=is_gapless)
@@ -560,8 +557,8 @@ class Segment:
 
     def begin_rebuild(self) -> None:
         """Call it before `recover` if no later flush covers the segment. Until `end_rebuild` there is no time index
-        with that
-        name, so that the next start sees that the indexes are not whole: half an index looks like a whole one."""
+        with that name, so that the next start sees that the indexes are not whole: half an index looks like a whole
+        one."""
         self._index_checked = True
         self.time_index.close()
         path = self.path(names.TIME_INDEX)

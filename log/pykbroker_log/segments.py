@@ -66,8 +66,7 @@ class Segments(list[Segment]):
 
     def reaching_past(self, offset: int, *, inclusive: bool = False) -> list[Segment]:
         """Return the segments with offsets at or after `offset`, always with the active one; if `inclusive`, also the
-        segment that
-        ends there."""
+        segment that ends there."""
         first = 0
         while first + 1 < len(self) and self[first + 1].base_offset < offset + (0 if inclusive else 1):
             first += 1
@@ -102,8 +101,7 @@ class Segments(list[Segment]):
 
     def _look_at_end(self, index: int) -> None:
         """Check the end of a segment, once, when it is first read. Readers do not get half a batch at its end: they
-        would wait for
-        the rest."""
+        would wait for the rest."""
         segment = self[index]
         if index + 1 < len(self):
             following = self[index + 1].base_offset
@@ -189,8 +187,7 @@ class Segments(list[Segment]):
         self, offset: int, segment: Segment, end: int, next_offset: int, log_end_offset: int
     ) -> list[AbortedTxn]:
         """Return the aborted transactions for a reader that got the bytes from `offset` up to the position `end` of
-        this segment,
-        where `next_offset` begins.
+        this segment, where `next_offset` begins.
 
         There may be a few too many: as in Apache Kafka, the index decides where the bytes end.
         """

@@ -36,8 +36,7 @@ class BatchSearch(NamedTuple):
 
     def run(self) -> FoundRecord | None:
         """Search, however long it takes; call it on a thread or in another process. Decompression in steps lets other
-        threads
-        run, and the content is not joined at once, because that would hold the lock of the interpreter."""
+        threads run, and the content is not joined at once, because that would hold the lock of the interpreter."""
         data: bytes | bytearray = self.payload
         if self.codec:
             data = bytearray()
@@ -67,8 +66,7 @@ class TurnIsOver(Exception):  # no error of the log
 
 class TooMuchToSearch(Exception):  # no error of the log
     """This batch takes longer than a whole turn. Run `read()` elsewhere, put the result into `TimeSearch.found`, and
-    call
-    `look` again."""
+    call `look` again."""
 
     def __init__(self, key: SearchKey, read: Callable[[], BatchSearch]) -> None:
         super().__init__(key)

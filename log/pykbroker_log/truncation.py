@@ -2,9 +2,8 @@
 
 `PartitionLog.begin_truncate` decides what is cut and closes the log for everything else. `Truncation.run` does the work
 that waits for the device, on any thread. `PartitionLog.end_truncate` opens the log again. `PartitionLog.truncate_to`
-does all three at once, for a caller that may wait.
-Responsible for the order of the calls to the disk. Not responsible for when a log is truncated, nor for how a file is
-cut (log_files.py, segment.py).
+does all three at once, for a caller that may wait. Responsible for the order of the calls to the disk. Not responsible
+for when a log is truncated, nor for how a file is cut (log_files.py, segment.py).
 
 Invariants:
 * Between begin and end the log accepts no append, no read, no flush, no retention and no compaction: only the thread of
@@ -67,8 +66,7 @@ class Truncation:
         writes: Sequence[Callable[[], None]],
     ) -> None:
         """`cut_at` is the requested offset, which lies in the first batch that is cut; None if nothing is left.
-        `writes` are the
-        writes that lower the checkpoints before the files change."""
+        `writes` are the writes that lower the checkpoints before the files change."""
         self._log = log
         self._cut_at = cut_at
         self._replacement = replacement

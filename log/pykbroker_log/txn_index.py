@@ -1,6 +1,5 @@
 """`.txnindex`: the aborted transactions whose markers are in this segment. A read-committed reader gets those that
-overlap
-with its read, and leaves out their records.
+overlap with its read, and leaves out their records.
 
 An entry is (int16 version 0, int64 producer id, int64 first offset, int64 offset of the marker, int64 last stable
 offset as of the marker). The file exists only if there is (or was) an entry.

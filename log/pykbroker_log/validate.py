@@ -212,8 +212,7 @@ def validate_and_assign(
     decompression_limit_bytes: int = DEFAULT_LIMIT,
 ) -> Validated:
     """Check one batch by the topic's `config`, however long that takes, and give it `offset` and the offsets after it.
-    Raises
-    KafkaError, also RecordErrors."""
+    Raises KafkaError, also RecordErrors."""
     batch = validate(
         records,
         config,
@@ -239,10 +238,8 @@ def validate(
     """Check one batch by the topic's `config`; its bytes stay unchanged until `assign`.
 
     `leader_epoch` is the epoch of a Raft leader, which its batches must carry. `at_once` means that this runs in a turn
-    of
-    the event loop: raise TooMuchAtOnce if the batch takes too long. (The records of a compressed batch are counted
-    during
-    decompression, so up to AT_ONCE_BYTES of them may be checked in vain.) Raises KafkaError, also RecordErrors.
+    of the event loop: raise TooMuchAtOnce if the batch takes too long. (The records of a compressed batch are counted
+    during decompression, so up to AT_ONCE_BYTES of them may be checked in vain.) Raises KafkaError, also RecordErrors.
     """
     if records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "There are no records")
@@ -388,8 +385,7 @@ def _restored(state: dict[str, object]) -> Validated:
 
 def _refuse_short(view: memoryview) -> None:
     """Raise the error for less than one header. Kafka calls it corrupt if the length or the magic is wrong already,
-    else
-    empty."""
+    else empty."""
     if len(view) >= UP_TO_MAGIC:
         _first_batch(view)
     elif len(view) >= LOG_OVERHEAD and _length_at(view, 0) < _MIN_SIZE_OF_ANY_MAGIC:
@@ -514,8 +510,7 @@ def _rewrite(
 
 def given_batches(data: Buffer, expected_offset: int, *, verify: bool) -> list[tuple[int, BatchHeader]]:
     """Return (position, header) of the whole batches from a leader. They keep their offsets: there may be gaps, but no
-    batch
-    begins before the log's end. Raises CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE."""
+    batch begins before the log's end. Raises CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE."""
     batches: list[tuple[int, BatchHeader]] = []
     try:
         for position, header in iter_batches(data):

@@ -54,8 +54,7 @@ class Verifications:
 
     def check_sequence(self, producer_id: int, first_sequence: int, *, knows_batches: bool) -> None:
         """Keep the order of batches that were sent together. If the verification of the first fails and the client must
-        send it
-        again, the later ones must not be written before it. Raises OUT_OF_ORDER_SEQUENCE_NUMBER."""
+        send it again, the later ones must not be written before it. Raises OUT_OF_ORDER_SEQUENCE_NUMBER."""
         pending = self.pending.get(producer_id)
         if pending is None:
             return

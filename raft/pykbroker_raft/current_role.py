@@ -87,8 +87,7 @@ class CurrentRole:
         """True if it may be elected: it is a voter, or its removal is not known to be committed.
 
         Perhaps only this replica has the record that removes it. Then the other voters of the earlier set can elect no
-        leader,
-        because its log is ahead of theirs and it refuses them its vote.
+        leader, because its log is ahead of theirs and it refuses them its vote.
         """
         if self.is_voter:
             return True
@@ -143,8 +142,7 @@ class CurrentRole:
             return Unattached(max(last_epoch, 0), election_deadline_ms=deadline)
         if config.is_controller and stored.leader_id == config.node_id:
             # It cannot continue to lead in this epoch: records that it appended and did not fsync may be lost, and
-            # their
-            # (offset, epoch) must never name other records. Nor may it vote for another replica in this epoch.
+            # their (offset, epoch) must never name other records. Nor may it vote for another replica in this epoch.
             others = {voter.key.id for voter in voters} - {config.node_id}
             return Resigned(stored.epoch, config.node_id, [], others, deadline)
         if stored.voted is not None and stored.leader_id is None:
@@ -272,8 +270,7 @@ class CurrentRole:
             updated = voters.updated(config.as_voter)
             if history.voters_offset == -1 or voters.needs_update(config.as_voter):
                 # The voters of a new quorum are only in its first checkpoint, which is not fetched, so they must be
-                # written to the
-                # log.
+                # written to the log.
                 assert updated is not None
                 control += [batches.kraft_version(history.kraft_version), batches.voters(updated)]
         self.append_control(leader, control, now)

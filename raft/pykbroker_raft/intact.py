@@ -134,10 +134,8 @@ def check_vote(stored: ElectionState | None, log_end_offset: int, *, has_other_v
 
 def check_voters(history: VoterHistory, stored: ElectionState | None) -> None:
     """Check the configured voters against those of the newest leader. They may differ by one, because then any two
-    majorities
-    share a voter. With more differences this node could lead a quorum of its own, and replace what the others
-    committed.
-    (Apache Kafka starts.) Raises DisagreeingVoters."""
+    majorities share a voter. With more differences this node could lead a quorum of its own, and replace what the
+    others committed. (Apache Kafka starts.) Raises DisagreeingVoters."""
     known = history.electors or (stored.voters if stored is not None else ())
     configured = set(history.voters.ids())
     if history.kraft_version > 0 or not known or len(configured.symmetric_difference(known)) <= 1:

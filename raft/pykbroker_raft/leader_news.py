@@ -85,8 +85,7 @@ class LeaderNews:
         """Return True if a message of this epoch names a leader that was not known, or more of its endpoints.
 
         A pre-candidate that knows its leader ignores the same leader in responses of replicas that still follow it;
-        otherwise
-        it would never start an election.
+        otherwise it would never start an election.
         """
         if leader_id < 0 or isinstance(self._roles.state, (Leader, Resigned)):
             return False
@@ -117,8 +116,7 @@ class LeaderNews:
 
     def take_voter_response(self, response: Any, now: Now) -> bool | None:
         """Call `take_response` for a voter's response to Vote, BeginQuorumEpoch or EndQuorumEpoch. An error means that
-        the request
-        has failed."""
+        the request has failed."""
         partition = rpc.one_partition(response.topics)
         handled = self.take_response(response, partition, now)
         if handled is None and partition is not None and partition.error_code != ErrorCode.NONE:

@@ -139,8 +139,7 @@ class MetadataStorage:
                 now_ms=now_ms,
                 clean=False,
                 # Records that a snapshot covers were fsynced before it, unless it is a leader's snapshot that has not
-                # replaced the
-                # log yet. Only the rest must be scanned. (Kafka scans everything.)
+                # replaced the log yet. Only the rest must be scanned. (Kafka scans everything.)
                 recovery_point=min(guard.covered, note.offset) if note.is_known else guard.covered,
                 log_start_offset=0,
                 high_watermark=0,
@@ -167,8 +166,7 @@ class MetadataStorage:
         end = OffsetAndEpoch(log.log_end_offset, epochs[-1][0] if epochs else 0)
         if latest is not None and latest > end:
             # The node stopped after it took a leader's snapshot and before it emptied the log, or only covered records
-            # are
-            # damaged.
+            # are damaged.
             storage._restart_log(latest)
         # The operator may have given records up.
         storage._note.lower_to(log.log_end_offset)
@@ -389,8 +387,7 @@ class MetadataStorage:
 
     def _keep_room(self, write: Callable[[], T]) -> T:
         """Write a part of a fetched snapshot. On a full disk, drop the fetched parts, which must not keep the room that
-        was left,
-        and raise SnapshotDropped."""
+        was left, and raise SnapshotDropped."""
         try:
             return self._guard(write, again=False)
         except StorageError as error:
@@ -415,8 +412,7 @@ class MetadataStorage:
         Durable on return.
 
         Raises CorruptMetadataSnapshot if it is not whole, and SnapshotDropped; in both cases the log is as it was.
-        After a
-        StorageError of a full disk the snapshot is in place, and the same call does the rest."""
+        After a StorageError of a full disk the snapshot is in place, and the same call does the rest."""
         if self._in_place is None or self._in_place[0] != last.id:
             self.append_chunk(last)
             size, content = self._keep_room(lambda: self._partial.put_in_place(last.id))
@@ -443,8 +439,7 @@ class MetadataStorage:
 
     def clean(self, now_ms: int) -> int | None:
         """Delete, after a snapshot, older snapshots and records beyond what retention keeps. Return the new log start,
-        or None if
-        it did not move."""
+        or None if it did not move."""
         if self.log.size_bytes - self._size_at_roll >= _ROLL_BYTES:
             # The next start scans from the segment of the latest snapshot on: the records of two snapshot intervals.
             try:

@@ -34,8 +34,7 @@ class PartialSnapshot:
 
     def put_in_place(self, snapshot: OffsetAndEpoch) -> tuple[int, checkpoint.Snapshot]:
         """Give the file its final name, durably. Return its size and content. Raises CorruptMetadataSnapshot if it is
-        not whole,
-        and then it was removed."""
+        not whole, and then it was removed."""
         file, path = self._file, self._path(snapshot)
         if file is None or self._id != snapshot:
             raise AssertionError(f"snapshot {snapshot} was not fetched")

@@ -102,10 +102,8 @@ class Truncate:
 @dataclass(slots=True)
 class SnapshotChunk:
     """A part of a fetched snapshot of `size` bytes. After the last one, put the snapshot in place, empty the log so
-    that it
-    starts after it, and call `RaftNode.snapshot_installed(...)`, or `snapshot_refused` if it is damaged. If the disk
-    has no
-    room for it, drop what was fetched, and call `snapshot_dropped` when there is room again."""
+    that it starts after it, and call `RaftNode.snapshot_installed(...)`, or `snapshot_refused` if it is damaged. If the
+    disk has no room for it, drop what was fetched, and call `snapshot_dropped` when there is room again."""
 
     id: OffsetAndEpoch
     position: int

@@ -54,8 +54,7 @@ class ReplicaLog:
 
     def append_fetched(self, data: bytes, epoch: int, *, must_flush: bool) -> None:
         """Append the batches that are whole, intact and not of a later epoch than `epoch`, the replica's own; the rest
-        is fetched
-        again.
+        is fetched again.
 
         With `must_flush`, they are fsynced before the next fetch acknowledges them.
         """

@@ -31,8 +31,7 @@ TRANSITIONS: dict[Role, frozenset[Role]] = {
     # A vote given, or a higher epoch seen; no leader found in time; a leader found.
     Role.UNATTACHED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
     # Lost without a known leader, a higher epoch seen, or a vote given; would be elected; lost with a known leader, or
-    # a
-    # leader found.
+    # a leader found.
     Role.PROSPECTIVE: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER}),
     # A higher epoch seen; lost or timed out; elected; a leader found.
     Role.CANDIDATE: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.LEADER, Role.FOLLOWER}),

@@ -396,8 +396,7 @@ def _voter_of(request: Any, doing: str) -> ReplicaKey:
 
 def _lacks_host(endpoints: Endpoints) -> bool:
     """Return True if a record with these endpoints would do harm: Apache Kafka ends at a voter without a host, and at
-    each
-    later start, because the record is in its log."""
+    each later start, because the record is in its log."""
     return with_hosts(endpoints) != endpoints
 
 

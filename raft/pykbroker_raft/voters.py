@@ -79,8 +79,7 @@ class VoterNode:
 
     def is_same_as(self, other: VoterNode) -> bool:
         """Return True if both describe the same voter. The order of endpoints does not matter: Apache Kafka keeps them
-        in a hash
-        map and writes them in any order."""
+        in a hash map and writes them in any order."""
         return set(self.endpoints) == set(other.endpoints) and replace(self, endpoints=other.endpoints) == other
 
 

@@ -81,8 +81,7 @@ def compact(
 
 def records(log: PartitionLog) -> Iterator[tuple[BatchHeader, Record]]:
     """Yield the records of every batch, as a sequential consumer reads them. After a power loss the log may be empty at
-    its
-    end."""
+    its end."""
     offset = log.log_start_offset
     while (result := log.read(offset, 1 << 20, log.log_end_offset)).size:
         data = result.joined()

@@ -1,6 +1,5 @@
 """Every prefix of a workload with compactions loses power. The newest flushed record of each key is there, no record
-that
-was cut off comes back, and the log works on.
+that was cut off comes back, and the log works on.
 
 The workload appends with keys, tombstones and transactions, rolls, flushes, truncates and compacts. It also does all of
 that between the steps of a compaction.
@@ -141,8 +140,7 @@ def is_compaction_of(
     history: dict[int, Written], found: dict[int, KeyValue], promised: int, kept: dict[int, Written] | None = None
 ) -> str:
     """Return what is wrong with `found`, or "". All its records must have existed, and for each key the newest promised
-    one,
-    or a newer one, must be there. `kept` is what a truncation that is under way leaves."""
+    one, or a newer one, must be there. `kept` is what a truncation that is under way leaves."""
     for offset, pair in found.items():
         if offset not in history or history[offset].pair != pair:
             return f"{pair} at {offset} was never there"

@@ -1,6 +1,5 @@
 """Logs without records: their memory, their files, and that objects shared by empty logs never mix their state. A node
-has
-thousands of them."""
+has thousands of them."""
 
 from __future__ import annotations
 

@@ -98,8 +98,7 @@ def test_a_cleaning_through_maps_leaves_what_any_cleaning_leaves(
 
 def test_a_file_that_is_cut_within_a_page_is_no_log_that_ends_earlier(tmp_path: Path, maps: OsDisk) -> None:
     """Beyond the end of its file a map shows zeros up to the end of the page. A scan took them for the end of the log,
-    where
-    a read came back short."""
+    where a read came back short."""
     log = open_log(OsDisk(), path=str(tmp_path / "t-0"))
     append(log, b"one")
     append(log, b"two")

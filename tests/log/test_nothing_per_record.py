@@ -1,6 +1,5 @@
 """No Python code runs per record or per header for a produce request or an offset lookup: the number of Python lines
-that
-a batch runs does not grow with its records. (The compiled twins of the loops do that work.)"""
+that a batch runs does not grow with its records. (The compiled twins of the loops do that work.)"""
 
 from __future__ import annotations
 

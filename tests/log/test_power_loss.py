@@ -1,6 +1,5 @@
 """Every prefix of a recorded workload loses power. Afterwards recovery restores a legal prefix without losing a
-promised
-record, also when the power fails again during that recovery.
+promised record, also when the power fails again during that recovery.
 
 The workload appends as several idempotent producers, rolls, flushes, checkpoints, truncates, deletes from the front,
 retires segments and stops cleanly. A record is promised if it was in the log at the begin of a flush that completed,
@@ -138,8 +137,7 @@ class Workload(RecordedLog[bytes]):
 @dataclass
 class RetiringWorkload(Workload):
     """A workload that deletes much from the front, and writes each checkpoint at its own time, as in a node. Recovery
-    points
-    lag behind the flushes, so that a gap costs the records after it."""
+    points lag behind the flushes, so that a gap costs the records after it."""
 
     def operations(self) -> Mapping[Callable[[], None], int]:
         return {
@@ -220,8 +218,7 @@ def check(workload: Workload, crash: Crash) -> None:
             )
         if promised > start:
             # A file system that reorders the changes of a folder may lose the first file and keep the second, if
-            # neither was
-            # flushed. That cannot be distinguished from retention.
+            # neither was flushed. That cannot be distinguished from retention.
             assert log.log_start_offset <= start, what
 
     # The records that are there were the log at some moment since the last durable cut.
@@ -375,8 +372,7 @@ def test_an_index_below_the_recovery_point_is_rebuilt_for_good(left: str) -> Non
 
 def test_a_log_start_stays_noted_while_the_power_may_bring_names_back() -> None:
     """The first segment shows where the log starts, but any of those before it may come back. Then there is a hole
-    before it,
-    and records after a hole are not kept."""
+    before it, and records after a hole are not kept."""
     disk, log_dir, log = filled(40)
     log.set_high_watermark(log.log_end_offset)
     log.flush()
@@ -395,8 +391,7 @@ def test_a_log_start_stays_noted_while_the_power_may_bring_names_back() -> None:
 
 def test_a_name_stays_until_the_log_start_behind_it_is_durable() -> None:
     """A log start within the segment is not enough: if the power loss brings back the segment before it, that one comes
-    before
-    a gap, and records after a gap are not kept."""
+    before a gap, and records after a gap are not kept."""
     disk, log_dir, log = filled(15)
     log.set_high_watermark(log.log_end_offset)
     log.flush()
@@ -419,8 +414,7 @@ def test_a_name_stays_until_the_log_start_behind_it_is_durable() -> None:
 @pytest.mark.parametrize("offset", [0, 20, 40, 50])
 def test_of_a_log_that_is_started_over_the_power_leaves_all_or_a_beginning(offset: int) -> None:
     """Wherever the new start is: before the log, within it, at its end or after it. If the changes of a folder keep
-    their
-    order, the rest of the log has no gap."""
+    their order, the rest of the log has no gap."""
     disk, log_dir, log = filled(40)
     log.flush()
     log_dir.checkpoint()

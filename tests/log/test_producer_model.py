@@ -1,6 +1,5 @@
 """Idempotent producers against a simple model: all their batches in a list. Whatever happens to the log, its state is
-that
-of the list's end, and the response to a batch follows from it."""
+that of the list's end, and the response to a batch follows from it."""
 
 from __future__ import annotations
 

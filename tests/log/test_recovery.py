@@ -138,8 +138,7 @@ def test_a_batch_larger_than_what_is_read_at_once() -> None:
 @pytest.mark.parametrize("lost", [names.OFFSET_INDEX, names.TIME_INDEX])
 def test_half_of_an_index_that_recovery_was_writing_is_not_taken_for_all_of_it(lost: str) -> None:
     """The segment is below the recovery point, so it would not be checked again. The end of its time index gives the
-    age of
-    its records, and the transaction index the aborted ones. The power fails at any point of the recovery."""
+    age of its records, and the transaction index the aborted ones. The power fails at any point of the recovery."""
     disk = MemoryDisk()
     log = open_log(disk, config=CONFIG)
     for number in range(6):

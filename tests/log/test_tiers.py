@@ -28,8 +28,7 @@ def starts(log: PartitionLog) -> tuple[int, int]:
 @pytest.fixture
 def disk() -> MemoryDisk:
     """The files that Apache Kafka leaves of a tiered log whose records 0 to 9 are only in the remote tier. Records 10
-    to 15
-    are in local segments, epoch 3 begins at offset 2, and the log starts at 2."""
+    to 15 are in local segments, epoch 3 begins at offset 2, and the log starts at 2."""
     disk = MemoryDisk()
     disk.make_dirs("data")
     disk.fsync_dir(".")

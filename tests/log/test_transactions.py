@@ -457,8 +457,7 @@ class Model(RuleBasedStateMachine):
         log = self.log
         target = log.log_start_offset + int(part * (log.last_stable_offset - log.log_start_offset))
         # The start moves to between transactions: a restart may forget a transaction that began before the log's start,
-        # and
-        # a lost checkpoint may bring it back, as in Apache Kafka.
+        # and a lost checkpoint may bring it back, as in Apache Kafka.
         for txn in reversed(History.of(log).txns):
             if txn.first_offset < target <= txn.marker:
                 target = txn.first_offset
@@ -477,8 +476,7 @@ class Model(RuleBasedStateMachine):
             # T9: snapshots and log restore what the running log knew, for everything that is still there.
             after = _state(self.log.producers)
             # A recovery reads the whole segment, so it may restore a producer from before the log's start that a
-            # truncation had
-            # removed, as in Apache Kafka.
+            # truncation had removed, as in Apache Kafka.
             assert all(pid in before or state[2] < start for pid, state in after.items()), (before, after, start)
             for pid, state in before.items():
                 if state[2] >= start:

@@ -23,8 +23,8 @@ def stay_of_another_owner(
     now_ms: int,
 ) -> int:
     """Act as another owner. It starts with `state`, follows a leader whose log diverges at `cut_at`, fetches the
-    batches that
-    `append` makes for the log's end, all of the epoch of `state`, and stops. Returns the end offset of its log."""
+    batches that `append` makes for the log's end, all of the epoch of `state`, and stops. Returns the end offset of its
+    log."""
     write_atomic(disk, f"{folder}/{election_state.FILE}", state.to_bytes())
     log = PartitionLog.open(
         disk,

@@ -35,8 +35,7 @@ class Moment:
     begun: int
     done: int
     #: the values of all records since the log last began again, also of those that a snapshot has replaced: a start
-    #: finds
-    #: them all until the last record of a segment is replaced
+    #: finds them all until the last record of a segment is replaced
     values: dict[int, bytes]
     start: int
     end: int
@@ -284,8 +283,7 @@ def test_every_prefix_of_many_lives() -> None:
 @pytest.mark.parametrize("mode", ["everything", *["chosen"] * 5])
 def test_a_log_that_is_truncated_to_its_beginning_begins_there_wherever_that_ends(mode: str) -> None:
     """No record was committed, and a new leader has none of them. One segment may go before the other, but not the
-    first one:
-    no snapshot covers the records before the second, and the node would not start again."""
+    first one: no snapshot covers the records before the second, and the node would not start again."""
     replica = Replica(1)
     replica.run(0)
     while len(replica.storage.log.files.segments) < 3:

@@ -134,8 +134,7 @@ class Cluster:
 
     def is_whole(self, without: Collection[int] = ()) -> bool:
         """Return True if every broker is registered in its present state and serves, and so is every controller, as
-        every node
-        sees it. `without` are nodes that are left out."""
+        every node sees it. `without` are nodes that are left out."""
         nodes = {number: node for number, node in self.nodes.items() if number not in without}
         if self.leader() is None or not all(node.runs for node in nodes.values()):
             return False

@@ -72,8 +72,7 @@ async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool =
 
 async def instances(stage: Stage) -> None:
     """Three static members that die and come back as new processes, while the coordinator moves between two steps of
-    their
-    rebalances. At the end they share all partitions."""
+    their rebalances. At the end they share all partitions."""
     rng = stage.random
     first = stage.peer("admin")
     await first.create_topic(TOPIC, len(PLACES))

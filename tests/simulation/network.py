@@ -183,7 +183,7 @@ class Network:
         self._silent.update(ways)
 
     def restore(self, ways: Iterable[Way], *, resets: float = 0.0) -> None:
-        """Let bytes pass again. `resets` is the share of connections with unsent bytes that are reset."""
+        """Let bytes pass again. `resets` is the share of connections with stuck bytes that are reset."""
         for way in ways:
             self._silent[way] -= 1
         for transport in list(self._transports):

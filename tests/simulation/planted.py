@@ -1,10 +1,9 @@
 """Bugs to be found: each is planted in the product for one run, and a run of some seeds must end with a breach that
-makes
-sense for it.
+makes sense for it.
 
-Responsible for the effect of each bug, for the breaches that count as finding it, and for the seed with which
-`make test` finds it quickly. Not responsible for runs (cluster_run.py). One sentence describes each bug; it names the
-rule if Apache Kafka had the bug or has a rule against it.
+Responsible for the effect of each bug, for the breaches that count as finding it, and for the seed with which `make
+test` finds it quickly. Not responsible for runs (cluster_run.py). One sentence describes each bug; it names the rule if
+Apache Kafka had the bug or has a rule against it.
 """
 
 from __future__ import annotations
@@ -52,8 +51,7 @@ Plant = Callable[[], AbstractContextManager[object]]
 @dataclass(slots=True, frozen=True)
 class Bug:
     """`found_by` has the ids of invariants, or the names of the history's checks, one of which must be broken. `seed`
-    is that
-    of an ordinary run that finds the bug."""
+    is that of an ordinary run that finds the bug."""
 
     plant: Plant
     found_by: frozenset[str]
@@ -253,8 +251,7 @@ def offset_commit_before_its_commit() -> Iterator[None]:
 @contextmanager
 def followers_forget_producers() -> Iterator[None]:
     """A follower does not learn of idempotent producers from the batches that it appends: when it leads, it accepts a
-    batch
-    that is sent again as a new one."""
+    batch that is sent again as a new one."""
     append = PartitionLog.append_as_follower
 
     def without_producers(self: PartitionLog, records: Any, *, now_ms: int = 0) -> Any:
@@ -286,8 +283,7 @@ def requests_overtake_one_that_waits_for_a_coordinator() -> Iterator[None]:
 @contextmanager
 def appends_before_it_takes_what_was_handed_over() -> Iterator[None]:
     """A broker loop that stood still appends and acknowledges for clients before it takes what its control loop has
-    handed
-    over: the leadership may have ended (decision 30)."""
+    handed over: the leadership may have ended (decision 30)."""
     take_all = HandOver.take_all
 
     def called(self: HandOver[Any]) -> None:
@@ -301,8 +297,7 @@ def appends_before_it_takes_what_was_handed_over() -> Iterator[None]:
 @contextmanager
 def heartbeats_of_a_broker_that_stands_still() -> Iterator[None]:
     """A control loop sends heartbeats however long its broker loop stands still, so the broker is never fenced, as in
-    Apache
-    Kafka (decision 30)."""
+    Apache Kafka (decision 30)."""
     with mock.patch.object(BrokerLifecycle, "stand_still", return_value=None):
         yield
 

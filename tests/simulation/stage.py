@@ -150,9 +150,8 @@ class Stage:
         self.world.network.cut_off()
 
     async def full_disks(self, count: int) -> None:
-        """A disk has no room for a while. The metadata log is on the same disk, and a node does not survive when it
-        cannot write
-        that log: so some room is left, and only larger appends are refused."""
+        """Some appends fail as on a full disk. Only one topic is affected: a node does not survive if the metadata log,
+        which is on the same disk, has no room."""
         rng = self.random
         for _ in range(count):
             await asyncio.sleep(rng.uniform(0.1, 2.0))

@@ -34,8 +34,7 @@ def test_a_classic_group_survives_its_members_and_its_coordinator(brokers: int) 
 @pytest.mark.parametrize("run", [classic, consumer])
 def test_a_group_on_three_combined_nodes_survives_changes_of_the_leader(run: Callable[..., Stage]) -> None:
     """Nodes, also that of the active controller, are killed, stopped and cut off; at the end each is registered and
-    serves
-    again, without help."""
+    serves again, without help."""
     each_seed(2400, lambda seed: run(seed, brokers=3, quorum=QUORUMS[seed % 2]), 3)
 
 

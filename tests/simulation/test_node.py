@@ -1,6 +1,5 @@
 """Whole nodes on a virtual clock, through crashes of the process and power losses. The parameter of a failing test is
-its
-seed."""
+its seed."""
 
 from __future__ import annotations
 

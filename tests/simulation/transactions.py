@@ -251,8 +251,7 @@ def _read_by(event: object, client: str) -> list[bytes]:
 
 async def duel(stage: Stage, version: int) -> None:
     """Applications take one transactional id from each other as fast as they can. One is fenced while its first batches
-    are
-    being verified, and its markers are written at the same time (KIP-890)."""
+    are being verified, and its markers are written at the same time (KIP-890)."""
     rng = stage.random
     if version == 1:
         await set_version(stage, 1)

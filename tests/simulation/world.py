@@ -135,8 +135,7 @@ class NodeLoop:
 
 class SimBeside:
     """The second loop of a simulated process. A hand-over takes a random time, which is now and then long. Only
-    hand-overs in
-    one direction keep their order."""
+    hand-overs in one direction keep their order."""
 
     def __init__(self, first: SimRuntime, second: SimRuntime) -> None:
         self._first = first
@@ -331,8 +330,7 @@ class SimRuntime:
 
     def kill(self, *, power: bool = False) -> None:
         """End the process: no thread ends, no byte leaves or arrives. Its later writes go to a disk that no other
-        process reads,
-        because the next start gets a copy made now. With `power` its machine lost power too."""
+        process reads, because the next start gets a copy made now. With `power` its machine lost power too."""
         self.alive = self.runs = False
         self.world.network.cut(self, power=power)
         if self.second is not None:

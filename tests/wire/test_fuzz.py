@@ -108,8 +108,7 @@ def peak_of(item: Entry, data: memoryview, version: int) -> int:
 @pytest.mark.slow
 def test_memory_in_proportion_to_the_input() -> None:
     """Each array of each message, requests and responses, in every version, with 300 elements of the smallest size. A
-    node
-    also reads responses, those of other nodes."""
+    node also reads responses, those of other nodes."""
     worst = (0.0, "")
     for item, version in cases():
         if item.message.kind == "header":

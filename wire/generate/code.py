@@ -57,8 +57,7 @@ class Code:
 
 def _wrapped(line: str, width: int) -> list[str]:
     """Break a line that is too long as ruff would: a signature at its parameters, a condition at its `or`s, an
-    assignment
-    after its equals sign."""
+    assignment after its equals sign."""
     if len(line) <= width:
         return [line]
     if line.startswith("def ") and line.endswith(":"):

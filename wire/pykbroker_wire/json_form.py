@@ -93,8 +93,7 @@ def to_json(
     sizes: bool = False,
 ) -> dict[str, Any]:
     """Return values that `json` accepts. Records become their size in bytes if `sizes` is set, else an empty text.
-    Raises
-    KeyError for a message that is not among `fields`."""
+    Raises KeyError for a message that is not among `fields`."""
     flexible = version >= message.FLEXIBLE_FROM
     return _Form(version, flexible=flexible, fields=fields, hide=hide, sizes=sizes).struct(message)
 

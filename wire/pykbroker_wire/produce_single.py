@@ -1,6 +1,5 @@
 """A fast path for the Produce requests that pipelining producers send again and again: one topic, one partition, with
-or
-without a transactional id.
+or without a transactional id.
 
 A twin of the generated `messages/produce.py` for that shape in flexible versions (9-13). One `unpack` replaces a tree
 of readers and one `pack` a tree of writers, at a third of the cost. Not responsible for any other shape: `parse`

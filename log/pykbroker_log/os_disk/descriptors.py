@@ -17,8 +17,7 @@ _MAX_OPEN_FILES = 16 * 1024
 
 class Descriptor:
     """A descriptor that is closed when its last reference goes. Each user of the number holds the object, so it is
-    never
-    closed, or reused for another file, while another thread or a region that waits to be sent uses it."""
+    never closed, or reused for another file, while another thread or a region that waits to be sent uses it."""
 
     __slots__ = ("_all", "fd", "regions")
 
@@ -39,8 +38,7 @@ class Descriptor:
 
 class Holder:
     """An open file whose descriptor is closed and reopened as needed. Reopening needs the path, so the owner closes the
-    file
-    before its name changes."""
+    file before its name changes."""
 
     __slots__ = ("_descriptors", "descriptor", "path", "recent")
 

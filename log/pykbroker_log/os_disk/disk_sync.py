@@ -67,8 +67,7 @@ _numbers = _NUMBERS.get(os.uname().machine) if _libc is not None and sys.byteord
 
 class Context:
     """The kernel's state of fsyncs under way; for one thread at a time. It is never destroyed, because that takes the
-    kernel
-    tens of milliseconds, and the process keeps only a few."""
+    kernel tens of milliseconds, and the process keeps only a few."""
 
     __slots__ = ("_events", "_id", "_pointers", "_requests", "_results", "_waiting")
 
@@ -101,10 +100,8 @@ class Context:
 
     def begin(self, descriptors: Sequence[int], *, folders: bool = False, event_fd: int | None = None) -> bool:
         """Begin to fsync at most MAX_FILES; return False if the kernel took none. No fsync may be under way. Files are
-        synced with
-        fdatasync; `folders` need fsync, because a file system may leave a new name out of fdatasync. `event_fd` is
-        signalled
-        for each fsync that has ended."""
+        synced with fdatasync; `folders` need fsync, because a file system may leave a new name out of fdatasync.
+        `event_fd` is signalled for each fsync that has ended."""
         assert _numbers is not None
         assert not self._waiting
         for request, descriptor in zip(self._requests, descriptors, strict=False):
@@ -122,8 +119,7 @@ class Context:
 
     def collect(self, *, wait: bool) -> list[int] | None:
         """Return None while some go on, unless `wait`. Otherwise return for each file its errno, 0 if it is durable, or
-        -1 if the
-        kernel did not take it and nothing was tried."""
+        -1 if the kernel did not take it and nothing was tried."""
         assert _numbers is not None
         while self._waiting:
             waiting = ctypes.c_long(self._waiting)

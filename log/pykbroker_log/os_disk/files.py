@@ -65,8 +65,7 @@ class OsRegion:
 
     def send(self, socket: int, position: int, length: int) -> int:
         """Send with sendfile(2), and return how many bytes the socket took. Raises BlockingIOError if it takes none,
-        OSError, and
-        EIO for bytes that are no longer in the file."""
+        OSError, and EIO for bytes that are no longer in the file."""
         count = os.sendfile(socket, self._descriptor.fd, self._offset + position, length)
         if not count:
             raise OSError(errno.EIO, "the file is shorter than it was")

@@ -97,8 +97,7 @@ class PlainProducer(Peer):
         while batches:
             topic_id, leader = await self.topic_id(self.place[0]), await self.leader(self.place)
             # A leader without state of a producer accepts any first sequence: until then only one batch is sent at a
-            # time. A
-            # batch that is sent again is sent alone, as real clients do.
+            # time. A batch that is sent again is sent alone, as real clients do.
             now = batches if together else batches[:1]
             codes = await asyncio.gather(*(self._attempt(batch, topic_id, leader) for batch in now))
             left = [batch for batch, code in zip(now, codes, strict=True) if code != ErrorCode.NONE]

@@ -235,8 +235,7 @@ class TransactionalProducer(Peer):
         """Send batches of one record for one partition, all in flight at once, on an undisturbed connection.
 
         A batch that was refused for now is sent again with all later ones. Any other refusal is a failure of the broker
-        and
-        raises AssertionError. Only for version 2.
+        and raises AssertionError. Only for version 2.
         """
         assert self.transaction is not None
         self.transaction.partitions.add(place)

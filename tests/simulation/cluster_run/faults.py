@@ -257,8 +257,8 @@ class Faults:
         """Return True if it may die now without the loss of an acknowledged record.
 
         A broker that comes back without a clean stop is removed from the ISR and from the ELR, whatever its disk has.
-        So while
-        one may have lost something, no other may die; and one may lose something if all others are in every ISR.
+        So while one may have lost something, no other may die; and one may lose something if all others are in every
+        ISR.
         """
         if self._plan.flushes or node.number not in self._cluster.brokers:
             return True
@@ -270,8 +270,7 @@ class Faults:
 
     def has_everything(self, node: SimBroker) -> bool:
         """Return True if the broker's present life is in the ISR of every partition of which it is a replica, and its
-        disk will
-        not stop it."""
+        disk will not stop it."""
         if not node.up or node.disk_faults.dead or node.disk.capacity_bytes < _LARGE:
             return False
         controller = self._cluster.leader()

@@ -61,8 +61,7 @@ def read_notes() -> list[Note]:
 
 def left(notes: list[Note], code: str | None, seeds: int, first: int = 0) -> list[int]:
     """Return the first seeds of chunks that have not run with this code. With None, return those in which the newest
-    run
-    failed, and those that have never run. Code with uncommitted changes has no name, so all chunks are left."""
+    run failed, and those that have never run. Code with uncommitted changes has no name, so all chunks are left."""
     if code is None:
         done = {start for start, note in newest(notes).items() if not note["failed"]}
     else:

@@ -4,10 +4,10 @@ Responsible for the choice, and for keeping it within what the cluster promises 
 acknowledged record. Not responsible for applying it (faults.py, workload.py).
 
 Allowed losses (P1): acknowledged records are on all members of the ISR, but not durable on any disk before they are
-flushed. A machine that loses power may lose its copy permanently. So with min.insync.replicas m a plan lets at most
-m - 1 machines be without a full copy at a time. The next one may lose its power only when the one before is in every
-ISR again (faults.py checks that). If each append is flushed before it is acknowledged, any machine may lose power at
-any time. A process that dies loses nothing. The metadata log is always flushed.
+flushed. A machine that loses power may lose its copy permanently. So with min.insync.replicas m a plan lets at most m -
+1 machines be without a full copy at a time. The next one may lose its power only when the one before is in every ISR
+again (faults.py checks that). If each append is flushed before it is acknowledged, any machine may lose power at any
+time. A process that dies loses nothing. The metadata log is always flushed.
 """
 
 from __future__ import annotations
@@ -96,8 +96,7 @@ _LONG = frozenset({Kind.PAUSE, Kind.ISOLATE, Kind.ONE_WAY, Kind.SPLIT, Kind.BRID
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`at` is in seconds since the begin of the safety phase. `level`, from 0 to 1, is the severity. `draw` is for
-    later
-    choices."""
+    later choices."""
 
     number: int
     at: float

@@ -118,8 +118,7 @@ def _ends(log: PartitionLog) -> tuple[int, int, int]:
 
 def check_equal(cluster: Cluster, without: Collection[int]) -> None:
     """P13, T9: the bytes are equal, and so is what each log knows of its producers. Compacted logs, which each node
-    compacts
-    separately, are compared record by record, at the offsets that both have."""
+    compacts separately, are compared record by record, at the offsets that both have."""
     live = [node for node in cluster.brokers.values() if node.number not in without]
     for topic in live[0].node.loader.image.topics.by_name.values():
         for index in topic.partitions:

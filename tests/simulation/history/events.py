@@ -73,8 +73,8 @@ class Ended(Event):
 @dataclass(slots=True, kw_only=True)
 class Read(Event):
     """One fetch of one partition, with the position of the next one. Records are (offset, value). `server` is the
-    broker that
-    answered, the number of its life, and the leader epoch in which it led during the fetch (-1 if it did not)."""
+    broker that answered, the number of its life, and the leader epoch in which it led during the fetch (-1 if it did
+    not)."""
 
     server: tuple[int, int, int] = (0, 0, -1)
     place: Place
@@ -102,10 +102,8 @@ class CommittedOffset(Event):
 @dataclass(slots=True, kw_only=True)
 class FetchedOffset(Event):
     """A committed offset, or `offset` -1 if there was none. `was_replaced` means that the node that answered was no
-    longer the
-    coordinator, and may not have known it. As in Apache Kafka it then answers from what it has: only a commit shows
-    whether
-    it is still the coordinator."""
+    longer the coordinator, and may not have known it. As in Apache Kafka it then answers from what it has: only a
+    commit shows whether it is still the coordinator."""
 
     group: str
     place: Place
@@ -118,8 +116,8 @@ class FetchedOffset(Event):
 @dataclass(slots=True, kw_only=True)
 class Joined(Event):
     """A JoinGroup that was answered with a generation. `was_replaced` means that the node was no longer the coordinator
-    and
-    did not know that yet. It writes nothing of this generation, so its successor begins the same generation again."""
+    and did not know that yet. It writes nothing of this generation, so its successor begins the same generation
+    again."""
 
     group: str
     member: str
@@ -132,8 +130,7 @@ class Joined(Event):
 @dataclass(slots=True, kw_only=True)
 class Forgot(Event):
     """A node went down and came back, or its coordinators began again in another leader epoch: what they had not
-    written is
-    lost."""
+    written is lost."""
 
     node: int
 

@@ -21,8 +21,7 @@ from tests.simulation.history.events import (
 
 def reads_are_exact(history: History, logs: Mapping[Place, Log]) -> Iterator[str]:
     """T3, P8: between the two positions of a fetch, a reader got exactly the records that the final log has there,
-    without
-    those of aborted transactions if it reads only committed records."""
+    without those of aborted transactions if it reads only committed records."""
     readable = {
         (place, committed): _readable(log, committed_only=committed)
         for place, log in logs.items()
@@ -80,10 +79,8 @@ def nothing_is_read_before_its_commit(history: History) -> Iterator[str]:
 
 def stable_offsets_never_go_back(history: History, *, has_followers: bool = False) -> Iterator[str]:
     """P7, P11: checked in the order of the requests, for runs without power loss. With `has_followers`, only answers of
-    one
-    leader in one epoch are compared. A new leader learns only from its followers how far the log is committed, and
-    until
-    then returns less, as do its followers, among them the former leader. Apache Kafka does the same."""
+    one leader in one epoch are compared. A new leader learns only from its followers how far the log is committed, and
+    until then returns less, as do its followers, among them the former leader. Apache Kafka does the same."""
     seen: dict[object, list[tuple[int, int, int]]] = {}
     for event in history.of(Read):
         if event.code != OK or (has_followers and event.server[2] < 0):
@@ -100,8 +97,7 @@ def stable_offsets_never_go_back(history: History, *, has_followers: bool = Fals
 
 def transactions_are_atomic(history: History, logs: Mapping[Place, Log]) -> Iterator[str]:
     """T4: all partitions of a transaction have the same outcome, the one in the response to its end, and no
-    acknowledged
-    record is missing."""
+    acknowledged record is missing."""
     owner = {value: event.transaction for event in history.of(Produced) for value in event.values}
     decisions: dict[str, dict[ControlType | None, list[str]]] = {}
     for place, log in logs.items():
@@ -130,8 +126,7 @@ def _names(found_in: Mapping[ControlType | None, list[str]]) -> dict[str, list[s
 
 def offsets_go_with_their_transaction(history: History, logs: Mapping[Place, Log]) -> Iterator[str]:
     """T4, G4: an offset that a transaction committed is returned only if the transaction committed, and not before a
-    client
-    requested that."""
+    client requested that."""
     of_mark = {event.mark: event for event in history.of(CommittedOffset)}
     owner = {value: event.transaction for event in history.of(Produced) for value in event.values}
     committed: set[str] = set()

@@ -24,9 +24,8 @@ def commits_are_kept(history: History) -> Iterator[str]:
     """G3: a fetch returns the newest commit that was acknowledged before the fetch, or a newer one that was tried.
 
     Only for committers that commit rising offsets. A transaction's offset counts once its commit was acknowledged. As
-    in
-    Apache Kafka, that is before its markers are written: until then a fetch of stable offsets must be tried again, and
-    another fetch returns the earlier offset. For the latter the transaction counts once its markers must be there.
+    in Apache Kafka, that is before its markers are written: until then a fetch of stable offsets must be tried again,
+    and another fetch returns the earlier offset. For the latter the transaction counts once its markers must be there.
     """
     ends = _acknowledged_commits(history)
     #: by whether the fetch asks for stable offsets
@@ -57,8 +56,7 @@ def commits_are_kept(history: History) -> Iterator[str]:
 
 def _acknowledged_commits(history: History) -> dict[str, tuple[int, int]]:
     """Return for each transaction when its commit was acknowledged, and when its markers were surely written. Until
-    they are,
-    the coordinator does nothing else for the transactional id and returns CONCURRENT_TRANSACTIONS."""
+    they are, the coordinator does nothing else for the transactional id and returns CONCURRENT_TRANSACTIONS."""
     commits: dict[str, Ended] = {}
     #: transactional id -> (transaction, begin, end) of what its coordinator did for it
     done: dict[str, list[tuple[str, int, int]]] = {}
@@ -96,8 +94,7 @@ def fetches_never_go_back(history: History) -> Iterator[str]:
 
 def each_input_once(inputs: Iterable[bytes], outputs: Mapping[Place, Log]) -> Iterator[str]:
     """G5, T4: a consume-transform-produce loop leaves every input once among the committed records of its output. An
-    output
-    value is `<input>><anything>`."""
+    output value is `<input>><anything>`."""
     found: Counter[bytes] = Counter()
     for log in outputs.values():
         fate = Fate.of(log)

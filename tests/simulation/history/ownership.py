@@ -36,10 +36,8 @@ def one_owner_per_generation(history: History) -> Iterator[str]:
 
 def one_leader_and_rising_generations(history: History) -> Iterator[str]:
     """G1: every member gets the same leader of a generation, and generations never go back. A static member that comes
-    back
-    may take the leader's place under a new id. A generation is written with its first SyncGroup, so a coordinator that
-    ends
-    before that loses it, as in Apache Kafka."""
+    back may take the leader's place under a new id. A generation is written with its first SyncGroup, so a coordinator
+    that ends before that loses it, as in Apache Kafka."""
     forgot = -1
     leaders: dict[tuple[str, int], set[str]] = {}
     latest: dict[str, list[tuple[int, int]]] = {}
@@ -99,8 +97,8 @@ def old_generations_do_not_commit(history: History) -> Iterator[str]:
 
 def one_owner_at_a_time(history: History) -> Iterator[str]:
     """G2: a partition is given to a member only when its owner has released it or was removed. A member that was
-    removed may
-    learn of that late, but the coordinator no longer regards it as an owner once another member has its partition."""
+    removed may learn of that late, but the coordinator no longer regards it as an owner once another member has its
+    partition."""
     owners: dict[tuple[str, Place], _Given] = {}
     #: (group, partition, former owner) -> when it was given to another member
     taken: dict[tuple[str, Place, str], _Given] = {}

@@ -9,8 +9,7 @@ from tests.simulation.history.events import OK, Batch, Ended, Fate, History, Ide
 
 def written_once(logs: Mapping[Place, Log]) -> Iterator[str]:
     """T1: each (producer, epoch, sequence) is in a partition once, in order, without gaps. T: each value is there once,
-    except
-    those that plain producers sent again."""
+    except those that plain producers sent again."""
     for place, log in logs.items():
         values: dict[bytes, int] = {}
         idempotent: set[bytes] = set()
@@ -48,9 +47,8 @@ def acknowledged_is_there(history: History, logs: Mapping[Place, Log]) -> Iterat
 
 def one_open_transaction(logs: Mapping[Place, Log], *, epochs_rise: bool) -> Iterator[str]:
     """T5, T6: each producer has at most one open transaction in a log, all of one epoch; producer and coordinator
-    epochs never
-    go back. If every end raises the epoch (transaction.version 2), no batch after a marker has an epoch before the
-    marker's."""
+    epochs never go back. If every end raises the epoch (transaction.version 2), no batch after a marker has an epoch
+    before the marker's."""
     for place, log in logs.items():
         epochs: dict[int, int] = {}
         coordinators: dict[int, int] = {}
@@ -135,8 +133,7 @@ def ends_in_time(
     logs: Mapping[Place, Log], *, limit_ms: int, excused: Mapping[int, int] | None = None
 ) -> Iterator[str]:
     """T7: no transaction was open for longer than its timeout and the time that the coordinator needs. `excused` is
-    extra time
-    by producer, because no coordinator was there to end it."""
+    extra time by producer, because no coordinator was there to end it."""
     for place, log in logs.items():
         fate = Fate.of(log)
         for index, marker in fate.markers.items():

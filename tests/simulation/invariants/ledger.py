@@ -1,6 +1,5 @@
 """The committed records of one log: the prefix on which all replicas must agree, and the batches that were ever written
-in
-each leader epoch.
+in each leader epoch.
 
 Invariants: the prefix only grows, except by `give_up`, which is called when the loss of records is allowed.
 """

@@ -1,7 +1,6 @@
 """The invariants of the cluster's metadata. Every node's image is a prefix of one history (R14). One controller acts
-per
-epoch (C1), after it has seen everything that was committed up to its epoch (C2), and it fences early only a broker that
-refuses connections or is silent (C3). P2 and P3 hold for each partition in every image.
+per epoch (C1), after it has seen everything that was committed up to its epoch (C2), and it fences early only a broker
+that refuses connections or is silent (C3). P2 and P3 hold for each partition in every image.
 
 The history is replayed here once, from the records that the quorum has committed.
 """
@@ -196,8 +195,7 @@ class MetadataInvariants:
 
     def fences_early(self, number: int, broker_id: int, refused: Collection[bool], silent_ms: int = 0) -> None:
         """Check that a node's controller may fence a broker before its session is over. `refused` is a flag for each
-        endpoint of
-        the broker. It is empty if the broker is not back; then its last heartbeat is `silent_ms` old."""
+        endpoint of the broker. It is empty if the broker is not back; then its last heartbeat is `silent_ms` old."""
         require(
             all(refused) if refused else silent_ms >= GRACE_MS,
             "C3",
@@ -215,8 +213,7 @@ class MetadataInvariants:
             f"the controller of node {number} acts in epoch {epoch}, which {leaders.get(epoch)} leads",
         )
         # A leader that was paused may see the commit of its epoch's record before it learns of its successor, as in
-        # Apache
-        # Kafka. Its log has no records of later epochs, and its own new records are never committed.
+        # Apache Kafka. Its log has no records of later epochs, and its own new records are never committed.
         last_offset = max(offset for of_epoch, offset in self._last_offsets.items() if of_epoch <= epoch)
         require(
             controller.committed_offset >= last_offset,
@@ -228,8 +225,7 @@ class MetadataInvariants:
 
 def _has_joined(old: PartitionImage, new: PartitionImage) -> bool:
     """The new leader joined the ISR at the old leader's request and leads from the same change on: the old leader moved
-    away
-    with it, or is being removed. (An unclean election keeps nothing of the earlier ISR.)"""
+    away with it, or is being removed. (An unclean election keeps nothing of the earlier ISR.)"""
     if old.leader == NO_LEADER:
         return False
     has_moved = old.is_reassigning and not new.is_reassigning and old.leader in old.removing_replicas

@@ -154,8 +154,7 @@ class PartitionInvariants:
 
     def commits(self, node: int, partition: Partition) -> None:
         """Record, in the middle of an event, that a leader has moved its high watermark. Later in the event it may lose
-        members of
-        its ISR, or its role."""
+        members of its ISR, or its role."""
         leader, log = partition.leader, partition.handle.log
         replica = self.replicas.get((partition.topic_id, partition.index), {}).get(node)
         if log is None or leader is None or replica is None or not replica.is_up or replica.partition is not partition:
@@ -445,8 +444,7 @@ class PartitionInvariants:
 
     def metadata_changed(self, keys: set[Key], is_running: dict[int, bool]) -> None:
         """Check partitions that committed metadata has changed. P6: no running member of ISR or ELR lacks a committed
-        record. P5:
-        the leader's maximal ISR contains that of the controller."""
+        record. P5: the leader's maximal ISR contains that of the controller."""
         for key in sorted(keys):
             image = self._metadata.partition(key)
             if image is not None and key in self.ledgers:

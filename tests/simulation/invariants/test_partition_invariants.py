@@ -19,8 +19,7 @@ KEY = (b"t".ljust(15, b".") + bytes(1), 0)
 
 class Two:
     """Node 1 leads in leader epoch 0, node 2 follows. Each world sees itself as node 1, so the numbers are exchanged in
-    the
-    follower's world."""
+    the follower's world."""
 
     def __init__(self, min_isr: int = 2) -> None:
         self.one, self.other = World(), World()

@@ -120,8 +120,7 @@ class BatchHeader(NamedTuple):
     @classmethod
     def parse(cls, buf: Buffer, pos: int = 0) -> BatchHeader:
         """Return the header at `pos`, unchecked: lengths, magic and CRC are as in the bytes. Raises CorruptBatch if the
-        header is
-        cut off."""
+        header is cut off."""
         try:
             return cls._make(HEADER.unpack_from(buf, pos))
         except StructError:
@@ -181,8 +180,7 @@ def decrement_sequence(sequence: int, decrement: int) -> int:
 
 def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of every whole batch from `pos` on. An incomplete last batch ends the iteration without
-    an
-    error, as in a fetched slice. A length or magic that no batch can have raises CorruptBatch."""
+    an error, as in a fetched slice. A length or magic that no batch can have raises CorruptBatch."""
     end = len(buf)
     while end - pos >= HEADER_SIZE:
         header = BatchHeader._make(HEADER.unpack_from(buf, pos))
@@ -216,8 +214,7 @@ def restamp_timestamp(
     buf: bytearray | memoryview, pos: int, header: BatchHeader, max_timestamp: int, *, log_append_time: bool
 ) -> None:
     """Write max timestamp and timestamp type, and a new CRC if one of them changes. Attribute bits without a meaning
-    are then
-    dropped, as Kafka drops them."""
+    are then dropped, as Kafka drops them."""
     flag = LOG_APPEND_TIME if log_append_time else 0
     if flag == header.attributes & LOG_APPEND_TIME and max_timestamp == header.max_timestamp:
         return

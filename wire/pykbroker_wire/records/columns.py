@@ -121,8 +121,7 @@ class AbortedSpans:
     """Aborted transactions as (producer id, first offset, offset of the marker), as a `.txnindex` has them.
 
     An index that was lost has no span for an aborted transaction. So transactions that counted as committed are
-    compared
-    with the markers: `read` notes records, and `end` checks the marker that follows them.
+    compared with the markers: `read` notes records, and `end` checks the marker that follows them.
     """
 
     __slots__ = ("_spans", "undecided")
@@ -189,8 +188,7 @@ def fill_records_python(
     used: array[int],
 ) -> int:
     """Append the records with offsets in [first, last] to the buffers, which have `rows`; return the new number of
-    rows. A
-    buffer may be longer than the part of it that is `used`.
+    rows. A buffer may be longer than the part of it that is `used`.
 
     `timestamp` is in milliseconds: the base for the records' deltas, or with `append_time` the timestamp of all
     records.
@@ -363,8 +361,7 @@ class Columns:
         them.
 
         `file_position` is the position of the data's first byte in the file, for messages. Raises BrokenBatch for a
-        flipped
-        bit, a length or a format that no batch has, offsets that go back, and records that are none.
+        flipped bit, a length or a format that no batch has, offsets that go back, and records that are none.
         """
         view = memoryview(data)
         end = len(view)
@@ -444,8 +441,7 @@ class Columns:
 
     def _begin(self) -> None:
         """Begin without rows. Memory that was filled before is used again if the caller no longer needs it: fresh
-        memory costs a
-        page fault for every 4 KB, more than writing to it."""
+        memory costs a page fault for every 4 KB, more than writing to it."""
         self.rows = 0
         self._no_room = False
         self._bytes = 0

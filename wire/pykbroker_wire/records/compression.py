@@ -145,8 +145,7 @@ def decompress(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> bytes:
 
 def stream(codec: int, data: Buffer, limit: int = DEFAULT_LIMIT) -> Iterator[bytes]:
     """Yield the content in chunks of at most CHUNK_SIZE. The stream was whole if the iteration ends without an error.
-    Raises
-    TooLarge, CompressionError."""
+    Raises TooLarge, CompressionError."""
     view = memoryview(data)
     if codec == Codec.LZ4:
         return _stream_lz4(view, limit)

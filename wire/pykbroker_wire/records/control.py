@@ -1,8 +1,8 @@
 """Control batches: records that control readers instead of carrying data.
 
 The key identifies a control record: int16 version 0, int16 type. The value depends on the type. An end-transaction
-marker has int16 version 0 and int32 coordinator epoch; the records of KRaft are messages of
-`pykbroker_wire.stored`, passed here as encoded bytes. A control batch is never compressed.
+marker has int16 version 0 and int32 coordinator epoch; the records of KRaft are messages of `pykbroker_wire.stored`,
+passed here as encoded bytes. A control batch is never compressed.
 
 Facts: `ControlRecordType`, `EndTransactionMarker` of Apache Kafka; KIP-98 (markers), KIP-595 (leader change), KIP-630
 (snapshot header and footer), KIP-853 (kraft version and voters).

@@ -50,8 +50,7 @@ def put_keys_python(
     start_offset: int,
 ) -> Put:
     """Put the keys of a batch's records at or after `start_offset` into the table with their offsets. The table takes
-    `room`
-    new keys. Raises InvalidRecord if the data are not `count` records."""
+    `room` new keys. Raises InvalidRecord if the data are not `count` records."""
     added = index = position = 0
     reached = start_offset - 1
     while index < count:
@@ -116,8 +115,7 @@ def survivors_python(
 
 def rebase_python(data: Buffer, count: int, shift: int, renumber: bool) -> bytes:
     """Return the records with `shift` added to each timestamp delta and, with `renumber`, the offset deltas 0, 1, 2 and
-    so on.
-    All else stays unchanged. Raises InvalidRecord."""
+    so on. All else stays unchanged. Raises InvalidRecord."""
     if not 0 <= count <= len(data):
         raise InvalidRecord(f"{count} records in {len(data)} bytes")
     parts: list[Buffer] = []
@@ -173,8 +171,7 @@ def _require_end(data: Buffer, position: int, index: int) -> None:
 
 def _find(table: _Table, seed: bytes, key: Buffer) -> tuple[int, bytes, int]:
     """Return (place, hash, offset + 1) of the slot with the key, or of the free slot for it, with 0. The place is -1 if
-    the
-    table is full of other keys."""
+    the table is full of other keys."""
     digest = blake2b(key, digest_size=16, key=seed).digest()
     size = len(table)
     place = int.from_bytes(digest[:8], "little") % (size // SLOT_SIZE) * SLOT_SIZE

@@ -162,8 +162,7 @@ def iter_records(buf: Buffer, position: int, header: RecordsHeader, *, limit: in
     """The records of the batch whose header was parsed at `position`, one by one.
 
     Nothing is read before the first `next`. Then a compressed batch is decompressed as a whole, at most to `limit`
-    bytes,
-    because the records are views of the result. Raises InvalidRecord, CompressionError, TooLarge.
+    bytes, because the records are views of the result. Raises InvalidRecord, CompressionError, TooLarge.
     """
     payload = memoryview(buf)[position + HEADER_SIZE : position + header.size_in_bytes]
     if len(payload) != header.size_in_bytes - HEADER_SIZE:
@@ -184,8 +183,7 @@ def iter_encoded(
     end = len(view)
     position = 0
     # Loading an internal topic reads all its records in this loop. One-byte numbers are read inline, and only longer
-    # ones
-    # by a call, which costs six times as much.
+    # ones by a call, which costs six times as much.
     for index in range(count):
         try:
             size, position = read_varint(data, position)

@@ -32,8 +32,7 @@ def walk_python(data: Buffer, position: int, expected: int, count: int) -> Walke
     """Walk at most `count` records from `position`, the first of them at offset delta `expected`.
 
     Raises InvalidRecord for a complete record that is wrong. An incomplete record ends the walk before it: the caller
-    knows
-    whether more data follows. Pass bytes, because indexing bytes is faster than indexing a view.
+    knows whether more data follows. Pass bytes, because indexing bytes is faster than indexing a view.
     """
     # Offset deltas are compared in their encoded form: zigzag, so the n-th is 2n. The inline code is for numbers of one
     # and two bytes, as nearly all are: it costs about 50 ns for each, a call of read_varint 300 ns.
@@ -158,8 +157,7 @@ _TIMESTAMP_DELTA, _OFFSET_DELTA, _KEY_SIZE = 6, 7, 8
 
 def walk_across_python(state: array[int], data: Buffer, position: int) -> int:
     """Continue with one record at `position`; return where the chunk or the record ends. `state[0]` is _DONE if the
-    record
-    has ended. Raises InvalidRecord, and then the state is unchanged."""
+    record has ended. Raises InvalidRecord, and then the state is unchanged."""
     end = len(data)
     stage, skip, shift, zigzag, left, headers, *facts = state
     zigzag &= 0xFFFFFFFFFFFFFFFF
@@ -248,8 +246,7 @@ def examine_python(
     """Walk over `count` records, or up to and including the first one that breaks a rule. Timestamps wrap around as in
     Java.
     `keyed`: each record must have a key. `timed`: each timestamp must be within `before_max_ms` before and
-    `after_max_ms`
-    after `now_ms`. Raises InvalidRecord; an incomplete record ends the walk before it."""
+    `after_max_ms` after `now_ms`. Raises InvalidRecord; an incomplete record ends the walk before it."""
     rules = RecordRules(base_timestamp, now_ms, before_max_ms, after_max_ms, keyed, timed)
     greatest = timestamp = MIN_INT64
     wrong = seen = 0
@@ -290,8 +287,7 @@ def find_timestamp_python(
     data: Buffer, count: int, base_timestamp: int, target: int, first_delta: int
 ) -> tuple[int, int] | None:
     """Return offset delta and timestamp of the first of `count` records whose timestamp is at least `target` and whose
-    offset
-    delta is at least `first_delta`, or None. Raises InvalidRecord."""
+    offset delta is at least `first_delta`, or None. Raises InvalidRecord."""
     for record in iter_encoded(data, count, 0, base_timestamp):
         if record.timestamp >= target and record.offset >= first_delta:
             return record.offset, record.timestamp
