@@ -1,4 +1,4 @@
-"""The ACLs of a cluster: which there are, new ones, and the end of some (KIP-140, KIP-290)."""
+"""The ACLs of a cluster: read them, create them, delete them (KIP-140, KIP-290)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ANY_ACL: Final = AclFilter(Resource.ANY, None, PatternType.ANY, None, None, Oper
 
 
 def described(cluster: AskedCluster, wanted: AclFilter = ANY_ACL) -> list[Acl]:
-    """The ACLs that a filter finds, in the order of the answer. Raises AskFailed."""
+    """Return the ACLs that match a filter, in the order of the answer. Raises AskFailed."""
     from pykbroker_wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
     request = DescribeAclsRequest(
@@ -44,7 +44,7 @@ def described(cluster: AskedCluster, wanted: AclFilter = ANY_ACL) -> list[Acl]:
 
 
 def create(cluster: AskedCluster, wanted: Sequence[Acl]) -> None:
-    """Add ACLs. One that is there already stays as it is. Raises AskFailed for the first that is refused."""
+    """Add ACLs. An ACL that exists already stays as it is. Raises AskFailed for the first that is refused."""
     from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 
     creations = [
@@ -64,7 +64,7 @@ def create(cluster: AskedCluster, wanted: Sequence[Acl]) -> None:
 
 
 def delete(cluster: AskedCluster, unwanted: Sequence[AclFilter]) -> list[Acl]:
-    """End every ACL that one of the filters finds; returns them. Raises AskFailed."""
+    """Delete every ACL that matches one of the filters, and return them. Raises AskFailed."""
     from pykbroker_wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 
     filters = [

@@ -1,9 +1,10 @@
-"""A cluster as its clients see it: which nodes there are, and which of them a question goes to.
+"""A cluster as its clients see it: its nodes, and the node that each request goes to.
 
-Responsible for the first contact, for the node, the coordinator and the leader of a question, for time limits and for
-asking again. Not responsible for what is asked (one module per noun beside this one).
+Responsible for the first contact, for the node, the coordinator and the leader that a request goes to, for time limits
+and for repeated requests. Not responsible for the content of requests (the other modules of this package, one per
+noun).
 
-Invariant: a question is repeated only when its answer says that nothing was done, or when it changes nothing.
+Invariant: a request is repeated only if its answer means that nothing was done, or if it changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TRANSACTION = 1
 
 @dataclass(slots=True, frozen=True)
 class ClusterNode:
-    """One node of the cluster, as the cluster tells of it."""
+    """One node of the cluster, as the cluster describes it."""
 
     id: int
     host: str
@@ -45,7 +46,7 @@ class ClusterNode:
 
 @dataclass(slots=True, frozen=True)
 class ClusterSettings:
-    """Where the cluster is, and how long it is asked."""
+    """Where the cluster is, and how long to wait for it."""
 
     bootstrap: str
     #: kafka-python's own settings: security_protocol, ssl_…, sasl_…, client_id
@@ -55,8 +56,8 @@ class ClusterSettings:
     #: default.api.timeout.ms and request.timeout.ms
     timeout_ms: int = 60_000
     request_timeout_ms: int = 30_000
-    #: while no address takes a connection: go on until `timeout_ms` is over, with a WARN per address on standard error
-    #: as Apache Kafka's tools do; otherwise each address is tried once
+    #: If true, try until `timeout_ms` is over while no address takes a connection, with a WARN per address on standard
+    #: error as Apache Kafka's tools do; otherwise each address is tried once
     patient: bool = True
 
 
@@ -92,7 +93,8 @@ class AskedCluster:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def nodes(self) -> list[ClusterNode]:
-        """The nodes that serve: brokers, or controllers where the cluster was reached through them. By id."""
+        """Return the nodes that serve, by id: brokers, or controllers if the cluster was reached through
+        controllers."""
         if not self._nodes:
             self.refresh()
         return [self._nodes[number] for number in sorted(self._nodes)]
@@ -104,7 +106,7 @@ class AskedCluster:
         return self._cluster_id
 
     def refresh(self) -> None:
-        """Ask anew which nodes there are."""
+        """Ask the cluster again for its nodes."""
         if self._settings.of_controllers:
             self._refresh_controllers()
             return
@@ -129,7 +131,7 @@ class AskedCluster:
         }
 
     def endpoints(self, *, with_fenced: bool = False) -> list[ClusterNode]:
-        """The nodes with what DescribeCluster says of them: brokers that are fenced where they are asked for."""
+        """Return the nodes as DescribeCluster describes them, with fenced brokers if `with_fenced`."""
         from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
         request = DescribeClusterRequest(
@@ -142,7 +144,7 @@ class AskedCluster:
         return sorted(found, key=lambda node: node.id)
 
     def unregister(self, broker: int) -> None:
-        """Make the cluster forget a broker. Raises AskFailed."""
+        """Unregister a broker. Raises AskFailed."""
         from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
         answer = self.ask_controller(UnregisterBrokerRequest(broker_id=broker), UnregisterBrokerResponse)
@@ -160,13 +162,13 @@ class AskedCluster:
         most: int | None = None,
         timeout_ms: int | None = None,
     ) -> R:
-        """Ask a node, or any. Raises AskFailed; an error code in the answer is the caller's business."""
+        """Send a request to a node, or to any node. Raises AskFailed; the caller checks error codes in the answer."""
         connection = self._any() if node is None else self._of(node)
         return connection.ask(Asked(message, answer, least, most), timeout_ms or self._settings.request_timeout_ms)
 
     def ask_controller(self, message: TopLevel, answer: type[R], *, least: int = 0) -> R:
-        """Ask the node that the cluster names as its controller, or any where that one cannot be reached. With KRaft
-        each broker is as good, and the one that is named may have died a moment ago."""
+        """Send a request to the controller that the cluster names, or to any node if that one cannot be reached. With
+        KRaft any broker forwards it, and the named broker may have died a moment ago."""
         self.nodes()
         known = self._nodes.get(self._controller_id)
         is_there = known is not None and _unreachable(self._connection(known.address)) is None
@@ -177,7 +179,7 @@ class AskedCluster:
         return (self._any() if node is None else self._of(node)).versions()
 
     def coordinators(self, keys: Iterable[str], *, of_transactions: bool = False) -> dict[str, int]:
-        """The node that coordinates each group, or each transactional id."""
+        """Return the node that coordinates each group, or each transactional id."""
         from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
         kind = _TRANSACTION if of_transactions else _GROUP
@@ -196,7 +198,8 @@ class AskedCluster:
         return self.settled(attempt)
 
     def settled(self, attempt: Callable[[], T]) -> T:
-        """What `attempt` returns when its failure is no longer one that goes away by itself."""
+        """Repeat `attempt` until it returns, or until it fails with an error that is not retriable or the time is
+        over."""
         deadline = time.monotonic() + self._settings.timeout_ms / 1000
         while True:
             try:
@@ -225,7 +228,7 @@ class AskedCluster:
         return self._connection(self._nodes[node].address)
 
     def _any(self) -> AskedNode:
-        """The first address of the bootstrap list that can be reached. Raises AskFailed, Unreachable."""
+        """Return the first address of the bootstrap list that can be reached. Raises AskFailed, Unreachable."""
         if self._first is not None and _unreachable(self._first) is None:
             return self._first
         addresses = [address.strip() for address in self._settings.bootstrap.split(",") if address.strip()]
@@ -261,9 +264,9 @@ class AskedCluster:
 
 
 def _unreachable(connection: AskedNode) -> str | None:
-    """Return why there is no connection and none can be made now, or None if there is one. The node is asked for its
-    versions at most, so that a question which has not been sent may go elsewhere. Raises AskFailed for what no other
-    node would answer better."""
+    """Return why no connection can be made, or None if there is one. The node is asked at most for its versions, so
+    that the caller may send its request to another node. Raises AskFailed for an error that every other node would
+    return as well."""
     try:
         connection.versions()
     except AskFailed as error:

@@ -1,10 +1,10 @@
-"""One address of a cluster, over kafka-python's connection: a message of `pykbroker_wire` out, its answer back.
+"""One address of a cluster: sends a message of `pykbroker_wire` over kafka-python's connection and returns the answer.
 
-Responsible for the one door to kafka-python's network code, which connects, secures (TLS, SASL) and matches answers.
-Not responsible for which node is asked, nor for what an error in an answer means.
+Responsible for all use of kafka-python's network code, which connects, secures (TLS, SASL) and matches answers. Not
+responsible for the choice of the node, nor for the meaning of an error in an answer.
 
-kafka-python reads five things of a request (`API_KEY`, `API_VERSION`, `with_header`, `encode`, `header`) and two of a
-response class; `_Question` and `_Reading` are those for messages that are not kafka-python's own.
+kafka-python reads five attributes of a request (`API_KEY`, `API_VERSION`, `with_header`, `encode`, `header`) and two of
+a response class. `_Question` and `_Reading` have these for messages that are not kafka-python's own.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from pykbroker_wire.errors import DecodeError
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.primitives import TopLevel
 
-# What a tool says of a connection is said by the tool.
+# The tools report failures of connections themselves.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 R = TypeVar("R", bound=TopLevel)
 
 
 class _CorrelationId:
-    """What kafka-python takes for the decoded header of a response."""
+    """Stands for the decoded header of a response in kafka-python."""
 
     def __init__(self, number: int) -> None:
         self.correlation_id = number
 
 
 class _Reading:
-    """What kafka-python takes for the class of a response."""
+    """Stands for the class of a response in kafka-python."""
 
     def __init__(self, api_key: int, version: int) -> None:
         self._api_key = api_key
@@ -57,7 +57,7 @@ class _Reading:
 
 
 class _Question:
-    """What kafka-python takes for a request."""
+    """Stands for a request in kafka-python."""
 
     def __init__(self, message: TopLevel, version: int) -> None:
         self.API_KEY = message.API_KEY
@@ -97,12 +97,12 @@ class Asked(Generic[R]):
         self.answer = answer
         #: the newest version that is of use
         self.most = most
-        #: the oldest version in which the message says what it is to say
+        #: the oldest version that has every field the message needs
         self.least = least
 
 
 class ClientLoop:
-    """kafka-python's loop, which all connections of a cluster share. It runs only while something is asked."""
+    """kafka-python's loop, which all connections of a cluster share. It runs only while a request is open."""
 
     def __init__(self) -> None:
         self.loop = NetworkSelector()
@@ -112,7 +112,7 @@ class ClientLoop:
 
 
 class AskedNode:
-    """One address; connected when it is first asked."""
+    """One address; the first request connects it."""
 
     def __init__(self, network: ClientLoop, address: str, settings: Mapping[str, Any], timeout_ms: int) -> None:
         self.address = address
@@ -126,12 +126,13 @@ class AskedNode:
         self._manager.close()
 
     def versions(self) -> Mapping[int, tuple[int, int]]:
-        """API key -> the least and the greatest version that the node at this address serves."""
+        """Return API key -> the least and the greatest version that the node at this address serves."""
         found: Mapping[int, tuple[int, int]] = self._run(self._ready).broker_version_data.api_versions
         return found
 
     def ask(self, asked: Asked[R], timeout_ms: int) -> R:
-        """Raises AskFailed: no connection, no answer in time, or a version that the node does not serve."""
+        """Send a message and return its answer. Raises AskFailed if there is no connection, if no answer comes in time,
+        or if the node does not serve a version in range."""
         ranges = self.versions()
         question = _Question(asked.message, version_for(asked.message.API_KEY, ranges, asked.least, asked.most))
 
@@ -144,7 +145,7 @@ class AskedNode:
         return answer
 
     async def _ready(self) -> Any:
-        # The loop stood still since the last question. It learns now whether the peer has closed the connection.
+        # The loop has not run since the last request. Here it notices whether the peer has closed the connection.
         await self._loop.sleep(0)
         (node,) = self._manager.cluster.bootstrap_brokers()[:1]
         return await self._manager.get_connection(node.node_id, timeout_ms=self._timeout_ms)
@@ -163,13 +164,14 @@ class AskedNode:
 
 
 def _reason(error: Exception) -> str:
-    """A failed connection in words: kafka-python says the name of its class, and of the system the number alone."""
+    """Return the reason of a failed connection. kafka-python puts the name of its class in front, and gives of an error
+    of the system only the number."""
     text = re.sub(r"^(\[Err(or|no) \d+\] )?(\w+Error: )*", "", str(error))
     return re.sub(r"\b(\d+) E[A-Z]+\b", lambda found: os.strerror(int(found[1])), text)
 
 
 def version_for(api_key: int, ranges: Mapping[int, tuple[int, int]], least: int = 0, most: int | None = None) -> int:
-    """The newest version that both sides know, none older than `least` and none newer than `most`."""
+    """Return the newest version that both sides support, not older than `least` and not newer than `most`."""
     api = APIS[api_key]
     if api_key not in ranges:
         raise unsupported(f"The node does not support {ApiKey(api_key).name}")

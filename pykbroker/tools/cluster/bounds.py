@@ -1,4 +1,4 @@
-"""Where a read begins and where it ends: the words of --from and --to, and the offsets that they mean. Pure.
+"""The bounds of a read: the words of --from and --to, and the offsets that they mean. Pure.
 
 beginning, end, stored, an offset, -N for N records before the end, a time as ISO 8601 or @milliseconds.
 """
@@ -18,10 +18,10 @@ _SAID: Final = "not beginning, end, stored, an offset, -N before the end, a time
 class BoundKind(Enum):
     BEGINNING = "beginning"
     END = "end"
-    #: where the group has stopped
+    #: the offset that the group has committed
     STORED = "stored"
     OFFSET = "offset"
-    #: so many offsets before the end
+    #: a number of offsets before the end
     BEFORE_END = "before the end"
     #: milliseconds since the epoch
     TIME = "time"
@@ -58,7 +58,7 @@ def _offset(digits: str) -> int:
 
 
 def parsed_time_ms(text: str) -> int:
-    """Milliseconds since the epoch; a time without a zone is local. Raises ValueError."""
+    """Return milliseconds since the epoch; a time without a zone is local. Raises ValueError."""
     word = text.strip()
     if word.startswith("@") and word[1:].isascii() and word[1:].isdigit():
         return _offset(word[1:])
@@ -76,19 +76,19 @@ def parsed_time_ms(text: str) -> int:
 
 @dataclass(slots=True, frozen=True)
 class Extent:
-    """What is known of a partition when a read of it begins."""
+    """The two ends of a partition when a read of it begins."""
 
     #: the offset of the first record
     beginning: int
-    #: the offset behind the last record that may be read
+    #: the offset after the last record that may be read
     end: int
 
 
 def first_offset(bound: Bound, extent: Extent, *, stored: int | None = None, at_time: int | None = None) -> int:
-    """The offset of the first record that is read, within the extent.
+    """Return the offset of the first record to read, within the extent.
 
-    `stored`: what the group has committed; `at_time`: the first offset at the bound's time or later. None: there is
-    none.
+    `stored`: the offset that the group has committed, or None if it has none; `at_time`: the first offset at the
+    bound's time or later, or None if there is none.
     """
     if bound.kind is BoundKind.STORED:
         found = extent.beginning if stored is None else stored
@@ -100,9 +100,9 @@ def first_offset(bound: Bound, extent: Extent, *, stored: int | None = None, at_
 
 
 def last_offset(bound: Bound, extent: Extent, *, at_time: int | None = None, follows: bool = False) -> int | None:
-    """The offset before which the read ends; None: it does not end by an offset.
+    """Return the offset before which the read ends, or None if no offset ends it.
 
-    A read that follows may wait for an offset, or for a record of a time, that is not there yet.
+    A read that follows may wait for an offset, or for a record of a time, that does not exist yet.
     """
     if bound.kind is BoundKind.TIME:
         return at_time if follows or at_time is not None else extent.end

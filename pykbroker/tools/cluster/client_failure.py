@@ -1,4 +1,4 @@
-"""Failures of kafka-python's clients as those of Apache Kafka's, one line each."""
+"""Converts failures of kafka-python's clients to those of Apache Kafka's clients, in one line each."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pykbroker_wire.errors import ErrorCode
 
 
 def failure_of(error: Exception) -> AskFailed:
-    """The failure behind an exception of kafka-python."""
+    """Return the failure that an exception of kafka-python stands for."""
     number = getattr(error, "errno", None)
     code = ErrorCode.received(number) if isinstance(number, int) and number > 0 else None
     name = type(error).__name__ if code is None else exception_name(code)
-    # What kafka-python's `str()` puts in front are a number and the name of a Python class.
+    # kafka-python's `str()` begins with a number and the name of a Python class, so the message is taken from `args`.
     words = str(error.args[0]) if error.args else ""
     if not words and code is not None:
         words = STANDARD.get(code) or code.message
@@ -23,7 +23,7 @@ def failure_of(error: Exception) -> AskFailed:
 
 @contextmanager
 def told_failures(but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Raise AskFailed for what kafka-python raises, `but` excepted."""
+    """Raise AskFailed in place of kafka-python's exceptions, except for `but`."""
     from kafka.errors import KafkaError as PythonClientError
 
     try:
@@ -31,5 +31,5 @@ def told_failures(but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
     except but:
         raise
     except (PythonClientError, AssertionError, ValueError) as error:
-        # The last two are its words for a name or a setting that is wrong.
+        # kafka-python raises the last two for a wrong name or a wrong setting.
         raise failure_of(error) from None

@@ -1,6 +1,6 @@
-"""The names of Apache Kafka 4.3's client properties, so that a mistake in one can be named.
+"""The names of Apache Kafka 4.3's client properties, so that a misspelt key can be reported.
 
-Responsible for names alone. What acts is client_properties.py's.
+Responsible for names alone. client_properties.py decides which keys have an effect.
 """
 
 from __future__ import annotations

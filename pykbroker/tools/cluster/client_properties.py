@@ -1,7 +1,7 @@
-"""A Java client's configuration file as kafka-python's settings.
+"""Converts a Java client's configuration file to kafka-python's settings.
 
-Responsible for the keys that decide how a client reaches a cluster: time limits, client.id, and by client_security.py
-what proves and protects. Keys without effect on a command line are left alone.
+Responsible for the keys that decide how a client reaches a cluster: time limits, client.id, and through
+client_security.py the keys of TLS and SASL. Keys without effect on a command line are ignored.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pykbroker.tools.cluster.client_security import security_of
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """The pairs of a properties file. Raises OSError, and ConfigError for a line that cannot be read."""
+    """Return the pairs of a properties file. Raises OSError, and ConfigError for a line that cannot be read."""
     return parse_bytes(Path(path).read_bytes())
 
 
 def settings_of(
     properties: Mapping[str, str], bootstrap: str, *, of_controllers: bool = False, patient: bool = True
 ) -> ClusterSettings:
-    """How a cluster is reached. Raises NotServed and ConfigError."""
+    """Return how a cluster is reached, from a client's properties. Raises NotServed and ConfigError."""
     client = security_of(properties)
     client["client_id"] = properties.get("client.id", "pykbroker-admin")
     return ClusterSettings(
@@ -37,7 +37,7 @@ def settings_of(
     )
 
 
-#: Java's keys that say nothing to a Python client, or that its own settings say.
+#: Java's keys that mean nothing to a Python client, or that the tools' own settings cover.
 _WITHOUT_EFFECT: Final = frozenset(
     {
         "bootstrap.servers",
@@ -62,7 +62,8 @@ _WITHOUT_EFFECT: Final = frozenset(
 def python_settings(
     properties: Mapping[str, str], known: Mapping[str, Any], also: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], list[str]]:
-    """A Java producer's or consumer's properties as kafka-python's settings, and the keys that it has none for.
+    """Return a Java producer's or consumer's properties as kafka-python's settings, and the keys that kafka-python
+    lacks.
 
     `known`: kafka-python's settings and their defaults, whose types decide how a text is read.
     """

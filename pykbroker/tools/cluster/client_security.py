@@ -1,10 +1,10 @@
-"""security.protocol, ssl.* and sasl.* of a Java client as kafka-python's settings.
+"""Converts security.protocol, ssl.* and sasl.* of a Java client to kafka-python's settings.
 
-Responsible for what a client proves and what it asks a broker to prove. A key of a protocol in use that names a class,
-a provider, an algorithm, a mechanism or a version of TLS which is not served is an error that names it; no error has a
-secret in it. Other keys of Java's that have no counterpart here (ssl.secure.random.implementation, *.store.type) have
-no effect: stores are PEM, PKCS #12 or JKS, whichever the first bytes say. Keys go to OpenSSL through memory where the
-system can do that.
+Responsible for a client's credentials and for the checks that it makes of a broker. If a key of a protocol in use names
+a class, a provider, an algorithm, a mechanism or a version of TLS which is not served, an error names the key. No error
+contains a secret. Other keys of Java's that have no counterpart here (ssl.secure.random.implementation, *.store.type)
+have no effect: stores are PEM, PKCS #12 or JKS, and the first bytes decide which. Keys go to OpenSSL through memory
+where the system can do that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pykbroker.tools.cluster.failure import NotServed
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-#: Java code that would take part in TLS, and in SASL.
+#: Keys that name Java code which would take part in TLS, and in SASL.
 _TLS_CLASSES: Final = ("ssl.engine.factory.class", "ssl.provider", "security.providers")
 _SASL_CLASSES: Final = (
     "sasl.client.callback.handler.class",
@@ -43,7 +43,7 @@ def security_of(properties: Mapping[str, str]) -> dict[str, Any]:
     if protocol.endswith("SSL"):
         context = client_context(properties)
         found["ssl_context"] = context
-        # What the context says is what counts.
+        # kafka-python's own setting must agree with the context.
         found["ssl_check_hostname"] = context.check_hostname
     if protocol.startswith("SASL"):
         found |= _sasl(properties)
@@ -54,8 +54,8 @@ def security_of(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """The context that ssl.* asks for. Without a trust store the system's certificates count, as Java's do. Raises
-    ConfigError, NotServed and OSError."""
+    """Return the context that ssl.* describes. Without a trust store it trusts the system's certificates, as Java does.
+    Raises ConfigError, NotServed and OSError."""
     from pykbroker.security.tls.settings import SERVED_VALUES
 
     _refuse(properties, _TLS_CLASSES)
@@ -101,7 +101,7 @@ def _list(properties: Mapping[str, str], key: str) -> tuple[str, ...]:
 
 
 def _trusted(properties: Mapping[str, str]) -> bytes | None:
-    """DER of the certificates that are trusted; None: there is no trust store."""
+    """Return the DER of the trusted certificates, or None if there is no trust store."""
     location, text = properties.get("ssl.truststore.location"), properties.get("ssl.truststore.certificates")
     if location is None and text is None:
         return None
@@ -133,7 +133,7 @@ def _load_key(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     except ssl.SSLError as error:
         raise ConfigError(f"{name}: OpenSSL does not take the key and its certificates: {error.reason}") from None
     except OSError as error:
-        # Without memfd_create(2) only a file that OpenSSL reads itself will do.
+        # Without memfd_create(2), OpenSSL can only read a PEM file itself.
         if text is not None or b"-----BEGIN " not in data:
             raise ConfigError(f"{name}: {error.strerror or error}") from None
         context.load_cert_chain(location or "", password=properties.get("ssl.key.password"))
@@ -158,7 +158,7 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _login(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """The options of the login module: of `sasl.jaas.config`, or else of the JAAS file that KAFKA_OPTS names."""
+    """Return the options of the login module in `sasl.jaas.config`, or else in the JAAS file that KAFKA_OPTS names."""
     from pykbroker.security.sasl.jaas import JaasError, parse_file, parse_line
 
     written = properties.get("sasl.jaas.config", "")

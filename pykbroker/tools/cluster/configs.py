@@ -22,7 +22,7 @@ class ResourceKind(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, as the protocol numbers it."""
+    """The source of a value, as the protocol numbers it."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -45,7 +45,7 @@ class ConfigChange(IntEnum):
     SUBTRACT = 3
 
 
-#: the kind of a resource and its name; of a broker its id, or nothing for the default of all
+#: the kind of a resource and its name; a broker's name is its id, or empty for the default of all brokers
 ResourceName: TypeAlias = tuple[ResourceKind, str]
 
 
@@ -59,7 +59,7 @@ class ConfigSynonym:
 @dataclass(slots=True, frozen=True)
 class DescribedConfig:
     name: str
-    #: None for one that is sensitive
+    #: None if the value is sensitive
     value: str | None
     source: ConfigSource
     is_sensitive: bool
@@ -68,7 +68,7 @@ class DescribedConfig:
 
 
 def _node_of(resource: ResourceName) -> int | None:
-    """The node that has to be asked; None: any."""
+    """Return the node that has to be asked, or None if any node can answer."""
     kind, name = resource
     return int(name) if kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) and name else None
 
@@ -76,7 +76,7 @@ def _node_of(resource: ResourceName) -> int | None:
 def described(
     cluster: AskedCluster, resources: Iterable[ResourceName], *, synonyms: bool = False
 ) -> dict[ResourceName, list[DescribedConfig]]:
-    """Every configuration of each resource, in the cluster's order."""
+    """Return every configuration of each resource, in the cluster's order."""
     from pykbroker_wire.messages.describe_configs import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
@@ -111,7 +111,7 @@ def described(
 def alter(
     cluster: AskedCluster, resource: ResourceName, changes: Mapping[str, tuple[ConfigChange, str | None]]
 ) -> None:
-    """`changes`: key -> what is done to it, and the value (None to delete it)."""
+    """Change configurations of a resource. `changes`: key -> what is done to it, and the value (None to delete it)."""
     from pykbroker_wire.messages.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
@@ -143,10 +143,10 @@ def alter(
 
 
 def resource_names(cluster: AskedCluster, kind: ResourceKind) -> list[str]:
-    """The resources of a kind that have a configuration of their own."""
+    """Return the names of the resources of a kind that have a configuration of their own."""
     from pykbroker_wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 
-    # Version 0 of the request knows client metrics alone.
+    # Version 0 of the request lists client metrics alone.
     least = 0 if kind is ResourceKind.CLIENT_METRICS else 1
     answer = cluster.ask(ListConfigResourcesRequest(resource_types=[kind]), ListConfigResourcesResponse, least=least)
     check(answer.error_code)

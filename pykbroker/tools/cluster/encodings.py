@@ -11,14 +11,14 @@ ENCODINGS: Final[tuple[Encoding, ...]] = ("text", "hex", "base64")
 
 
 def encoded(data: bytes, encoding: Encoding) -> bytes:
-    """The bytes that are printed; `text` changes nothing."""
+    """Return the bytes to print; `text` changes nothing."""
     if encoding == "hex":
         return binascii.hexlify(data)
     return base64.b64encode(data) if encoding == "base64" else data
 
 
 def decoded(text: bytes, encoding: Encoding) -> bytes:
-    """What `encoded` made of data. Raises ValueError."""
+    """Reverse `encoded`. Raises ValueError."""
     if encoding == "text":
         return text
     try:

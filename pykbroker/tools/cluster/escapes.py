@@ -1,7 +1,7 @@
 """Backslash escapes in format strings and delimiters, as kcat reads them. Pure.
 
-\\n \\r \\t are what they are in C, \\xNN is a byte by two hexadecimal digits, \\NNN a byte by its decimal number. A
-backslash before any other character stands for that character; a last one for itself.
+\\n \\r \\t mean the same as in C, \\xNN is a byte by two hexadecimal digits, \\NNN a byte by its decimal number. A
+backslash before any other character stands for that character; a backslash at the end stands for itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _NAMED: Final = {"n": b"\n", "r": b"\r", "t": b"\t"}
 
 
 def unescaped(text: str) -> bytes:
-    """The bytes that a format or a delimiter stands for. Raises ValueError for a byte above 255."""
+    """Return the bytes that a format or a delimiter stands for. Raises ValueError for a byte above 255."""
     found = bytearray()
     end = 0
     for escape in _ESCAPE.finditer(text):
@@ -35,5 +35,5 @@ def unescaped(text: str) -> bytes:
 
 
 def as_bytes(text: str) -> bytes:
-    """A word of a command line as the bytes that were typed."""
+    """Return a word of a command line as the bytes that were typed."""
     return text.encode("utf-8", "surrogateescape")

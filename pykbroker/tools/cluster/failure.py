@@ -1,6 +1,6 @@
-"""What can go wrong when a cluster is asked, under the names of Apache Kafka's exceptions.
+"""Failures of requests to a cluster, under the names of Apache Kafka's exceptions.
 
-Responsible for the name and the text of each failure; people's scripts look for both.
+Responsible for the name and the text of each failure, because users' scripts search for both.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _NAMES: Final = {
 
 
 def exception_name(code: ErrorCode) -> str:
-    """The name of the exception that Apache Kafka's clients make of an error code, without its package."""
+    """Return the name of the exception, without its package, that Apache Kafka's clients raise for an error code."""
     return _NAMES.get(code) or "".join(word.capitalize() for word in code.name.split("_")) + "Exception"
 
 
 class AskFailed(Exception):
-    """A question to a cluster that failed. `str()` is the message of Apache Kafka's exception, `name` its class."""
+    """A request to a cluster failed. `str()` is the message of Apache Kafka's exception, `name` its class."""
 
     def __init__(self, message: str, name: str, code: ErrorCode | None = None) -> None:
         super().__init__(message)
         self.name = name
-        #: None for what this side found out: a time limit, a connection
+        #: None for a failure that this side found: a time limit, a connection
         self.code = code
 
     @property
@@ -66,17 +66,17 @@ class Unreachable(AskFailed):
 
 
 class NotServed(Exception):
-    """Something of Apache Kafka's that this side does not do; the message is one line that says so."""
+    """A feature of Apache Kafka's that this side does not support; the message is one line that names it."""
 
 
 def failed(number: int, message: str | None = None) -> AskFailed:
-    """The failure that an error code of an answer stands for."""
+    """Return the failure that an error code of an answer stands for."""
     code = ErrorCode.received(number)
     return AskFailed(message or STANDARD.get(code) or code.message, _PACKAGE + exception_name(code), code)
 
 
 def check(number: int, message: str | None = None) -> None:
-    """Raise what an error code stands for; 0 is none."""
+    """Raise the failure that an error code stands for, unless it is 0."""
     if number:
         raise failed(number, message)
 
@@ -93,7 +93,7 @@ def unsupported(message: str) -> AskFailed:
     return AskFailed(message, _PACKAGE + "UnsupportedVersionException", ErrorCode.UNSUPPORTED_VERSION)
 
 
-#: Texts that scripts look for, as Apache Kafka's clients say them where a broker sends no message of its own.
+#: Texts of Apache Kafka's clients for an error without a message from the broker. Scripts search for them.
 STANDARD: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
     ErrorCode.TOPIC_ALREADY_EXISTS: "Topic with this name already exists.",

@@ -1,4 +1,4 @@
-"""Features of the cluster: what its nodes support, and what is finalized (KIP-584)."""
+"""Features of the cluster: the levels that its nodes support, and the finalized levels (KIP-584)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class DescribedFeature:
     name: str
     least: int
     greatest: int
-    #: 0: it is not finalized
+    #: 0 if the feature is not finalized
     level: int
 
 
 def described(cluster: AskedCluster) -> tuple[list[DescribedFeature], int]:
-    """Every feature by name, and the epoch of what is finalized (-1: none)."""
+    """Return every feature by name, and the epoch of the finalized features (-1 if there is none)."""
     from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
     request = ApiVersionsRequest(client_software_name="pykbroker", client_software_version="0")
@@ -42,7 +42,7 @@ def described(cluster: AskedCluster) -> tuple[list[DescribedFeature], int]:
 def update(
     cluster: AskedCluster, levels: dict[str, int], move: FeatureMove, *, validate_only: bool
 ) -> dict[str, AskFailed | None]:
-    """Finalize levels; returns what is wrong with each feature."""
+    """Finalize levels; returns the error of each feature, or None."""
     from pykbroker_wire.messages.update_features import (
         FeatureUpdateKey,
         UpdateFeaturesRequest,
@@ -58,7 +58,7 @@ def update(
     answer = cluster.ask_controller(request, UpdateFeaturesResponse, least=1)
     outcome: dict[str, AskFailed | None] = dict.fromkeys(levels)
     if answer.error_code:
-        # From version 2 on one error is that of all.
+        # From version 2 on, one error applies to all features.
         return dict.fromkeys(levels, failed(answer.error_code, answer.error_message))
     for row in answer.results:
         outcome[row.feature] = failed(row.error_code, row.error_message) if row.error_code else None

@@ -1,4 +1,4 @@
-"""How far a group is in the partitions that it reads or has read."""
+"""The position of a group in each partition that it reads or has read."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class GroupPosition:
 
     topic: str
     partition: int
-    #: None: nothing is committed
+    #: None if nothing is committed
     committed: KnownOffset | None
-    #: the end of the partition; None: it cannot be told
+    #: the end of the partition, or None if it is unknown
     end: int | None
-    #: the member that reads it; None: none does
+    #: the member that reads it, or None if no member does
     owner: GroupMember | None
 
     @property
     def lag(self) -> int | None:
-        """How many offsets are behind what is committed; None where one of both is unknown."""
+        """The number of offsets between the committed one and the end, or None if one of the two is unknown."""
         return None if self.committed is None or self.end is None else self.end - self.committed.offset
 
 
 def positions(cluster: AskedCluster, group: GroupDescription) -> list[GroupPosition]:
-    """Every partition with a committed offset or a member; those with a member first."""
+    """Return every partition with a committed offset or a member, first those with a member."""
     known = groups.committed(cluster, group.id)
     owners = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted({*known, *owners})

@@ -1,4 +1,4 @@
-"""Consumer groups of both protocols: which there are, their members, and what they have committed."""
+"""Consumer groups of both protocols: which exist, their members, and their committed offsets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pykbroker.tools.cluster.reassignments import by_topic
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 
-#: With the next version topics are named by their ids.
+#: From the next version on, topics are named by their ids.
 _NEWEST_OFFSETS = 9
 
 
@@ -31,7 +31,7 @@ class GroupOfAnyType:
     id: str
     #: "Classic", "Consumer", "Share" or "Streams"
     type: str
-    #: what its members speak; empty where it has only offsets
+    #: the protocol type of its members; empty if it has only offsets
     protocol: str
     state: str
 
@@ -41,10 +41,10 @@ class GroupMember:
     id: str
     client_id: str
     host: str
-    #: None: no static member
+    #: None if it is not a static member
     instance_id: str | None = None
     assignment: tuple[PartitionName, ...] = ()
-    #: only of the consumer protocol
+    #: set only in groups of the consumer protocol
     target: tuple[PartitionName, ...] | None = None
     epoch: int | None = None
 
@@ -69,11 +69,11 @@ class KnownOffset:
 
 
 def listed(cluster: AskedCluster, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
-    """The groups of consumers, of every broker. `states` and `types`: only these, in the protocol's words."""
+    """Return the consumer groups of every broker. `states` and `types` restrict the result, in the protocol's words."""
     return [
         GroupListing(group.id, group.type, group.state)
         for group in of_all_types(cluster, states=states, types=types)
-        # Groups of other protocols (Connect's workers) are none of consumers.
+        # Groups of other protocols (Connect's workers) are not consumer groups.
         if group.protocol in ("", "consumer") and group.type in ("Classic", "Consumer")
     ]
 
@@ -81,7 +81,7 @@ def listed(cluster: AskedCluster, *, states: Sequence[str] = (), types: Sequence
 def of_all_types(
     cluster: AskedCluster, *, states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> list[GroupOfAnyType]:
-    """The groups of every broker. `states` and `types`: only these, in the protocol's words."""
+    """Return the groups of every broker. `states` and `types` restrict the result, in the protocol's words."""
     from pykbroker_wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
     found = []
@@ -104,7 +104,7 @@ def of_all_types(
 
 
 def described(cluster: AskedCluster, ids: Iterable[str]) -> dict[str, GroupDescription | AskFailed]:
-    """Each group, or why it cannot be told of."""
+    """Return each group, or the reason why it cannot be described."""
     wanted = list(dict.fromkeys(ids))
     coordinators = cluster.coordinators(wanted)
     return {group: _described(cluster, group, coordinators[group]) for group in wanted}
@@ -179,7 +179,7 @@ def _described_classic(cluster: AskedCluster, group: str, node: int) -> GroupDes
 
 
 def assigned(data: bytes) -> tuple[PartitionName, ...]:
-    """The partitions of a classic member, from the bytes that its leader gave it."""
+    """Return the partitions of a classic member, from the assignment that its group's leader encoded."""
     from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment
 
     if len(data) < 2:
@@ -193,7 +193,7 @@ def assigned(data: bytes) -> tuple[PartitionName, ...]:
 
 
 def committed(cluster: AskedCluster, group: str) -> dict[PartitionName, KnownOffset]:
-    """Everything that a group has committed."""
+    """Return every offset that a group has committed."""
     from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 
     node = cluster.coordinators([group])[group]
@@ -218,7 +218,7 @@ def committed(cluster: AskedCluster, group: str) -> dict[PartitionName, KnownOff
 
 
 def commit(cluster: AskedCluster, group: str, offsets: Mapping[PartitionName, KnownOffset]) -> None:
-    """Commit for a group that has no members. Raises AskFailed for the first partition that is refused."""
+    """Commit offsets of a group that has no members. Raises AskFailed for the first partition that is refused."""
     from pykbroker_wire.messages.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
@@ -262,7 +262,7 @@ def _epoch(offset: KnownOffset) -> int:
 def delete_offsets(
     cluster: AskedCluster, group: str, partitions: Iterable[PartitionName]
 ) -> tuple[AskFailed | None, dict[PartitionName, AskFailed | None]]:
-    """Forget committed offsets; returns what is wrong with the group, and with each partition."""
+    """Delete committed offsets; returns the error of the group, and of each partition (None if there is none)."""
     from pykbroker_wire.messages.offset_delete import (
         OffsetDeleteRequest,
         OffsetDeleteRequestPartition,
@@ -297,7 +297,7 @@ def delete_offsets(
 
 
 def delete(cluster: AskedCluster, ids: Iterable[str]) -> dict[str, AskFailed | None]:
-    """Delete groups; returns what is wrong with each, None where it is gone."""
+    """Delete groups; returns the error of each, or None if it was deleted."""
     from pykbroker_wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
     found: dict[str, AskFailed | None] = {}

@@ -1,4 +1,4 @@
-"""The JSON files that tools take: partitions, and what is said of one that cannot be read."""
+"""The JSON files that tools read: their partitions, and the errors of a file that cannot be read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def read_json(path: str) -> Any:
-    """The value in a file. Raises ValueError in Kafka's words."""
+    """Return the value in a file. Raises ValueError with Kafka's text."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError:
@@ -24,7 +24,8 @@ def parsed_json(text: str) -> Any:
 
 
 def partitions_of(value: Any, *keys: str) -> list[tuple[str, int, dict[str, Any]]]:
-    """The entries of `{"partitions": [{"topic": …, "partition": …, …}]}`; each has the keys. Raises ValueError."""
+    """Return the entries of `{"partitions": [{"topic": …, "partition": …, …}]}`; each has the keys. Raises
+    ValueError."""
     if not isinstance(value, dict):
         raise ValueError("The input string is not a valid JSON object")
     version = value.get("version", 1)
@@ -42,5 +43,5 @@ def partitions_of(value: Any, *keys: str) -> list[tuple[str, int, dict[str, Any]
 
 
 def repeated(places: list[tuple[str, int]]) -> list[str]:
-    """`topic-partition` of each place that stands there twice."""
+    """Return `topic-partition` of each place that occurs twice."""
     return [f"{topic}-{number}" for topic, number in dict.fromkeys(places) if places.count((topic, number)) > 1]

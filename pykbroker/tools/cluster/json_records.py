@@ -1,13 +1,13 @@
-"""Records as JSON, one a line: what `kcat -J` writes, and what `produce -J` reads. Pure.
+"""Records as JSON, one per line, as `kcat -J` writes and `produce -J` reads them. Pure.
 
 {"topic": ..., "partition": ..., "offset": ..., "tstype": "create" | "logappend" | "unknown", "ts": milliseconds,
  "headers": [name, value, name, value ...], "key": ..., "payload": ...}
 
-Bytes that are not UTF-8 stand there in base64, and `key_encoding`, `payload_encoding` or `headers_encoding` says so;
-kcat writes them as they are, which is no JSON.
+Bytes that are not UTF-8 are in base64, and `key_encoding`, `payload_encoding` or `headers_encoding` is then "base64".
+kcat writes such bytes as they are, which is not valid JSON.
 
-Invariant: what `from_json` reads of `as_json` has the key, the value, the headers, the timestamp and the partition of
-the record, byte by byte.
+Invariant: a record that `from_json` reads from the output of `as_json` has the key, the value, the headers, the
+timestamp and the partition of the original, byte by byte.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_TIME_MS: Final = 2**63 - 1
 
 
 class BadInput(Exception):
-    """Input that stands for no record; the message is one line, without its place."""
+    """Input that does not form a record; the message is one line, without the place in the input."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -34,14 +34,14 @@ class NewRecord:
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]] = field(default_factory=list)
-    #: None: the producer chooses
+    #: None if the producer chooses
     partition: int | None = None
-    #: milliseconds since the epoch; None: now
+    #: milliseconds since the epoch, or None for the current time
     timestamp_ms: int | None = None
 
 
 class JsonFormat:
-    """`JsonFormat(Shown()).written(record)`: the envelope and a line feed."""
+    """`JsonFormat(Shown()).written(record)` returns the envelope and a line feed."""
 
     def __init__(self, shown: Shown) -> None:
         self._shown = shown
@@ -51,7 +51,7 @@ class JsonFormat:
 
 
 def as_json(record: ReadRecord, shown: Shown) -> str:
-    """The envelope of a record, without a line feed."""
+    """Return the envelope of a record, without a line feed."""
     told: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -82,7 +82,7 @@ def _headers(record: ReadRecord) -> dict[str, Any]:
 
 
 def _encoding_of(values: list[bytes | None], wanted: Encoding) -> Encoding:
-    """The encoding that is asked for, or base64 where a value is not UTF-8. A null needs none."""
+    """Return the wanted encoding, or base64 if a value is not UTF-8. A null needs none."""
     present = [value for value in values if value is not None]
     if wanted != "text":
         return wanted if present else "text"
@@ -99,7 +99,7 @@ def _text(data: bytes | None, encoding: Encoding) -> str | None:
 
 
 def from_json(line: bytes) -> NewRecord:
-    """The record of an envelope; its topic and its offset are not looked at. Raises BadInput."""
+    """Return the record of an envelope; its topic and its offset are ignored. Raises BadInput."""
     try:
         told = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -164,7 +164,7 @@ def _pairs(told: dict[str, Any]) -> list[tuple[str, bytes | None]]:
     for name, value in zip(flat[::2], flat[1::2], strict=True):
         if not isinstance(name, str):
             raise BadInput('"headers": a name is no string')
-        # A name is UTF-8 on its way: a lone surrogate is none.
+        # A name is sent as UTF-8, which cannot hold a lone surrogate.
         _bytes(name, "text", "headers")
         pairs.append((name, _bytes(value, encoding, "headers")))
     return pairs

@@ -1,4 +1,4 @@
-"""Elections of leaders, asked for by an operator."""
+"""Elections of leaders on an operator's request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNCLEAN: Final = 1
 def elect(
     cluster: AskedCluster, kind: int, partitions: Iterable[PartitionName] | None
 ) -> dict[PartitionName, AskFailed | None]:
-    """Elect leaders of these partitions, or of all; returns what is wrong with each, None where it was elected."""
+    """Elect leaders of these partitions, or of all; returns the error of each, or None if its leader was elected."""
     from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
     wanted = None

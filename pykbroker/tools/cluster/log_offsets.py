@@ -1,4 +1,4 @@
-"""Offsets of partitions: their ends and their times, and the records before an offset, which are deleted."""
+"""Offsets of partitions by their ends and by time, and the deletion of records before an offset."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from pykbroker.tools.cluster.failure import AskFailed, failed
 from pykbroker.tools.cluster.reassignments import by_topic
 from pykbroker_wire.errors import ErrorCode
 
-#: What stands for a timestamp.
+#: Values that stand for a timestamp in a request.
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
-#: The oldest version of ListOffsets that knows each.
+#: The oldest version of ListOffsets that has each.
 _LEAST: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _TIMEOUT_MS: Final = 30_000
 
 
 @dataclass(slots=True, frozen=True)
 class TimedOffset:
-    #: -1: there is none
+    #: -1 if there is none
     offset: int
-    #: milliseconds; -1 where it was not asked for by its time
+    #: milliseconds; -1 if the offset was not asked for by a time
     timestamp: int = -1
     leader_epoch: int = -1
 
 
 def found(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) -> dict[PartitionName, TimedOffset | AskFailed]:
-    """The offset of each partition at a timestamp in milliseconds, or at one of the constants above."""
+    """Return the offset of each partition at a timestamp in milliseconds, or at one of the constants above."""
     from pykbroker.tools.cluster.topics import leaders
     from pykbroker_wire.messages.list_offsets import (
         ListOffsetsPartition,
@@ -77,7 +77,7 @@ def found(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) -> dict[Pa
 
 
 def delete_before(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) -> dict[PartitionName, int | AskFailed]:
-    """Delete the records before an offset (-1: all); returns where each partition begins afterwards."""
+    """Delete the records before an offset (-1 for all); returns the new first offset of each partition."""
     from pykbroker.tools.cluster.topics import leaders
     from pykbroker_wire.messages.delete_records import (
         DeleteRecordsPartition,
@@ -108,7 +108,7 @@ def delete_before(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) ->
 def _by_leader(
     led_by: Mapping[PartitionName, int], wanted: Iterable[PartitionName]
 ) -> tuple[dict[int, list[PartitionName]], dict[PartitionName, AskFailed]]:
-    """leader -> its partitions, and what is said of those that have none or are not there."""
+    """Return leader -> its partitions, and the error of each partition without a leader or that does not exist."""
     found: dict[int, list[PartitionName]] = {}
     missing: dict[PartitionName, AskFailed] = {}
     for partition in wanted:

@@ -1,6 +1,7 @@
-"""What a move of partitions takes beside its own request: the assignment of now, and throttles.
+"""The parts of a partition move besides its own request: the current assignment, and throttles.
 
-Responsible for what `kafka-reassign-partitions` and `pykbroker reassign` both do. Not responsible for their words.
+Responsible for the steps that `kafka-reassign-partitions` and `pykbroker reassign` share. Not responsible for their
+output.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ _TOPIC_THROTTLES: Final = ("leader.replication.throttled.replicas", "follower.re
 
 
 def check_brokers(wanted: Iterable[int], known: Container[int]) -> None:
-    """Raise ValueError for a broker that is not there."""
+    """Raise ValueError for a broker that does not exist."""
     unknown = next((broker for broker in wanted if broker not in known), None)
     if unknown is not None:
         raise ValueError(f"Unknown broker id {unknown}")
 
 
 def racks_of(cluster: AskedCluster, brokers: Sequence[int], *, disregarded: bool) -> dict[int, str | None]:
-    """broker -> its rack, for a proposal; None where racks are of no concern. Raises ValueError: some have none, or a
-    broker is not there."""
+    """Return broker -> its rack, or None for each if racks are disregarded. Raises ValueError if only some brokers have
+    a rack, or if a broker does not exist."""
     nodes = {node.id: node.rack for node in cluster.nodes()}
     check_brokers(brokers, nodes)
     racks = {broker: None if disregarded else nodes[broker] for broker in brokers}
@@ -46,7 +47,7 @@ def racks_of(cluster: AskedCluster, brokers: Sequence[int], *, disregarded: bool
 
 
 def assignment_of(cluster: AskedCluster, names: Iterable[str]) -> dict[PartitionName, tuple[int, ...]]:
-    """The replicas of each partition of these topics. Raises AskFailed for a topic that is not there."""
+    """Return the replicas of each partition of these topics. Raises AskFailed for a topic that does not exist."""
     return {
         (topic.name, row.number): row.replicas for topic in topics.described(cluster, names) for row in topic.partitions
     }
@@ -55,7 +56,7 @@ def assignment_of(cluster: AskedCluster, names: Iterable[str]) -> dict[Partition
 def current(
     cluster: AskedCluster, places: Mapping[PartitionName, object], *, missing_is_error: bool = True
 ) -> dict[PartitionName, tuple[int, ...]]:
-    """The replicas of these partitions. Raises ValueError for those that are not there."""
+    """Return the replicas of these partitions. Raises ValueError for those that do not exist, if `missing_is_error`."""
     existing = {topic.name for topic in topics.listed(cluster)}
     found = assignment_of(cluster, {name for name, _ in places if missing_is_error or name in existing})
     missing = [f"{topic}-{number}" for topic, number in sorted(places) if (topic, number) not in found]
@@ -65,7 +66,7 @@ def current(
 
 
 def current_json(cluster: AskedCluster, assignment: Mapping[PartitionName, Sequence[int]]) -> str:
-    """The assignment of now as a plan, with the directories of brokers that are there."""
+    """Return the current assignment as a plan, with the directories of brokers that are alive."""
     alive = {node.id for node in cluster.nodes()}
     held = [ReplicaName(*place, broker) for place, replicas in assignment.items() for broker in replicas]
     places = replicas_on_disk.places(cluster, [replica for replica in held if replica.broker in alive])
@@ -73,7 +74,7 @@ def current_json(cluster: AskedCluster, assignment: Mapping[PartitionName, Seque
 
 
 def throttle(cluster: AskedCluster, limits: Throttled, rate: int) -> None:
-    """Limit moves between brokers to a rate in bytes a second."""
+    """Limit moves between brokers to a rate in bytes per second."""
     for name in sorted(limits.leaders):
         replicas = (limits.leaders[name], limits.followers[name])
         _set(cluster, ResourceKind.TOPIC, name, dict(zip(_TOPIC_THROTTLES, replicas, strict=True)))
@@ -82,13 +83,13 @@ def throttle(cluster: AskedCluster, limits: Throttled, rate: int) -> None:
 
 
 def throttle_directories(cluster: AskedCluster, brokers: Iterable[int], rate: int) -> None:
-    """Limit moves between the directories of brokers."""
+    """Limit moves between the directories of brokers to a rate in bytes per second."""
     for broker in sorted(set(brokers)):
         _set(cluster, ResourceKind.BROKER, str(broker), {DIRECTORY_RATE: str(rate)})
 
 
 def throttled_brokers(cluster: AskedCluster, wanted: Mapping[PartitionName, Sequence[int]]) -> list[int]:
-    """The brokers that a throttle of these moves may be on: those of the cluster and of the plan."""
+    """Return the brokers that may have a throttle of these moves: those of the cluster and of the plan."""
     alive = {node.id for node in cluster.nodes()}
     return sorted(alive | {broker for replicas in wanted.values() for broker in replicas})
 
@@ -106,8 +107,8 @@ def clear_topic_throttles(cluster: AskedCluster, names: Iterable[str]) -> None:
 def directory_moves(
     cluster: AskedCluster, wanted: Mapping[ReplicaName, str], timeout_ms: int
 ) -> Iterator[tuple[ReplicaName, str]]:
-    """Begin these moves, and tell of each that has begun. A replica that is still on its way to its broker is asked for
-    again until the timeout. Raises ValueError."""
+    """Begin these moves, and yield each that has begun. A replica that its broker does not have yet is tried again
+    until the timeout. Raises ValueError."""
     until = time.monotonic() + timeout_ms / 1000
     left = dict(wanted)
     while left:
@@ -126,7 +127,7 @@ def directory_moves(
 
 
 def _set(cluster: AskedCluster, kind: ResourceKind, name: str, values: Mapping[str, str | None]) -> None:
-    """Set the configurations of a resource; None takes a value away."""
+    """Set the configurations of a resource; None deletes a value."""
     changes = {
         key: (ConfigChange.DELETE if value is None else ConfigChange.SET, value) for key, value in values.items()
     }

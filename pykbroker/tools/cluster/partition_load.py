@@ -1,7 +1,7 @@
-"""The load of partitions as it is seen from outside: sizes of DescribeLogDirs, and offsets at both ends of a window.
+"""The load of partitions, measured from outside: sizes of DescribeLogDirs, and offsets at both ends of a window.
 
-Works with every Kafka. What consumers read and what CPU a partition costs cannot be seen like this. Not responsible for
-what becomes of it (pykbroker/tools/balance).
+Works with every Kafka. It cannot measure what consumers read, nor the CPU time of a partition. Not responsible for the
+use of the numbers (pykbroker/tools/balance).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pykbroker.tools.cluster.topics import DescribedPartition, DescribedTopic
 
 @dataclass(frozen=True, slots=True)
 class PlacedReplicas:
-    """Where the replicas were at one time."""
+    """The places of the replicas at one time."""
 
-    #: of the brokers that were there
+    #: rack of each broker that was alive
     racks: Mapping[int, str | None]
     topics: Sequence[DescribedTopic]
-    #: partitions that were on their way
+    #: partitions that were being reassigned
     moving: Collection[PartitionName]
 
     @property
@@ -35,7 +35,7 @@ class PlacedReplicas:
         return {(topic.name, row.number): row for topic in self.topics for row in topic.partitions}
 
     def brokers(self) -> list[SeenBroker]:
-        """Those that are gone, too, where a replica is on them."""
+        """Return the brokers, with those that are no longer alive but still have a replica."""
         known = set(self.racks) | {broker for row in self.rows.values() for broker in row.replicas}
         return [SeenBroker(each, self.racks.get(each), is_alive=each in self.racks) for each in sorted(known)]
 
@@ -49,8 +49,9 @@ def placed(cluster: AskedCluster) -> PlacedReplicas:
 def seen(
     cluster: AskedCluster, before: PlacedReplicas, window_seconds: float
 ) -> tuple[list[SeenBroker], list[SeenPartition]]:
-    """The replicas are those of the window's end, which is as far off as the window is long. What moved at either end
-    of it, or between them, is on its way. A partition without a leader has no known rate."""
+    """Measure the load during a window, and return the brokers and partitions at its end. A partition counts as moving
+    if it was reassigned at either end of the window, or between them. A partition without a leader has no known
+    rate."""
     first = _ends(cluster, before.rows, EARLIEST)
     begin, began = _ends(cluster, before.rows, LATEST), time.monotonic()
     time.sleep(window_seconds)
@@ -76,7 +77,7 @@ def seen(
 def told(
     cluster: AskedCluster, loads: Mapping[PartitionName, PartitionRates]
 ) -> tuple[list[SeenBroker], list[SeenPartition]]:
-    """As `seen`, with the load that a file has; sizes that it has not are those of DescribeLogDirs."""
+    """Do the same as `seen` with the loads of a file. Sizes that the file lacks come from DescribeLogDirs."""
     now = placed(cluster)
     sizes = _sizes(cluster, now.racks)
     least = _min_isr(cluster, [topic.name for topic in now.topics])
@@ -97,7 +98,7 @@ def _seen(
     *,
     is_moving: bool,
 ) -> SeenPartition:
-    """`least`: min.insync.replicas by topic; `rates` None: nothing is known."""
+    """`least`: min.insync.replicas by topic; `rates` is None if no load is known."""
     seen = SeenPartition(
         *place,
         row.replicas,
@@ -120,12 +121,12 @@ def _seen(
 
 
 def without_load(replicas: PlacedReplicas) -> list[SeenPartition]:
-    """The partitions, before anything is known of their load."""
+    """Return the partitions while no load is known."""
     return [SeenPartition(*place, row.replicas, row.isr, 1, 0, None) for place, row in replicas.rows.items()]
 
 
 def _rate(size: int, first: int | None, begin: int | None, end: int | None, seconds: float) -> float | None:
-    """Bytes per second: records of the window, each as large as the average of the log."""
+    """Return bytes per second: the records of the window, at the average record size of the log."""
     if first is None or begin is None or end is None or seconds <= 0:
         return None
     return max(0, end - begin) * (size / (end - first) if end > first else 0.0) / seconds
@@ -137,7 +138,7 @@ def _ends(cluster: AskedCluster, places: Iterable[PartitionName], which: int) ->
 
 
 def _sizes(cluster: AskedCluster, brokers: Iterable[int]) -> dict[PartitionName, int]:
-    """Of the largest replica."""
+    """Return the size of the largest replica of each partition."""
     largest: dict[PartitionName, int] = {}
     for directories in replicas_on_disk.described(cluster, brokers).values():
         for replica in (one for directory in directories for one in directory.replicas if not one.is_future):
@@ -157,7 +158,7 @@ def _min_isr(cluster: AskedCluster, names: Iterable[str]) -> Mapping[str, int]:
 
 
 def directories(cluster: AskedCluster, after: Sequence[SeenPartition], alive: Iterable[int]) -> list[BrokerDirectory]:
-    """Those that are online, of brokers that have several."""
+    """Return the online directories of brokers that have several."""
     replicas = {(each.topic, each.number): each.replicas for each in after}
     found = []
     for broker, stored_in in replicas_on_disk.described(cluster, alive).items():

@@ -1,8 +1,9 @@
-"""A plan of `balance` carried out in a cluster: asks what tools/balance/execution.py decides, until nothing is left.
+"""Executes a plan of `balance` in a cluster: sends the requests that tools/balance/execution.py decides, until none is
+left.
 
-Responsible for the marks and the throttle of a run (run_marks.py), which are gone when it ends, however it ends but by
-SIGKILL; for calling back what is under way when it is interrupted; and for connections that break while brokers go.
-Not responsible for what is decided, nor for words on a terminal.
+Responsible for the marks and the throttle of a run (run_marks.py), which are removed when it ends, unless SIGKILL ends
+it. Also responsible for calling back moves when the run is interrupted, and for connections that break while brokers
+stop. Not responsible for the decisions, nor for text on a terminal.
 """
 
 from __future__ import annotations
@@ -23,35 +24,35 @@ from pykbroker.tools.cluster.run_marks import RunMarks
 from pykbroker_wire.errors import ErrorCode
 
 T = TypeVar("T")
-#: Opens a connection to one of these addresses, or to those of the command line when there are none.
+#: Opens a connection to one of these addresses, or to those of the command line if there are none.
 Connect = Callable[[Sequence[str]], AskedCluster]
 
 _ASK_AGAIN_SECONDS: Final = 0.25
 _RECONNECT_SECONDS: Final = 30.0
 _PASSING: Final = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE, None)
 _SHOWN: Final = 5
-#: So often in a row the marks must be missing: a broker may know of them a moment later.
+#: The marks must be missing this many times in a row, because a broker may apply them a moment later.
 _MISSED: Final = 4
 
 
 class RunStopped(Exception):
-    """The run ended before the plan did; the message is one line that says why and what to do."""
+    """The run ended before the plan did; the message is one line with the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Rates in bytes a second, of each broker; None: no limit."""
+    """Rates in bytes per second, per broker; None means no limit."""
 
     throttle: int | None = None
     throttle_directories: int | None = None
     caps: ExecutionCaps = field(default_factory=ExecutionCaps)
-    #: how long a run waits when nothing moves and something is held
+    #: how long a run waits while nothing moves and a move is held
     patience_seconds: float = 10.0
 
 
 @dataclass(slots=True)
 class ExecutionResult:
-    """`left`: what the run did not do, and why."""
+    """`left`: the moves that the run did not make, and why."""
 
     done: int = 0
     directories: int = 0
@@ -59,7 +60,8 @@ class ExecutionResult:
 
 
 class PlanExecution:
-    """`PlanExecution(connect, plan, options, tell).run()`. `tell` gets a line of news, `show` each step."""
+    """`PlanExecution(connect, plan, options, tell).run()`. `tell` is called with each line of news, `show` with each
+    step."""
 
     def __init__(
         self,
@@ -87,8 +89,8 @@ class PlanExecution:
         self._may_copy = not self._directories
 
     def run(self) -> ExecutionResult:
-        """Raises ValueError for a plan that does not hold any more, RunStopped, AskFailed. What is under way when a
-        signal interrupts it is called back; what has arrived stays."""
+        """Execute the plan. Raises RunStopped, AskFailed, and ValueError if the plan no longer fits the cluster. If a
+        signal interrupts the run, moves in progress are called back; moves that are complete stay."""
         try:
             self._check(self._cluster)
             try:
@@ -131,7 +133,8 @@ class PlanExecution:
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def _until_over(self) -> ExecutionResult:
-        """The cheapest means first: the order of replicas, moves between directories, moves between brokers."""
+        """Take the cheapest means first: the order of replicas, then moves between directories, then moves between
+        brokers."""
         idle_since, done = time.monotonic(), -1
         while True:
             step = self._asked(self._do_step)
@@ -179,7 +182,7 @@ class PlanExecution:
         names = {name for name, _ in self._moves} & {topic.name for topic in topics.listed(cluster)}
         if new := names - self._least.keys():
             self._least |= _min_isr(cluster, new)
-        # In this order: what ends between both answers is seen as moving once more.
+        # In this order, because a move that ends between both answers then counts as moving once more.
         moving = reassignments.ongoing(cluster, [place for place in self._moves if place[0] in names])
         found = {}
         for topic in topics.described(cluster, names):
@@ -196,7 +199,7 @@ class PlanExecution:
         return found
 
     def _mark(self, cluster: AskedCluster, seen: Mapping[PartitionName, PlacedPartition], step: ExecutionStep) -> None:
-        """The lists have what is under way, and nothing that has arrived: it would use up the rate."""
+        """Write marks for the moves in progress only, because a complete one would use up the rate."""
         on_the_way = [*step.moving, *step.start]
         self._marks.before = {place: self._moves[place].now for place in on_the_way}
         self._marks.added = {place: tuple(sorted(self._moves[place].added)) for place in on_the_way}
@@ -205,7 +208,7 @@ class PlanExecution:
             run_marks.set_rates(cluster, self._options.throttle, None)
 
     def _has_marks(self, cluster: AskedCluster) -> bool:
-        """A command that takes them away ends this run. Raises RunStopped."""
+        """Return whether the marks are there. Raises RunStopped, because a command that removes them ends this run."""
         if not self._marks.topics:
             return True
         found = run_marks.found(cluster, self._marks.topics)
@@ -257,7 +260,7 @@ class PlanExecution:
     # -- ends ---------------------------------------------------------------------------------------------------------
 
     def _forget(self, changed: Mapping[PartitionName, str]) -> None:
-        """The plan has nothing to say of these any more."""
+        """Remove these partitions from the plan."""
         for place, text in changed.items():
             self._tell(f"{place[0]}-{place[1]} {text}: it stays as it is")
             self._result.left[place] = text
@@ -291,7 +294,7 @@ class PlanExecution:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def _asked(self, question: Callable[[AskedCluster], T]) -> T:
-        """Again over other connections, while brokers come and go."""
+        """Repeat a question over new connections while brokers stop and start."""
         until = time.monotonic() + _RECONNECT_SECONDS
         while True:
             try:
@@ -305,7 +308,7 @@ class PlanExecution:
 
 
 def call_back(cluster: AskedCluster, before: Mapping[PartitionName, Sequence[int]]) -> None:
-    """End the moves of these partitions; their replicas have the order again that they had before."""
+    """Cancel the moves of these partitions, and restore the order that their replicas had before."""
     if not before:
         return
     failures = reassignments.alter(cluster, dict.fromkeys(before))
@@ -318,7 +321,7 @@ def call_back(cluster: AskedCluster, before: Mapping[PartitionName, Sequence[int
 
 
 def stop_directory_moves(cluster: AskedCluster, replicas: Collection[ReplicaName]) -> int:
-    """Of these replicas; returns how many were on their way."""
+    """Stop the directory moves of these replicas; returns how many were in progress."""
     alive = {node.id for node in cluster.nodes()}
     places = replicas_on_disk.places(cluster, [name for name in replicas if name.broker in alive])
     back = {name: each.current for name, each in places.items() if each.future is not None and each.current is not None}

@@ -1,4 +1,4 @@
-"""The quorum of the controllers: its replicas, and controllers that leave it."""
+"""The quorum of the controllers: its replicas, and changes of its voters."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _TIMEOUT_MS: Final = 30_000
 @dataclass(slots=True, frozen=True)
 class QuorumReplica:
     id: int
-    #: None: it has told none
+    #: None if it has sent none
     directory_id: str | None
     end_offset: int
-    #: milliseconds; -1: never
+    #: milliseconds; -1 if never
     last_fetch_ms: int
     last_caught_up_ms: int
     #: `CONTROLLER://host:port`
@@ -77,8 +77,8 @@ def described(cluster: AskedCluster) -> DescribedQuorum:
 
 
 def add(cluster: AskedCluster, controller: int, directory_id: str, endpoints: Iterable[tuple[str, str, int]]) -> None:
-    """Make a controller a voter (KIP-853). `endpoints`: name of the listener, host and port of each. Raises AskFailed,
-    and ValueError for an id that is none."""
+    """Make a controller a voter (KIP-853). `endpoints`: the name, the host and the port of each listener. Raises
+    AskFailed, and ValueError for a malformed id."""
     from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 
     request = AddRaftVoterRequest(
@@ -93,7 +93,7 @@ def add(cluster: AskedCluster, controller: int, directory_id: str, endpoints: It
 
 
 def remove(cluster: AskedCluster, controller: int, directory_id: str) -> None:
-    """Take a controller out of the voters. Raises AskFailed, and ValueError for an id that is none."""
+    """Remove a controller from the voters. Raises AskFailed, and ValueError for a malformed id."""
     from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
     request = RemoveRaftVoterRequest(voter_id=controller, voter_directory_id=uuid_from_str(directory_id))

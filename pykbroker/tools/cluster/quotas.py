@@ -1,4 +1,4 @@
-"""What is set for clients and users: quotas (KIP-546), and SCRAM credentials (KIP-554)."""
+"""Settings of clients and users: quotas (KIP-546), and SCRAM credentials (KIP-554)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from pykbroker.tools.cluster.asked_cluster import AskedCluster
 from pykbroker.tools.cluster.failure import check, failed
 from pykbroker_wire.errors import ErrorCode
 
-#: SCRAM mechanisms: the protocol's number, and the hash of it
+#: SCRAM mechanisms: the protocol's number, and the hash function
 MECHANISMS: Final = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 
 @dataclass(slots=True, frozen=True)
 class QuotaOf:
-    """One part of an entity: its type ("user", "client-id", "ip"), and its name; None: the default of the type."""
+    """One part of an entity: its type ("user", "client-id", "ip"), and its name, or None for the default of the
+    type."""
 
     type: str
     name: str | None = None
-    #: any name, in a question
+    #: matches any name, in a question
     any: bool = False
 
 
 def described(cluster: AskedCluster, wanted: Sequence[QuotaOf]) -> dict[tuple[QuotaOf, ...], dict[str, float]]:
-    """The quotas of entities that have exactly these parts."""
+    """Return the quotas of entities that have exactly these parts."""
     from pykbroker_wire.messages.describe_client_quotas import (
         ComponentData,
         DescribeClientQuotasRequest,
@@ -54,7 +55,7 @@ def described(cluster: AskedCluster, wanted: Sequence[QuotaOf]) -> dict[tuple[Qu
 
 
 def alter(cluster: AskedCluster, entity: Sequence[QuotaOf], changes: Mapping[str, float | None]) -> None:
-    """`changes`: key -> its new value; None takes it away."""
+    """Change quotas of an entity. `changes`: key -> its new value, or None to delete it."""
     from pykbroker_wire.messages.alter_client_quotas import (
         AlterClientQuotasRequest,
         AlterClientQuotasResponse,
@@ -76,7 +77,7 @@ def alter(cluster: AskedCluster, entity: Sequence[QuotaOf], changes: Mapping[str
 
 
 def scram_of(cluster: AskedCluster, user: str | None) -> dict[str, list[tuple[str, int]]]:
-    """user -> the mechanisms and iterations of its credentials; of one user, or of all."""
+    """Return user -> the mechanisms and iterations of its credentials, for one user or for all."""
     from pykbroker_wire.messages.describe_user_scram_credentials import (
         DescribeUserScramCredentialsRequest,
         DescribeUserScramCredentialsResponse,
@@ -99,9 +100,11 @@ def scram_of(cluster: AskedCluster, user: str | None) -> dict[str, list[tuple[st
 def alter_scram(
     cluster: AskedCluster, user: str, wanted: Mapping[str, tuple[int, str]], unwanted: Sequence[str]
 ) -> None:
-    """`wanted`: mechanism -> iterations and password, which is salted here; `unwanted`: mechanisms that end.
+    """Change SCRAM credentials. `wanted`: mechanism -> iterations and password, which is salted here; `unwanted`:
+    mechanisms to delete.
 
-    Raises AskFailed, as Apache Kafka's client does for an empty password before it asks."""
+    Raises AskFailed for an empty password before the request, as Apache Kafka's client does.
+    """
     from pykbroker_wire.messages.alter_user_scram_credentials import (
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponse,

@@ -14,15 +14,15 @@ _ANY_DIRECTORY: Final = "any"
 
 
 class WantedMoves(NamedTuple):
-    """What a reassignment file asks for: the brokers of each partition, and the directories of the replicas that are
-    to lie in a certain one."""
+    """The content of a reassignment file: the brokers of each partition, and the directories of the replicas for which
+    the file names one."""
 
     replicas: dict[tuple[str, int], list[int]]
     directories: dict[ReplicaName, str]
 
 
 def wanted_moves(text: str) -> WantedMoves:
-    """Read a reassignment file. Raises ValueError in Kafka's words."""
+    """Read a reassignment file. Raises ValueError with Kafka's text."""
     found = WantedMoves({}, {})
     entries = partitions_of(parsed_json(text), "replicas")
     if not entries:
@@ -53,7 +53,7 @@ def wanted_moves(text: str) -> WantedMoves:
 
 
 def topics_to_move(text: str) -> list[str]:
-    """The names in a file of --topics-to-move-json-file. Raises ValueError."""
+    """Return the names in a file of --topics-to-move-json-file. Raises ValueError."""
     value = parsed_json(text)
     if not isinstance(value, dict) or not isinstance(value.get("topics"), list):
         raise ValueError("Missing topics field")
@@ -65,7 +65,7 @@ def topics_to_move(text: str) -> list[str]:
 
 
 def brokers_of(text: str) -> list[int]:
-    """The brokers of --broker-list. Raises ValueError."""
+    """Return the brokers of --broker-list. Raises ValueError."""
     brokers = [int(broker) for broker in text.split(",")]
     twice = sorted({broker for broker in brokers if brokers.count(broker) > 1})
     if twice:
@@ -76,7 +76,7 @@ def brokers_of(text: str) -> list[int]:
 def as_json(
     assignment: Mapping[tuple[str, int], Sequence[int]], directories: Mapping[ReplicaName, str | None] | None = None
 ) -> str:
-    """The file that --execute takes; a replica without a directory may lie in any."""
+    """Return the file that --execute takes; a replica without a directory may be in any."""
     lies_in = directories or {}
     partitions: list[dict[str, Any]] = [
         {
@@ -96,8 +96,8 @@ def as_json(
 def proposed(
     current: Mapping[tuple[str, int], Sequence[int]], racks: Mapping[int, str | None], chance: Random
 ) -> dict[tuple[str, int], list[int]]:
-    """Each topic's partitions spread over these brokers, with as many replicas as before, and over their racks where
-    every broker has one. Raises ValueError when there are too few brokers."""
+    """Spread each topic's partitions over these brokers, with as many replicas as before, and over their racks if every
+    broker has one. Raises ValueError if there are too few brokers."""
     found: dict[tuple[str, int], list[int]] = {}
     brokers = _by_rack_in_turn(racks)
     for topic in sorted({name for name, _ in current}):
@@ -107,7 +107,7 @@ def proposed(
             raise ValueError(f"Replication factor: {size} larger than available brokers: {len(brokers)}")
         start = chance.randrange(len(brokers))
         for place, number in enumerate(numbers):
-            # Each round over the brokers has the followers at another distance.
+            # Each round over the brokers places the followers at another distance.
             step = 1 + (place // len(brokers)) % max(1, len(brokers) - 1) if _has_no_racks(racks) else 1
             first = start + place
             replicas = [brokers[first % len(brokers)]]
@@ -126,7 +126,7 @@ def _has_no_racks(racks: Mapping[int, str | None]) -> bool:
 
 
 def _by_rack_in_turn(racks: Mapping[int, str | None]) -> list[int]:
-    """The brokers, neighbours in different racks as far as that goes."""
+    """Return the brokers in an order in which neighbours have different racks where that is possible."""
     if _has_no_racks(racks):
         return sorted(racks)
     waiting: dict[str, list[int]] = {}

@@ -1,6 +1,6 @@
-"""Throttles of moves: which replicas and brokers they are for. Pure.
+"""Throttles of moves: the replicas and brokers that they apply to. Pure.
 
-As Apache Kafka's tool has it: the replicas that a partition has now are throttled as leaders, those that it is to have
+As in Apache Kafka's tool, the replicas that a partition has now are throttled as leaders, and those that it is to have
 in addition as followers (KIP-73).
 """
 
@@ -28,7 +28,8 @@ def throttled(
     wanted: Mapping[PartitionName, Sequence[int]],
     current: Mapping[PartitionName, Sequence[int]],
 ) -> Throttled:
-    """`under_way`: they keep their throttle. Their sources are what they had before, not what was added since."""
+    """Return the throttles of these moves. Moves that are `under_way` keep their throttle; their sources are the
+    replicas from before they began."""
     sources = {place: set(move.replicas) - set(move.adding) for place, move in under_way.items()}
     destinations = {place: set(move.adding) for place, move in under_way.items()}
     for place, replicas in wanted.items():

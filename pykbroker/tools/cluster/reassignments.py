@@ -1,4 +1,4 @@
-"""Moves of partitions between brokers: which are under way, and their start and end."""
+"""Moves of partitions between brokers: list, start and cancel them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pykbroker.tools.cluster.failure import AskFailed, check, failed
 
 @dataclass(slots=True, frozen=True)
 class OngoingMove:
-    """A partition on its way; `replicas` are those of now, the added among them."""
+    """A partition that is being reassigned; `replicas` are the current ones, with those that are being added."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -21,7 +21,7 @@ class OngoingMove:
 def ongoing(
     cluster: AskedCluster, partitions: Iterable[PartitionName] | None = None
 ) -> dict[PartitionName, OngoingMove]:
-    """The moves that are under way, of these partitions or of all."""
+    """Return the moves in progress, of these partitions or of all."""
     from pykbroker_wire.messages.list_partition_reassignments import (
         ListPartitionReassignmentsRequest,
         ListPartitionReassignmentsResponse,
@@ -56,7 +56,7 @@ def alter(
     *,
     may_change_replication_factor: bool = True,
 ) -> dict[PartitionName, AskFailed]:
-    """Start moves; None as the replicas cancels one. Returns the partitions that failed."""
+    """Start moves; None as the replicas cancels one. Returns the error of each partition that failed."""
     from pykbroker_wire.messages.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
@@ -90,7 +90,7 @@ def alter(
 
 
 def by_topic(partitions: Iterable[PartitionName]) -> dict[str, list[int]]:
-    """topic -> partition numbers, in the order given."""
+    """Return topic -> partition numbers, in the order given."""
     found: dict[str, list[int]] = {}
     for name, number in partitions:
         found.setdefault(name, []).append(number)

@@ -1,9 +1,9 @@
-"""Format strings: how a record that was read is printed, as `kcat -f` has it. Pure.
+"""Format strings: how a record that was read is printed, as with `kcat -f`. Pure.
 
-Responsible for the tokens (%s, %k, ...) and for the plain form of a record: its value and a delimiter, the key before
-it where that is asked for.
+Responsible for the tokens (%s, %k, ...) and for the plain form of a record: its value and a delimiter, with the key
+before them if the caller wants it.
 
-Invariant: a key and a value are printed byte by byte; nothing is decoded that was not asked for.
+Invariant: a key and a value are printed byte by byte; they are decoded only on request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SIZE: Final = Struct(">i")
 
 
 class ReadRecord(Protocol):
-    """What is read of a record: kafka-python's ConsumerRecord has it."""
+    """The attributes of a record that are read; kafka-python's ConsumerRecord has them."""
 
     @property
     def topic(self) -> str: ...
@@ -31,11 +31,11 @@ class ReadRecord(Protocol):
     def offset(self) -> int: ...
     @property
     def timestamp(self) -> int:
-        """Milliseconds since the epoch; -1: there is none."""
+        """Milliseconds since the epoch, or -1 if there is none."""
 
     @property
     def timestamp_type(self) -> int | None:
-        """0: the producer's time; 1: the broker's."""
+        """0 for the producer's time, 1 for the broker's."""
 
     @property
     def key(self) -> bytes | None: ...
@@ -47,7 +47,7 @@ class ReadRecord(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class Shown:
-    """How keys and values are shown; `null`: what stands for one that is null."""
+    """The text forms of keys and values; `null` replaces one that is null."""
 
     key: Encoding = "text"
     value: Encoding = "text"
@@ -58,7 +58,7 @@ _Part: TypeAlias = Callable[[ReadRecord], bytes]
 
 
 class FormatString:
-    """`FormatString(r"%t %o: %s\\n", Shown()).written(record)`. Raises ValueError for a token that there is not."""
+    """`FormatString(r"%t %o: %s\\n", Shown()).written(record)`. Raises ValueError for an unknown token."""
 
     def __init__(self, text: str, shown: Shown) -> None:
         self._parts = _parsed(text, _tokens(shown))
@@ -68,7 +68,7 @@ class FormatString:
 
 
 class DelimitedFormat:
-    """The value and a delimiter; with `key_delimiter`, the key and that before it."""
+    """The value and a delimiter; with `key_delimiter`, first the key and that delimiter."""
 
     def __init__(self, delimiter: bytes, key_delimiter: bytes | None, shown: Shown) -> None:
         tokens = _tokens(shown)
@@ -135,6 +135,6 @@ def _parsed(text: str, tokens: dict[str, _Part]) -> list[bytes | _Part]:
 
 
 def _is_escaped(text: str, start: int, place: int) -> bool:
-    """Whether an odd number of backslashes stands before the place."""
+    """Return True if an odd number of backslashes stands before the place."""
     before = text[start:place]
     return (len(before) - len(before.rstrip("\\"))) % 2 == 1

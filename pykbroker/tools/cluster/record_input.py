@@ -1,8 +1,8 @@
-"""Standard input and files as records to be sent, as `kcat -P` reads them. Pure: blocks of bytes in, records out.
+"""Reads standard input and files as records to send, like `kcat -P`. Pure: blocks of bytes in, records out.
 
-A record is what stands between two delimiters; behind the last delimiter nothing is no record. With a key delimiter,
-what stands before the first one is the key. Two things are not kcat's: an empty record is sent, and so is an empty
-file; kcat leaves both out.
+A record is the text between two delimiters; nothing after the last delimiter is no record. With a key delimiter, the
+text before the first one is the key. Unlike kcat, this module sends an empty record and an empty file; kcat leaves both
+out.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from pykbroker.tools.cluster.json_records import BadInput, NewRecord, from_json
 
 @dataclass(slots=True, frozen=True)
 class Template:
-    """What every record gets that does not say it itself."""
+    """Defaults for the fields that a record does not have itself."""
 
     key: bytes | None = None
     headers: list[tuple[str, bytes | None]] = field(default_factory=list)
     partition: int | None = None
     timestamp_ms: int | None = None
-    #: the partitions that JSON records name do not count
+    #: if true, ignore the partitions that JSON records name
     any_partition: bool = False
 
 
 @dataclass(slots=True, frozen=True)
 class Written:
-    """How the input is written."""
+    """The format of the input."""
 
     delimiter: bytes = b"\n"
     key_delimiter: bytes | None = None
-    #: an empty key or value is null
+    #: if true, an empty key or value becomes null
     empty_is_null: bool = False
     key: Encoding = "text"
     value: Encoding = "text"
 
 
 def pieces(blocks: Iterable[bytes], delimiter: bytes) -> Iterator[bytes]:
-    """What stands between delimiters; memory holds one piece and one block."""
+    """Yield the text between delimiters; memory holds one piece and one block."""
     assert delimiter, "a delimiter has at least one byte"
     kept = bytearray()
     for block in blocks:
@@ -72,7 +72,7 @@ class RecordMaker:
         return self._made(self._data(key, written.key, "key"), value)
 
     def whole(self, content: bytes) -> NewRecord:
-        """A record of which the content of a file is the value."""
+        """Return a record whose value is the content of a file."""
         return self._made(None, content)
 
     def _made(self, key: bytes | None, value: bytes) -> NewRecord:
@@ -97,7 +97,7 @@ class RecordMaker:
 
 
 class JsonRecords:
-    """`JsonRecords(Template()).record(line)`: what the line does not say is the template's. Raises BadInput."""
+    """`JsonRecords(Template()).record(line)` takes fields that the line lacks from the template. Raises BadInput."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
@@ -117,7 +117,7 @@ class JsonRecords:
 
 
 def header_of(text: str) -> tuple[str, bytes | None]:
-    """A header as -H names it: name=value. Raises ValueError."""
+    """Parse a header of -H: name=value. Raises ValueError."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise ValueError(f"header {text!r} is not NAME=VALUE")

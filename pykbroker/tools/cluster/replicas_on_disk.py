@@ -1,4 +1,4 @@
-"""Log directories of brokers, what lies in them, and moves from one to another."""
+"""Log directories of brokers, the replicas in them, and moves from one directory to another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ReplicaName(NamedTuple):
 
 
 class ReplicaPlace(NamedTuple):
-    """The directory of a replica, and the one that it is on its way to; None: none that is online."""
+    """The directory of a replica, and the directory that it is moving to; None if there is no online one."""
 
     current: str | None = None
     future: str | None = None
@@ -33,9 +33,9 @@ class ReplicaOnDisk:
     topic: str
     partition: int
     size_bytes: int
-    #: records that it is behind
+    #: number of records that it lags
     offset_lag: int
-    #: a copy that is on its way to another directory
+    #: a copy that is moving to another directory
     is_future: bool
 
 
@@ -49,7 +49,7 @@ class DescribedLogDir:
 def described(
     cluster: AskedCluster, brokers: Iterable[int], topics: Collection[str] = ()
 ) -> dict[int, list[DescribedLogDir]]:
-    """The directories of each broker; with `topics` only their replicas."""
+    """Return the directories of each broker; with `topics`, only the replicas of these."""
     from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
     found = {}
@@ -75,7 +75,7 @@ def described(
 
 
 def places(cluster: AskedCluster, replicas: Collection[ReplicaName]) -> dict[ReplicaName, ReplicaPlace]:
-    """Where each replica is."""
+    """Return the place of each replica."""
     found = dict.fromkeys(replicas, ReplicaPlace())
     topics = {replica.topic for replica in replicas}
     for broker, directories in described(cluster, sorted({replica.broker for replica in replicas}), topics).items():
@@ -93,7 +93,7 @@ def places(cluster: AskedCluster, replicas: Collection[ReplicaName]) -> dict[Rep
 
 
 def move(cluster: AskedCluster, wanted: Mapping[ReplicaName, str]) -> dict[ReplicaName, AskFailed]:
-    """Begin to move each replica to a directory of its broker. Returns those that failed."""
+    """Begin to move each replica to a directory of its broker. Returns the error of each that failed."""
     from pykbroker_wire.messages.alter_replica_log_dirs import (
         AlterReplicaLogDir,
         AlterReplicaLogDirsRequest,

@@ -1,4 +1,4 @@
-"""What a reset of a group's offsets aims at: scopes, times and files, read from text. Pure."""
+"""The target of a reset of a group's offsets: scopes, times and files, read from text. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
 
 
 class BadReset(Exception):
-    """A scope, time or file that cannot be read; `name` is the exception that Java makes of it."""
+    """A scope, time or file that cannot be read; `name` is the exception that Java raises for it."""
 
     def __init__(self, message: str, name: str = "java.lang.IllegalArgumentException") -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class BadReset(Exception):
 
 
 def milliseconds_of_datetime(written: str) -> int:
-    """`2020-01-01T00:00:00.000`, in UTC unless it says otherwise. Raises BadReset."""
+    """Parse `2020-01-01T00:00:00.000`, in UTC unless it names a zone. Raises BadReset."""
     _, letter, time = written.partition("T")
     parse = "java.text.ParseException"
     if not letter:
@@ -38,7 +38,7 @@ def milliseconds_of_datetime(written: str) -> int:
 
 
 def milliseconds_of_duration(written: str) -> int:
-    """`P1DT2H`. Raises BadReset."""
+    """Parse `P1DT2H`. Raises BadReset."""
     found = _DURATION.fullmatch(written)
     if found is None or not any(found.groups()[1:]):
         raise BadReset("Text cannot be parsed to a Duration", "")
@@ -49,7 +49,7 @@ def milliseconds_of_duration(written: str) -> int:
 
 
 def scope(written: Iterable[str], existing: Mapping[str, Iterable[int]]) -> list[tuple[str, int]]:
-    """`topic` or `topic:0,1`, as partitions. Raises BadReset for a topic that does not exist."""
+    """Return the partitions of `topic` or `topic:0,1`. Raises BadReset for a topic that does not exist."""
     found: list[tuple[str, int]] = []
     for text in written:
         topic, colon, numbers = text.partition(":")
@@ -70,13 +70,13 @@ def scope(written: Iterable[str], existing: Mapping[str, Iterable[int]]) -> list
 
 
 def within(offset: int, earliest: int, latest: int) -> int:
-    """An offset, no further than either end."""
+    """Return the offset, or the nearer end if it lies outside."""
     return max(earliest, min(latest, offset))
 
 
 def rows_of_file(text: str, groups: list[str]) -> dict[str, dict[tuple[str, int], int]]:
-    """group -> partition -> offset, of `topic,partition,offset` rows (one group), or with the group before. Raises
-    BadReset."""
+    """Return group -> partition -> offset. Rows are `topic,partition,offset` for one group, or begin with the group.
+    Raises BadReset."""
     found: dict[str, dict[tuple[str, int], int]] = {}
     for row in csv.reader(io.StringIO(text)):
         if not row:

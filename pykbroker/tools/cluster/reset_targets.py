@@ -1,6 +1,6 @@
-"""The offsets that a group gets when it is reset, from what its topics hold.
+"""The offsets that a group gets when it is reset, from the offsets of its topics.
 
-Responsible for the offset of each partition; nothing is committed here (groups.py does it), nothing is printed.
+Responsible for the offset of each partition. groups.py commits them; this module prints nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from pykbroker.tools.cluster.groups import KnownOffset
 from pykbroker.tools.cluster.reset_plan import BadReset, within
 
 OffsetOf: TypeAlias = dict[PartitionName, int]
-#: told of a partition, the offset that was wanted, and the one that it gets
+#: called with a partition, the wanted offset, and the offset that it gets instead
 OnBound: TypeAlias = Callable[[PartitionName, int, int], None]
 
 
 def ends(cluster: AskedCluster, places: Collection[PartitionName], which: int) -> OffsetOf:
-    """The offset of each partition at a time in milliseconds, or at a constant of log_offsets. Raises AskFailed."""
+    """Return the offset of each partition at a time in milliseconds, or at a constant of log_offsets. Raises
+    AskFailed."""
     found = {}
     for place, at in log_offsets.found(cluster, dict.fromkeys(places, which)).items():
         if isinstance(at, AskFailed):
@@ -35,7 +36,8 @@ def at_time(
     timestamp_ms: int,
     on_later: Callable[[PartitionName], None],
 ) -> OffsetOf:
-    """The first record at a time or after it. A partition without one gets its end, and `on_later` is told."""
+    """Return the offset of the first record at a time or after it. A partition without one gets its end, and `on_later`
+    is called with it."""
     found = ends(cluster, places, timestamp_ms)
     late = ends(cluster, [place for place, at in found.items() if at < 0], log_offsets.LATEST)
     for place in late:
@@ -44,7 +46,8 @@ def at_time(
 
 
 def within_ends(cluster: AskedCluster, wanted: Mapping[PartitionName, int], on_bound: OnBound) -> OffsetOf:
-    """The wanted offsets, none outside of its partition; `on_bound` is told of each that is another one."""
+    """Return the wanted offsets, each limited to the ends of its partition; `on_bound` is called for each that
+    changes."""
     first = ends(cluster, wanted, log_offsets.EARLIEST)
     last = ends(cluster, wanted, log_offsets.LATEST)
     found = {}
@@ -62,7 +65,7 @@ def shifted(
     by: int,
     on_bound: OnBound,
 ) -> OffsetOf:
-    """What is committed, moved forwards or backwards. Raises BadReset for a partition without a committed offset."""
+    """Return the committed offsets, moved by `by`. Raises BadReset for a partition without a committed offset."""
     for place in places:
         if place not in known:
             raise BadReset(
@@ -74,6 +77,6 @@ def shifted(
 def current(
     cluster: AskedCluster, places: Sequence[PartitionName], known: Mapping[PartitionName, KnownOffset]
 ) -> OffsetOf:
-    """What is committed; the end of a partition without it."""
+    """Return the committed offset of each partition, or its end if it has none."""
     rest = ends(cluster, [place for place in places if place not in known], log_offsets.LATEST)
     return {place: known[place].offset if place in known else rest[place] for place in places}

@@ -1,13 +1,15 @@
-"""What `balance run` leaves in a cluster while it moves partitions, so that a killed run is found from anywhere.
+"""The marks that `balance run` sets in a cluster while it moves partitions, so that any node can find a killed run.
 
 A topic whose partitions it moves gets the replica lists of a throttle, as every tool that moves partitions sets them
-(KIP-73): the followers' list has the brokers that are copied to, the leaders' list the replicas that each partition had
-before, in their order. Both begin with an entry for a broker that no cluster has: the mark. Its number says whether the
-run has set the rate, which else is the operator's and stays, and whether the run is to end: a living run sees that, and
-begins nothing more. A topic with other lists is another tool's. The rate is the cluster's default, one value for all
-brokers, so that it can be taken away while a broker is gone.
+(KIP-73). The followers' list has the brokers that are copied to. The leaders' list has the replicas that each partition
+had before, in their order. Both begin with an entry for a broker that no cluster has: this entry is the mark.
 
-Invariant: while a rate of ours is set, a topic has a mark that says so: marks come before the rate, and go after it.
+The number in the mark has two bits. One says whether the run has set the rate; if it has not, the rate is the
+operator's and stays. The other says whether the run is to end: a living run reads it and begins no further move. A
+topic with other lists belongs to another tool. The rate is the cluster's default, one value for all brokers, so that it
+can be removed while a broker is down.
+
+Invariant: while our rate is set, a topic has a mark that says so: marks are set before the rate and removed after it.
 """
 
 from __future__ import annotations
@@ -27,9 +29,9 @@ from pykbroker_wire.errors import ErrorCode
 _LEADERS: Final = "leader.replication.throttled.replicas"
 _FOLLOWERS: Final = "follower.replication.throttled.replicas"
 _NO_BROKER: Final = 2**31 - 1
-#: Longer than a run takes from its look at the marks to its own.
+#: Longer than the time that a run takes between reading the marks and writing its own.
 _STEP_SECONDS: Final = 1.0
-#: Of the number of a mark.
+#: Bits of the number in a mark.
 _ENDING: Final = 1
 _NO_RATE: Final = 2
 _MARKS: Final = {f"{number}:{_NO_BROKER}": number for number in (0, _ENDING, _NO_RATE, _NO_RATE | _ENDING)}
@@ -37,8 +39,8 @@ _MARKS: Final = {f"{number}:{_NO_BROKER}": number for number in (0, _ENDING, _NO
 
 @dataclass(slots=True)
 class RunMarks:
-    """`before`: the replicas that each partition had when its move began; `added`: the brokers that it goes to;
-    `ending`: topics where the run is told to end; `has_rate`: the run sets a rate."""
+    """`before`: the replicas that each partition had when its move began; `added`: the brokers that it is copied to;
+    `ending`: topics whose mark asks the run to end; `has_rate`: the run has set a rate."""
 
     topics: set[str] = field(default_factory=set)
     before: dict[PartitionName, tuple[int, ...]] = field(default_factory=dict)
@@ -48,7 +50,7 @@ class RunMarks:
 
 
 def found(cluster: AskedCluster, names: Collection[str] | None = None) -> RunMarks:
-    """Those of these topics, or of all."""
+    """Read the marks of these topics, or of all."""
     marks = RunMarks()
     if names is None:
         names = _configured(cluster)
@@ -66,7 +68,7 @@ def found(cluster: AskedCluster, names: Collection[str] | None = None) -> RunMar
 
 
 def foreign(cluster: AskedCluster, names: Collection[str] | None = None) -> list[str]:
-    """Topics of these, or of all, that have a throttle of another."""
+    """Return the topics, of these or of all, that have a throttle of another tool."""
     lists = _lists(cluster, _configured(cluster) if names is None else names)
     return sorted(name for name, both in lists.items() if any(both) and not any(map(_numbers, both)))
 
@@ -81,7 +83,8 @@ def put(cluster: AskedCluster, marks: RunMarks, names: Iterable[str], *, ending:
 
 
 def end(cluster: AskedCluster, marks: RunMarks) -> RunMarks:
-    """Tell a run that lives to end; returns its last marks. A step that it has begun may write its own once more."""
+    """Ask a living run to end, and return its last marks. A step that it has begun may write its own marks once
+    more."""
     while True:
         put(cluster, marks, marks.topics - marks.ending, ending=True)
         time.sleep(_STEP_SECONDS)
@@ -91,7 +94,7 @@ def end(cluster: AskedCluster, marks: RunMarks) -> RunMarks:
 
 
 def clear(cluster: AskedCluster, marks: RunMarks) -> None:
-    """Take the rates of a run away, then its marks. A topic that is gone has none."""
+    """Remove the rates of a run, then its marks. A topic that was deleted has none."""
     if marks.has_rate:
         _alter(cluster, ResourceKind.BROKER, "", dict.fromkeys((*RATES, DIRECTORY_RATE)))
     for name in sorted(marks.topics):
@@ -103,7 +106,7 @@ def clear(cluster: AskedCluster, marks: RunMarks) -> None:
 
 
 def set_rates(cluster: AskedCluster, rate: int | None, directory_rate: int | None) -> None:
-    """In bytes a second, of every broker; None: as it is."""
+    """Set rates in bytes per second for every broker; None leaves a rate as it is."""
     values = dict.fromkeys(RATES, rate) | {DIRECTORY_RATE: directory_rate}
     wanted = {key: str(value) for key, value in values.items() if value is not None}
     if wanted:
@@ -111,7 +114,7 @@ def set_rates(cluster: AskedCluster, rate: int | None, directory_rate: int | Non
 
 
 def rates(cluster: AskedCluster) -> dict[str, str]:
-    """The rates that are set for all brokers."""
+    """Return the rates that are set for all brokers."""
     told = configs.described(cluster, [(ResourceKind.BROKER, "")])
     keys = {*RATES, DIRECTORY_RATE}
     return {
@@ -128,7 +131,7 @@ def _configured(cluster: AskedCluster) -> list[str]:
     except AskFailed as error:
         if error.code is not ErrorCode.UNSUPPORTED_VERSION:
             raise
-    # Before Apache Kafka 4.1.
+    # Versions before Apache Kafka 4.1 cannot list topics by their configurations.
     return [topic.name for topic in topics.listed(cluster)]
 
 
@@ -145,7 +148,7 @@ def _lists(cluster: AskedCluster, names: Collection[str]) -> dict[str, tuple[str
 
 
 def _numbers(text: str) -> list[int]:
-    """Of the marks in a list; empty where there is none."""
+    """Return the numbers of the marks in a list, or an empty list if there is none."""
     return [_MARKS[entry] for entry in text.split(",") if entry in _MARKS]
 
 

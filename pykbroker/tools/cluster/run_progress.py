@@ -1,4 +1,5 @@
-"""What a run of `balance` has under way, as its marks in the cluster tell it; and its end from outside."""
+"""The moves that a run of `balance` has in progress, from its marks in the cluster; and how to end the run from
+outside."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from pykbroker.tools.cluster.run_marks import RunMarks
 
 @dataclass(frozen=True, slots=True)
 class ReplicaUnderWay:
-    """A replica that is copied; sizes in bytes. `directory`: it goes there on the same broker."""
+    """A replica that is being copied; sizes in bytes. `directory`: its destination on the same broker."""
 
     topic: str
     partition: int
@@ -24,7 +25,7 @@ class ReplicaUnderWay:
 
 
 def under_way(cluster: AskedCluster, marks: RunMarks) -> list[ReplicaUnderWay]:
-    """What is copied of the marked partitions."""
+    """Return the copies in progress of the marked partitions."""
     moves = reassignments.ongoing(cluster, marks.before)
     names = {name for name, _ in marks.before}
     alive = {node.id for node in cluster.nodes()}
@@ -52,8 +53,8 @@ def under_way(cluster: AskedCluster, marks: RunMarks) -> list[ReplicaUnderWay]:
 
 
 def ended(cluster: AskedCluster, marks: RunMarks) -> list[PartitionName]:
-    """Call the marked moves back, in the order of before, and take throttle and marks away. Returns what was under
-    way."""
+    """Call the marked moves back to the order from before, and remove throttle and marks. Returns the partitions that
+    were moving."""
     marks = run_marks.end(cluster, marks)
     moving = reassignments.ongoing(cluster, marks.before)
     call_back(cluster, {place: marks.before[place] for place in moving})

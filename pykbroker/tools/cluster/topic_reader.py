@@ -1,10 +1,10 @@
-"""Records of topics, read from one place to another over kafka-python's consumer.
+"""Reads records of topics between two bounds, with kafka-python's consumer.
 
-Responsible for which partitions are read, from which offset to which, and for the end: a count, an offset, a time, a
-signal. Not responsible for the words of the options (`bounds.py`), nor for what is printed.
+Responsible for the partitions to read, for the first and the last offset of each, and for the end: a count, an offset,
+a time, a signal. Not responsible for parsing the options (`bounds.py`), nor for output.
 
-Invariant: with a group, no offset is committed whose record was not handed out and asked to be followed by the next
-ones; the caller prints a batch before it asks for another.
+Invariant: with a group, the offsets of a batch are committed only after the caller asked for the next batch; the caller
+prints a batch before it asks for another.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pykbroker_wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, TopicPartition
 
-#: A signal is looked for this often.
+#: The interval at which a signal is checked.
 _POLL_MS = 200
 _AT_ONCE = 500
 _COMMIT_MS = 1000
@@ -35,21 +35,21 @@ class WantedRecords:
     """What is to be read."""
 
     topics: Sequence[str]
-    #: empty: all
+    #: all if empty
     partitions: Sequence[int] = ()
     first: Bound = BEGINNING
     #: records from here on are not read
     last: Bound = END
-    #: None: no limit
+    #: None for no limit
     count: int | None = None
     #: go on at the end of the topic
     follows: bool = False
-    #: a member of this group reads what the group gives to it, and commits
+    #: read as a member of this group the partitions that the group assigns, and commit
     group: str | None = None
 
 
 class _Assigned:
-    """When the group gave partitions to this member; None between two assignments."""
+    """When the group assigned partitions to this member; None between two assignments."""
 
     def __init__(self) -> None:
         self.at: float | None = None
@@ -82,9 +82,9 @@ class TopicReader:
         self._assigned = _Assigned()
         #: partition -> the offset before which it ends
         self._ends: dict[TopicPartition, int] = {}
-        #: of the last batch: the first offset of each partition
+        #: the first offset of each partition in the last batch
         self._first_of_last: dict[TopicPartition, int] = {}
-        #: partitions of which a record at this time or later is the end
+        #: a partition ends at its first record of this time or later
         self._time_end_ms = reading.last.value if reading.last.kind is BoundKind.TIME else None
         of_group: dict[str, Any] = {"enable_auto_commit": False}
         if reading.group is not None:
@@ -94,7 +94,7 @@ class TopicReader:
                 "auto_commit_interval_ms": _COMMIT_MS,
             }
         defaults = {
-            # Records that retention deletes while they are read are left out, not all that follow.
+            # If retention deletes records during the read, only those are left out, not all that follow.
             "auto_offset_reset": "latest" if reading.first == END and reading.group is not None else "earliest",
             "allow_auto_create_topics": False,
             "client_id": "pykbroker-consume",
@@ -103,11 +103,11 @@ class TopicReader:
             self._consumer: KafkaConsumer = KafkaConsumer(**{**defaults, **settings, **of_group})
 
     def stop(self) -> None:
-        """End before the next batch; may be called by a signal's handler."""
+        """End before the next batch; a signal handler may call it."""
         self._is_stopped = True
 
     def close(self, *, printed_all: bool = True) -> None:
-        """Leave the group. `printed_all`: False where the last batch was lost on its way; it stays uncommitted."""
+        """Leave the group. `printed_all`: False if the last batch was not printed; it stays uncommitted."""
         with told_failures():
             try:
                 if self._reading.group is not None and not printed_all:
@@ -122,7 +122,7 @@ class TopicReader:
             self._consumer.commit({place: OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()})
 
     def batches(self) -> Iterator[list[ReadRecord]]:
-        """Records in the order of each partition, a few at a time."""
+        """Yield records in the order of each partition, a few at a time."""
         with told_failures():
             self._begin()
         while not self._is_stopped and self._left != 0 and not self._is_done():
@@ -166,7 +166,7 @@ class TopicReader:
         return {place: Extent(beginnings[place], ends[place]) for place in places}
 
     def _check_in_reach(self, extents: Mapping[TopicPartition, Extent]) -> None:
-        """A number that lies behind every end is a time without its @, or a slip."""
+        """Raise AskFailed if the first offset is greater than every end: it is a time without its @, or a mistake."""
         first = self._reading.first
         most = max(extent.end for extent in extents.values())
         if first.kind is BoundKind.OFFSET and first.value > most:
@@ -220,9 +220,9 @@ class TopicReader:
         return batch
 
     def _within(self, place: TopicPartition, records: Sequence[ReadRecord]) -> Sequence[ReadRecord]:
-        """Those before the end of the partition, which a record at the last time may be."""
+        """Return the records before the end of the partition. The first record at the last time may be that end."""
         if self._reading.group is not None:
-            # What is handed out is committed up to the last of a poll: nothing of it is left out.
+            # A commit covers the whole poll, so every record of the poll is returned.
             return records
         if place not in self._ends and self._time_end_ms is not None:
             late = next((record for record in records if record.timestamp >= self._time_end_ms), None)
@@ -237,7 +237,7 @@ class TopicReader:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _is_done(self) -> bool:
-        """Whether each partition has come to its end; a member of a group asks of those that it has."""
+        """Return True if each partition has reached its end; a member of a group looks only at its own partitions."""
         if self._reading.group is not None and (self._reading.follows or not self._is_member()):
             return False
         with told_failures():
@@ -250,8 +250,8 @@ class TopicReader:
         return position is not None and position >= self._ends.get(place, 0)
 
     def _is_member(self) -> bool:
-        """Whether the group has said which partitions are this member's. None at all is believed after a while: the
-        first answer of a group may come before its leader knows the topics."""
+        """Return True if the group has assigned partitions to this member. An empty assignment counts only after a
+        while, because the first answer of a group may come before its leader knows the topics."""
         assigned_at = self._assigned.at
         if assigned_at is None:
             return False
@@ -264,8 +264,8 @@ def _missing(text: str) -> AskFailed:
 
 
 def join_again(consumer: KafkaConsumer) -> None:
-    """kafka-python 3.0.12 forgets a join that the topic's metadata caused and that the end of a poll left on its way:
-    nothing asks for its result any more, heartbeats stay off, and no partition ever comes."""
+    """kafka-python 3.0.12 loses a join that a change of the topic's metadata caused, if the poll ends before the join
+    does: nothing awaits its result, heartbeats stay off, and the member never gets a partition."""
     coordinator = consumer._coordinator
     if coordinator is not None and coordinator.rejoining:
         coordinator.request_rejoin()

@@ -1,7 +1,7 @@
-"""Records to a topic over kafka-python's producer.
+"""Sends records to a topic with kafka-python's producer.
 
-Responsible for how much is on its way at once, for what became of each record, and for records that kafka-python's
-`send` refuses though a topic may hold them. Not responsible for where records come from.
+Responsible for the limit of unanswered records, for the outcome of each record, and for records that kafka-python's
+`send` refuses although a topic may hold them. Not responsible for the source of the records.
 
 Invariant: each record that was given is counted once, as sent or as failed, when `close` has returned.
 """
@@ -21,16 +21,16 @@ from pykbroker_wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-#: So many bytes, and records, may be on their way: kafka-python's own buffer has no end.
+#: The most bytes and records that may be unanswered, because kafka-python's own buffer has no limit.
 _MOST_BYTES: Final = 32 << 20
 _MOST_RECORDS: Final = 20_000
-#: What a record takes beside its key and value, roughly.
+#: The approximate size of a record without its key and value.
 _RECORD_BYTES: Final = 200
 
 
 class _Null:
-    """What stands for a null value on the way through `send`, which refuses a record without key and value. The
-    serializer, which comes behind that check, makes it None."""
+    """Stands for a null value in the call of `send`, which refuses a record without key and value. The serializer,
+    which runs after that check, replaces it by None."""
 
 
 _NULL: Final = _Null()
@@ -44,12 +44,12 @@ class _NullSerializer:
         return None if data is _NULL else data
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
 
 @dataclass(slots=True)
 class Sent:
-    """What has become of the records so far."""
+    """The number of records so far, by outcome."""
 
     records: int = 0
     bytes: int = 0
@@ -57,17 +57,17 @@ class Sent:
 
 
 class TopicSender:
-    """`sender.send(record)`, and `close()` at the end; `lost(number, record, failure)` is told of each that failed,
-    on kafka-python's thread. Raises AskFailed."""
+    """Call `sender.send(record)` for each record, and `close()` at the end. `lost(number, record, failure)` is called
+    for each that failed, on kafka-python's thread. Raises AskFailed."""
 
     def __init__(
         self, topic: str, settings: Mapping[str, Any], lost: Callable[[int, NewRecord, AskFailed], None]
     ) -> None:
-        """`settings`: kafka-python's, bootstrap_servers among them."""
+        """`settings`: those of kafka-python, with bootstrap_servers."""
         from kafka import KafkaProducer
         from kafka.serializer import Serializer
 
-        # Known to kafka-python as one of its own, or it would be wrapped.
+        # It inherits from kafka-python's class, because kafka-python would wrap it otherwise.
         serializer = type("NullSerializer", (_NullSerializer, Serializer), {})()
         self._topic, self._lost = topic, lost
         self.sent = Sent()
@@ -89,7 +89,7 @@ class TopicSender:
             raise
 
     def _find_topic(self) -> None:
-        """Before the first record is read from anywhere; the broker may create the topic."""
+        """Find the topic before the first record is read from the input; the broker may create it."""
         from kafka.errors import KafkaTimeoutError
 
         try:
@@ -102,7 +102,7 @@ class TopicSender:
             ) from None
 
     def send(self, record: NewRecord) -> None:
-        """Hand over a record; waits while too much is on its way."""
+        """Send a record; waits while too many are unanswered."""
         self._given += 1
         number, size = self._given, _size(record)
         with self._changed:
@@ -133,14 +133,15 @@ class TopicSender:
         future.add_both(self._answered, number, record, size)
 
     def close(self) -> None:
-        """Wait for every record."""
+        """Wait for the outcome of every record, then close the producer."""
         from kafka.errors import UnknownError
 
         try:
             with told_failures(but=UnknownError):
                 self._producer.flush()
         except UnknownError:
-            # kafka-python's flush gives up when a batch was too large and was split; its parts are still on their way.
+            # kafka-python's flush raises it when a batch was too large and was split, although the parts are still
+            # being sent.
             pass
         with self._changed:
             self._changed.wait_for(lambda: self._waiting_records == 0)

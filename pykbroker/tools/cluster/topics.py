@@ -1,4 +1,4 @@
-"""Topics: which there are, what they look like, and their creation, growth and end."""
+"""Topics: list, describe, create, grow and delete them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ListedTopic:
 @dataclass(slots=True, frozen=True)
 class DescribedPartition:
     number: int
-    #: -1: none
+    #: -1 if there is none
     leader: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    #: None: the cluster does not tell (KIP-966)
+    #: None if the cluster does not return it (KIP-966)
     elr: tuple[int, ...] | None
     last_known_elr: tuple[int, ...] | None
     offline: tuple[int, ...] = ()
@@ -46,7 +46,7 @@ class DescribedTopic:
 
 @dataclass(slots=True, frozen=True)
 class TopicSummary:
-    """How a topic is, in numbers."""
+    """The numbers of a topic."""
 
     name: str
     id: str
@@ -56,13 +56,13 @@ class TopicSummary:
     replication_factor: int
     #: partitions whose ISR lacks a replica
     under_replicated: int
-    #: partitions that nothing can be written to
+    #: partitions without a leader, which take no writes
     leaderless: int
 
 
 @dataclass(slots=True, frozen=True)
 class WantedTopic:
-    """A topic to create. None: the cluster's default; `assignment`: the brokers of each partition."""
+    """A topic to create. None means the cluster's default; `assignment`: the brokers of each partition."""
 
     name: str
     partitions: int | None = None
@@ -72,7 +72,7 @@ class WantedTopic:
 
 
 def listed(cluster: AskedCluster) -> list[ListedTopic]:
-    """Every topic, by name; internal ones too."""
+    """Return every topic by name, with internal ones."""
     from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
 
     answer = cluster.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse, least=1)
@@ -92,7 +92,7 @@ def listed(cluster: AskedCluster) -> list[ListedTopic]:
 
 
 def summaries(cluster: AskedCluster) -> list[TopicSummary]:
-    """Every topic, by name; internal ones too."""
+    """Return every topic by name, with internal ones."""
     from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
 
     answer = cluster.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse, least=1)
@@ -115,7 +115,7 @@ def summaries(cluster: AskedCluster) -> list[TopicSummary]:
 def described(
     cluster: AskedCluster, names: Iterable[str], *, partitions_per_answer: int = 2000
 ) -> list[DescribedTopic]:
-    """The topics of these names, by name. Raises AskFailed at once when one is missing."""
+    """Return the topics of these names, by name. Raises AskFailed at once if one is missing."""
     wanted = sorted(set(names))
     if not wanted:
         return []
@@ -161,7 +161,7 @@ def _described_in_pages(cluster: AskedCluster, names: list[str], limit: int) -> 
             return list(found.values())
         cursor = answer.next_cursor
         request.cursor = RequestCursor(topic_name=cursor.topic_name, partition_index=cursor.partition_index)
-        # The topics before the cursor are told.
+        # The topics before the cursor are complete.
         request.topics = [TopicRequest(name=name) for name in names if name >= cursor.topic_name]
 
 
@@ -186,7 +186,7 @@ def _described_by_metadata(cluster: AskedCluster, names: list[str]) -> list[Desc
 
 
 def leaders(cluster: AskedCluster, names: Iterable[str]) -> dict[PartitionName, int]:
-    """The leader of each partition of these topics; -1 where there is none. A missing topic is left out."""
+    """Return the leader of each partition of these topics, or -1 if it has none. A missing topic is left out."""
     from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
     wanted = sorted(set(names))
@@ -235,7 +235,8 @@ def create(cluster: AskedCluster, topic: WantedTopic) -> None:
 
 
 def add_partitions(cluster: AskedCluster, wanted: Mapping[str, tuple[int, Sequence[Sequence[int]]]]) -> None:
-    """`wanted`: topic -> the number of partitions that it is to have, and the brokers of each new one (or none)."""
+    """Add partitions. `wanted`: topic -> the number of partitions that it is to have, and the brokers of each new one
+    (or none)."""
     from pykbroker_wire.messages.create_partitions import (
         CreatePartitionsAssignment,
         CreatePartitionsRequest,

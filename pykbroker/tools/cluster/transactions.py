@@ -1,4 +1,4 @@
-"""Transactions: those that coordinators know, those that are open in partitions, and the end of one by force."""
+"""Transactions: those that coordinators have, those that are open in partitions, and how to abort one by force."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DescribedTransaction:
     producer_epoch: int
     state: str
     timeout_ms: int
-    #: None: none is open
+    #: None if none is open
     started_ms: int | None
     partitions: tuple[PartitionName, ...]
 
@@ -41,7 +41,7 @@ class ProducerInPartition:
     coordinator_epoch: int
     last_sequence: int
     last_timestamp_ms: int
-    #: -1: it has no transaction open
+    #: -1 if it has no transaction open
     started_at: int
 
 
@@ -52,7 +52,7 @@ def listed(
     pattern: str | None = None,
     producer_ids: Iterable[int] = (),
 ) -> list[ListedTransaction]:
-    """The transactions of every coordinator."""
+    """Return the transactions of every coordinator."""
     from pykbroker_wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
     found = []
@@ -104,7 +104,7 @@ def described(cluster: AskedCluster, transactional_id: str) -> DescribedTransact
 def producers(
     cluster: AskedCluster, partitions: Iterable[PartitionName], broker: int | None = None
 ) -> dict[PartitionName, list[ProducerInPartition] | AskFailed]:
-    """The producers that a partition's leader knows, or another replica."""
+    """Return the producers in the state of each partition's leader, or of the replica on `broker`."""
     from pykbroker.tools.cluster.topics import leaders
     from pykbroker_wire.messages.describe_producers import (
         DescribeProducersRequest,
@@ -150,7 +150,7 @@ def producers(
 
 @dataclass(slots=True, frozen=True)
 class HangingTransaction:
-    """One that is open in a partition, and that no coordinator will end."""
+    """A transaction that is open in a partition and that no coordinator will end."""
 
     place: PartitionName
     producer: ProducerInPartition
@@ -159,7 +159,7 @@ class HangingTransaction:
 def hanging(
     cluster: AskedCluster, places: Iterable[PartitionName], quiet_since_ms: int, broker: int | None = None
 ) -> list[HangingTransaction]:
-    """The hanging transactions among those whose producers wrote nothing since a time."""
+    """Return the hanging transactions among those whose producers have not written since a time."""
     return [
         HangingTransaction(place, one)
         for place, found in producers(cluster, places, broker).items()
@@ -170,7 +170,7 @@ def hanging(
 
 
 def _hangs(cluster: AskedCluster, place: PartitionName, producer: ProducerInPartition) -> bool:
-    """Whether no coordinator has the partition in a transaction of this producer."""
+    """Return True if no coordinator has the partition in a transaction of this producer."""
     for one in listed(cluster, producer_ids=[producer.producer_id]):
         if one.producer_id == producer.producer_id:
             try:
@@ -183,7 +183,7 @@ def _hangs(cluster: AskedCluster, place: PartitionName, producer: ProducerInPart
 def abort(
     cluster: AskedCluster, place: PartitionName, producer_id: int, producer_epoch: int, coordinator_epoch: int
 ) -> None:
-    """Write an abort marker into one partition, whatever the coordinator says of the transaction."""
+    """Write an abort marker into one partition, in whatever state the coordinator has the transaction."""
     from pykbroker.tools.cluster.topics import leaders
     from pykbroker_wire.messages.write_txn_markers import (
         WritableTxnMarker,
