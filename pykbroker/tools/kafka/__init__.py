@@ -1,4 +1,4 @@
 """Apache Kafka's command line tools, by name: `python -m pykbroker.tools.kafka topics --list …`.
 
-Responsible for Kafka's options and Kafka's words. Not responsible for what is asked of a cluster (`tools/cluster/`).
+Responsible for Kafka's options and Kafka's output. Not responsible for requests to a cluster (`tools/cluster/`).
 """

@@ -1,6 +1,6 @@
-"""The entry of every tool: finds it by name and turns what it raises into Kafka's last line and exit status.
+"""The entry of every tool: finds it by name and converts its exceptions to Kafka's last line and exit status.
 
-Imports are kept small: --help and --version answer before a client is imported.
+Imports are few, so that --help and --version answer before a client is imported.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-#: What stands behind `kafka-NAME.sh`, and what the tool does.
+#: NAME in `kafka-NAME.sh`, and a description of the tool.
 TOOLS = {
     "topics": "create, delete, describe or change topics",
     "acls": "list, add and remove the rules of which principal may do what",
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = tool.run(rest)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of a pipe has gone. Python would fail once more when it flushes at its end.
+        # The reader of the pipe has closed it. Python would fail once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

@@ -1,7 +1,7 @@
-"""What kafka-acls is asked for: its options, and the resources and rules that they name.
+"""The options of kafka-acls, and the resources and rules that they name.
 
-Responsible for Apache Kafka's rules about them and for its words. Not responsible for what is done to the cluster.
-Source: KIP-11, KIP-290, `org.apache.kafka.tools.AclCommand` of 4.3.1.
+Responsible for Apache Kafka's checks of them and for its messages. Not responsible for changes of the cluster. Source:
+KIP-11, KIP-290, `org.apache.kafka.tools.AclCommand` of 4.3.1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pykbroker.security.authorizer import CLUSTER_NAME, SUPPORTED_OPERATIONS, Op
 from pykbroker.tools.kafka.reach import BOOTSTRAP, BOOTSTRAP_CONTROLLER
 from pykbroker.tools.kafka.tool_options import Accepted, Given, OptionError, Options
 
-#: Names as people write them: `DescribeConfigs`, in any case.
+#: Names as users write them: `DescribeConfigs`, in any case.
 _OPERATIONS: Final = {operation.name.replace("_", ""): operation for operation in Operation}
 _PATTERN_TYPES: Final = {one.name: one for one in PatternType if one is not PatternType.UNKNOWN}
 
@@ -65,7 +65,7 @@ class AclPattern(NamedTuple):
 
 
 class AclEntry(NamedTuple):
-    """What is allowed or denied on a resource, and to which principal. The numbers are the protocol's."""
+    """A permission or denial of an operation on a resource, for one principal. The numbers are the protocol's."""
 
     principal: str
     host: str
@@ -95,14 +95,14 @@ def pattern_of(acl: Acl) -> AclPattern:
 
 
 def filter_of(pattern: AclPattern, entry: AclEntry | None = None) -> AclFilter:
-    """All that is on a resource, or one rule of it."""
+    """Return the filter for all rules of a resource, or for one rule of it."""
     if entry is None:
         return AclFilter(*pattern, None, None, Operation.ANY, Permission.ANY)
     return AclFilter(*pattern, entry.principal, entry.host, Operation(entry.operation), Permission(entry.permission))
 
 
 def check_options(given: Given) -> None:
-    """Show the usage and end the tool for options that do not go together."""
+    """Show the usage and end the tool if options do not go together."""
     if given.has("bootstrap-server") == given.has("bootstrap-controller"):
         which = "Only one" if given.has("bootstrap-server") else "One"
         OPTIONS.end_with_usage(f"{which} of --bootstrap-server or --bootstrap-controller must be specified")
@@ -129,7 +129,7 @@ def check_options(given: Given) -> None:
 
 
 def principals(given: Given, option: str) -> list[str]:
-    """Raises ValueError for a text that is no "Type:name"."""
+    """Return the principals of an option. Raises ValueError for a text that is not "Type:name"."""
     found = list(dict.fromkeys(text.strip() for text in given.texts(option)))
     for text in found:
         if ":" not in text:
@@ -138,13 +138,13 @@ def principals(given: Given, option: str) -> list[str]:
 
 
 def patterns(given: Given, *, needed: bool) -> list[AclPattern]:
-    """The resources that the options name. `needed`: one at least. Raises OptionError."""
+    """Return the resources that the options name; at least one if `needed`. Raises OptionError."""
     kind = _pattern_type(given)
     found = [AclPattern(Resource.TOPIC, name.strip(), kind) for name in given.texts("topic")]
     if kind is PatternType.LITERAL and (given.has("cluster") or given.has("idempotent")):
         found.append(CLUSTER)
     found += [AclPattern(Resource.GROUP, name.strip(), kind) for name in given.texts("group")]
-    # Apache Kafka's tool leaves the spaces around a transactional id.
+    # Apache Kafka's tool keeps the spaces around a transactional id.
     found += [AclPattern(Resource.TRANSACTIONAL_ID, name, kind) for name in given.texts("transactional-id")]
     found += [AclPattern(Resource.DELEGATION_TOKEN, name.strip(), kind) for name in given.texts("delegation-token")]
     found += [AclPattern(Resource.USER, name.strip(), kind) for name in given.texts("user-principal")]
@@ -157,7 +157,7 @@ def patterns(given: Given, *, needed: bool) -> list[AclPattern]:
 
 
 def wanted_entries(given: Given) -> dict[AclPattern, list[AclEntry]]:
-    """The rules that --add and --remove are about. Raises OptionError and ValueError."""
+    """Return the rules that --add and --remove apply to. Raises OptionError and ValueError."""
     if given.has("add") and (kind := _pattern_type(given)) in (PatternType.ANY, PatternType.MATCH):
         OPTIONS.end_with_usage(f"A '--resource-pattern-type' value of '{kind.name}' is not valid when adding acls.")
     found: dict[AclPattern, list[AclEntry]] = {}

@@ -38,7 +38,7 @@ def run(words: Sequence[str]) -> int:
         with opened(given, of_controllers=given.has("bootstrap-controller")) as cluster:
             work(cluster, given)
     except AskFailed as error:
-        # Apache Kafka's tool prints a trace behind this line.
+        # Apache Kafka's tool prints a stack trace after this line.
         print(f"Error while executing ACL command: {error.name}: {error}")
         return 1
     except BAD_START as error:
@@ -74,7 +74,7 @@ def _remove(cluster: AskedCluster, given: Given) -> None:
 
 
 def _confirmed(question: str) -> bool:
-    """Standard input that has ended is a no; Apache Kafka's tool fails without a terminal."""
+    """The end of standard input counts as a no; Apache Kafka's tool fails without a terminal."""
     print(f"{question} (y/n)", flush=True)
     return sys.stdin.readline().strip().lower() == "y"
 

@@ -44,7 +44,7 @@ def _node_text(node: ClusterNode) -> str:
 
 
 def versions_text(node: ClusterNode, ranges: Mapping[int, tuple[int, int]]) -> str:
-    """What is printed of a node: every request that a broker may serve, and what of it is usable from here."""
+    """Return the text for a node: every request that a broker may serve, and the versions that this client can use."""
     from pykbroker_wire.apis import APIS
 
     lines = []

@@ -1,4 +1,5 @@
-"""kafka-client-metrics: which metrics clients are asked to push (KIP-714), kept as configurations of their own kind.
+"""kafka-client-metrics: the metrics that clients are asked to push (KIP-714), stored as configurations of their own
+kind.
 
 pykbroker keeps these configurations and asks no client for metrics; a cluster of Apache Kafka does.
 """

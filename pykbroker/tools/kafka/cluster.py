@@ -1,4 +1,4 @@
-"""kafka-cluster: the id of the cluster, its endpoints, and brokers that are forgotten."""
+"""kafka-cluster: print the id of the cluster, list its endpoints, unregister a broker."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _list(cluster: AskedCluster, options: argparse.Namespace) -> int:
 
 
 def endpoints_text(nodes: Sequence[ClusterNode], *, of_controllers: bool) -> str:
-    """A table; of brokers with their state."""
+    """Return a table, for brokers with their state."""
     host = max([4, *(len(node.host) for node in nodes)])
     rack = max([10, *(len(node.rack or "") for node in nodes)])
     rows = [["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]]

@@ -199,7 +199,7 @@ def _alter(cluster: AskedCluster, found: list[Entity], wanted: dict[str, str], u
         }
         kind = _kind(last)
         name = last.name or ""
-        # A node that is not there is known to no broker: Apache Kafka's tool waits a minute for it.
+        # No broker knows a node that does not exist, and Apache Kafka's tool waits a minute for it.
         configs.alter(cluster, (kind, name), changes)
     if last.name:
         print(f"Completed updating config for {last.word} {last.name}.")
@@ -268,7 +268,7 @@ def _check_quota_keys(found: list[Entity], wanted: dict[str, str], unwanted: lis
 
 
 def scram_credential(mechanism: str, written: str) -> tuple[int, str]:
-    """`iterations=8192,password=secret`: the iterations and the password. Raises ValueError."""
+    """Return the iterations and the password of `iterations=8192,password=secret`. Raises ValueError."""
     found = _SCRAM.fullmatch(written)
     if found is None:
         raise ValueError(f"Invalid credential property {mechanism.replace('-', '_')}={written}")

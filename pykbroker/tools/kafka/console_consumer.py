@@ -1,4 +1,4 @@
-"""kafka-console-consumer: the records of topics on standard output."""
+"""kafka-console-consumer: print the records of topics on standard output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafka import KafkaConsumer
 
 _NAME = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-#: A signal is looked for this often.
+#: The interval at which a signal is checked.
 _POLL_MS = 200
 _AT_ONCE = 500
 _ISOLATION = ("read_committed", "read_uncommitted")
@@ -87,7 +87,7 @@ def _check(given: Given) -> None:
 
 
 def first_offset(given: Given) -> int | str:
-    """Where the one partition is read from: a number, "earliest" or "latest"."""
+    """Return the position at which the one partition is read: a number, "earliest" or "latest"."""
     if not given.has("offset"):
         return "earliest" if given.has("from-beginning") else "latest"
     written = given.text("offset") or ""
@@ -114,7 +114,7 @@ def _formatter_properties(given: Given) -> dict[str, str]:
 
 
 def consumer_properties(given: Given) -> dict[str, str]:
-    """The Java consumer's properties that the options stand for."""
+    """Return the Java consumer's properties that the options stand for."""
     from pykbroker.tools.cluster.client_properties import read_properties
 
     file = given.text(OPTIONS.both(given, "command-config", "consumer.config"))
@@ -173,10 +173,9 @@ class _Reading:
             raise NotServed("group.protocol=consumer is not supported here: the Python client joins classic groups")
         bootstrap = given.text("bootstrap-server") or ""
         settings = tool_clients.settings_of(properties, KafkaConsumer, "consumer", bootstrap)
-        # A closed connection at the end is no news.
         partition = given.number("partition")
         if partition is not None:
-            # Nothing of the group is used but its name, which a Java consumer tells the broker.
+            # The group is only a name that a Java consumer sends to the broker; nothing else of it is used.
             settings["group_id"] = None
         self._consumer: KafkaConsumer = tool_clients.made(KafkaConsumer, settings)
         topic = given.text("topic")
@@ -197,7 +196,7 @@ class _Reading:
             self._consumer.subscribe(pattern=f"^(?:{given.text('include')})$")
 
     def print_records(self, text: RecordText) -> int:
-        """Until the limit, the time or a signal; returns the exit status."""
+        """Print records until the limit, the time or a signal ends it; returns the exit status."""
         with self._stopped:
             status = self._print_all(text)
         print(f"Processed a total of {self.count} messages", file=sys.stderr)
@@ -232,7 +231,7 @@ class _Reading:
         return status
 
     def _records(self) -> Iterator[Any]:
-        """One record after another. What was asked for and is not given is not counted as read."""
+        """Yield one record after another. A record counts as read when it is yielded, not when it is fetched."""
         out = sys.stdout.buffer
         while self._limit is None or self._limit < 0 or self.count < self._limit:
             out.flush()
@@ -246,7 +245,7 @@ class _Reading:
         out.flush()
 
     def _next(self) -> dict[Any, list[Any]] | None:
-        """The next records, or None when the time is over or a signal came."""
+        """Return the next records, or None if the time is over or a signal came."""
         most = _AT_ONCE
         if self._limit is not None and self._limit >= 0:
             most = min(most, self._limit - self.count)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _NAME = "org.apache.kafka.tools.ConsoleProducer"
 _LINE_READER = "org.apache.kafka.tools.LineMessageReader"
-#: option -> the producer's property; the option counts where it is given, its default where the property is not
+#: option -> the producer's property. A given option overrides the property; a default applies if the property is
+#: absent.
 _MERGED = {
     "timeout": "linger.ms",
     "request-required-acks": "acks",
@@ -31,7 +32,7 @@ _MERGED = {
     "metadata-expiry-ms": "metadata.max.age.ms",
     "max-block-ms": "max.block.ms",
 }
-#: Codecs that a Java producer knows.
+#: The codecs of a Java producer.
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 OPTIONS = Options(
@@ -107,7 +108,7 @@ def _send_all(producer: KafkaProducer, topic: str, reader: LineReader, *, in_ste
 
 
 def _check_record(record: LineRecord, number: int) -> None:
-    """What kafka-python cannot send, and Apache Kafka's client can."""
+    """Raise BadLine for a record that kafka-python cannot send, though Apache Kafka's client can."""
     if record.key is None and record.value is None:
         raise BadLine(f"A record without key and value is not supported by pykbroker (line number {number})")
     if any(value is None for _, value in record.headers):
@@ -115,7 +116,7 @@ def _check_record(record: LineRecord, number: int) -> None:
 
 
 def _say_lost(topic: str, record: LineRecord, error: Exception) -> None:
-    """As Apache Kafka's tool: a line for a record that is lost, and on with the next."""
+    """Print a line for a lost record and continue, as Apache Kafka's tool does."""
     key = "null" if record.key is None else f"{len(record.key)} bytes"
     value = "null" if record.value is None else f"{len(record.value)} bytes"
     print(
@@ -125,7 +126,7 @@ def _say_lost(topic: str, record: LineRecord, error: Exception) -> None:
 
 
 def _lines() -> Iterator[str]:
-    """The lines of standard input without their ends; \\n, \\r and \\r\\n end one, as in Java."""
+    """Yield the lines of standard input without their ends; \\n, \\r and \\r\\n end one, as in Java."""
     prompts = sys.stdin.isatty() and sys.stdout.isatty()
     source = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace", newline=None)
     while True:
@@ -164,13 +165,13 @@ def _producer(given: Given) -> KafkaProducer:
 
 
 def _check_idempotence(settings: dict[str, Any], properties: dict[str, str]) -> None:
-    """As a Java producer: acks other than all turn idempotence off where it was not asked for."""
+    """Turn idempotence off for acks other than all if it was not requested, as a Java producer does."""
     if settings.get("acks", -1) != -1 and "enable.idempotence" not in properties:
         settings["enable_idempotence"] = False
 
 
 def producer_properties(given: Given) -> dict[str, str]:
-    """The Java producer's properties that the options stand for. Raises OptionError and ValueError."""
+    """Return the Java producer's properties that the options stand for. Raises OptionError and ValueError."""
     from pykbroker.tools.cluster.client_properties import read_properties
 
     file = given.text(OPTIONS.both(given, "command-config", "producer.config"))

@@ -1,4 +1,4 @@
-"""kafka-consumer-groups: list, describe and delete groups, and move their offsets."""
+"""kafka-consumer-groups: list, describe and delete groups, and reset or delete their offsets."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def run(words: Sequence[str]) -> int:
         except (AskFailed, BadReset) as error:
             named = f"{error.name}: {error}" if error.name else str(error)
             _print_error(f"Executing consumer group command failed due to {named}")
-    # Apache Kafka's tool ends with 0 then, too.
+    # Apache Kafka's tool also ends with 0 here.
     return 0
 
 
@@ -172,7 +172,7 @@ def _validate(regex: str) -> None:
         re2.compile(regex, quiet)
     except re2.error as error:
         said = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
-        # RE2/J says it in other words.
+        # RE2/J words it differently.
         reason = said.partition(":")[0].replace("missing )", "missing closing )")
         print(f"The regular expression `{regex}` is invalid: {reason}.")
     else:
@@ -183,7 +183,7 @@ def _validate(regex: str) -> None:
 
 
 def _named(given: Given, option: str, known: Sequence[str], what: str) -> list[str]:
-    """The states or types that are asked for, as Apache Kafka spells them."""
+    """Return the states or types that the option lists, as Apache Kafka spells them."""
     found = []
     for text in (given.text(option) or "").split(","):
         if text.strip():
@@ -321,7 +321,7 @@ def _reset(cluster: AskedCluster, given: Given) -> None:
     planned: dict[str, dict[PartitionName, int]] = {}
     for group, described in groups.described(cluster, wanted).items():
         if isinstance(described, AskFailed):
-            # A group that is not there yet is made by its first offset.
+            # The first committed offset creates a group that does not exist yet.
             if described.code != ErrorCode.GROUP_ID_NOT_FOUND:
                 raise described
         elif described.state not in ("Empty", "Dead"):
@@ -350,7 +350,7 @@ def _plan(
     known: dict[PartitionName, KnownOffset],
     wanted: list[str],
 ) -> dict[PartitionName, int]:
-    """The new offset of each partition of a group."""
+    """Return the new offset of each partition of a group."""
     chosen = scope(given.texts("topic"), _existing(cluster)) if given.has("topic") else []
     if given.has("from-file"):
         from pykbroker.tools.cluster.reset_targets import within_ends

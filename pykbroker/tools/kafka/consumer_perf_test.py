@@ -1,7 +1,7 @@
-"""kafka-consumer-perf-test: reads topics in a group and prints how fast.
+"""kafka-consumer-perf-test: reads topics in a group and prints the rates.
 
-Its options and lines are Apache Kafka's. The client is kafka-python's, so the rates are a lower bound of what the
-cluster serves. A line on standard error says when the client was the limit.
+Its options and lines are Apache Kafka's. The client is kafka-python's, so the rates are a lower bound of the rates that
+the cluster can serve. A line on standard error warns if the client was the limit.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _measured(given: Given, wanted_by: str) -> int:
-    """Raises ValueError and what options and properties can raise."""
+    """Read and print the rates; returns the exit status. Raises ValueError and the errors of options and properties."""
     consumer = _consumer(given)
     try:
         with told_as_value_error():
@@ -88,7 +88,7 @@ def _measured(given: Given, wanted_by: str) -> int:
             load = ClientLoad()
             rebalances = Rebalances(began_ms)
             read = _consume(consumer, given, given.integer(wanted_by), rebalances)
-            # The end of the client revokes its partitions, which is no rebalance of the run.
+            # Closing the client revokes its partitions, but that is not a rebalance of the run.
             ended_ms, join_ms = _now_ms(), rebalances.total_ms
             load.warn()
             metrics = consumer.metrics(raw=True) if given.has("print-metrics") else None
@@ -110,7 +110,7 @@ def _consumer(given: Given) -> KafkaConsumer:
     properties = read_properties(file) if file else {}
     properties.update(key_values(given.texts("command-property")))
     properties.setdefault("client.id", "perf-consumer-client")
-    # These count more than properties, as in Apache Kafka's tool.
+    # These override properties, as in Apache Kafka's tool.
     properties |= {
         "bootstrap.servers": given.text("bootstrap-server") or "",
         "group.id": given.text("group") or f"perf-consumer-{SystemRandom().randrange(100_000)}",
@@ -126,14 +126,14 @@ def _consumer(given: Given) -> KafkaConsumer:
 
 @dataclass(slots=True)
 class Read:
-    """The records that were read up to a moment, and their bytes."""
+    """The number of records that were read up to a moment, and their bytes."""
 
     records: int = 0
     size_bytes: int = 0
 
 
 class Rebalances:
-    """The times in which the consumer had no partitions."""
+    """Measures the times in which the consumer had no partitions."""
 
     def __init__(self, began_ms: int) -> None:
         self.total_ms = 0
@@ -150,7 +150,7 @@ class Rebalances:
     def assigned(self, partitions: Collection[object], now_ms: int) -> None:
         if not self._partitions:
             self.total_ms += now_ms - self._began_ms
-            # A group may give out no partitions at first, and some a moment later.
+            # A group may assign no partitions at first, and some a moment later.
             self._began_ms = now_ms
         self._partitions.update(partitions)
 
@@ -179,7 +179,7 @@ def _consume(consumer: KafkaConsumer, given: Given, wanted: int, rebalances: Reb
                 if is_detailed:
                     join_ms = rebalances.total_ms if shows_rebalances else 0
                     print(interval_row(read, before, reported_ms, now_ms, join_ms, dates), flush=True)
-                # As in Apache Kafka's tool, rebalances are in the first row only.
+                # As in Apache Kafka's tool, only the first row contains rebalances.
                 shows_rebalances = False
                 reported_ms, before = now_ms, Read(read.records, read.size_bytes)
     if read.records < wanted:
@@ -207,8 +207,8 @@ def _subscribe(consumer: KafkaConsumer, given: Given, rebalances: Rebalances) ->
 
 
 def whole_name(pattern: str) -> str:
-    """The user's pattern for kafka-python, which compares the beginning of a topic's name: Java compares the whole
-    name. Raises ValueError."""
+    """Return the user's pattern such that kafka-python matches whole names like Java, because kafka-python itself
+    matches only the beginning of a name. Raises ValueError."""
     if not pattern:
         raise ValueError("Topic pattern to subscribe to cannot be empty")
     flags = re.match(r"(?:\(\?[a-zA-Z]+\))*", pattern)
@@ -224,7 +224,7 @@ def _dates(given: Given) -> Callable[[float], str]:
 
 
 def total_row(read: Read, began_ms: int, ended_ms: int, join_ms: int, dates: Callable[[float], str]) -> str:
-    """Apache Kafka's row of a whole run. Times are milliseconds since the epoch."""
+    """Return Apache Kafka's row of a whole run. Times are milliseconds since the epoch."""
     seconds, fetch_ms = (ended_ms - began_ms) / 1000, ended_ms - began_ms - join_ms
     megabytes = read.size_bytes / MEBIBYTE
     fetch = [java_ratio(amount, fetch_ms / 1000) for amount in (megabytes, read.records)]
@@ -235,12 +235,12 @@ def total_row(read: Read, began_ms: int, ended_ms: int, join_ms: int, dates: Cal
 def interval_row(
     read: Read, before: Read, began_ms: int, ended_ms: int, join_ms: int, dates: Callable[[float], str]
 ) -> str:
-    """Apache Kafka's row of one interval: the sums up to now, and the rates since the last row."""
+    """Return Apache Kafka's row of one interval: the sums so far, and the rates since the last row."""
     elapsed_ms, fetch_ms = ended_ms - began_ms, ended_ms - began_ms - join_ms
     amounts = ((read.size_bytes - before.size_bytes) / MEBIBYTE, read.records - before.records)
     fetch = [1000 * amount / fetch_ms if fetch_ms > 0 else 0.0 for amount in amounts]
     whole = [java_ratio(1000 * amount, elapsed_ms) for amount in amounts]
-    # All rows are of thread 0: there is one.
+    # All rows are of thread 0, because there is only one.
     return _row([dates(ended_ms / 1000), "0"], read, whole, join_ms, fetch_ms, fetch)
 
 

@@ -1,8 +1,8 @@
-"""cub: the words of Confluent's images by which scripts wait for a cluster and other servers.
+"""cub: the commands of Confluent's images by which scripts wait for a cluster and other servers.
 
-Their images have them as cub and dub, and from version 8 on as ub. Responsible for kafka-ready, for servers that take
-a connection (wait, zk-ready) or answer over HTTP (sr-ready and its kind), and for ensure and path. The exit status is 0
-when it is so, and 1 when the time is over.
+Confluent's images have them as cub and dub, and from version 8 on as ub. Responsible for kafka-ready, for servers that
+accept a connection (wait, zk-ready) or answer over HTTP (sr-ready and similar ones), and for ensure and path. The exit
+status is 0 if the condition holds, and 1 when the time is over.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-#: command -> what is asked for over HTTP
+#: command -> the path of the HTTP request
 _OVER_HTTP: Final = {
     "connect-ready": "/connectors",
     "control-center-ready": "/",
@@ -35,12 +35,12 @@ _MODES: Final = {
     "writable": ("is writable", os.W_OK),
     "x": ("is executable", os.X_OK),
 }
-#: Return None when it is so, else why not; it is given the seconds that are left.
+#: Takes the seconds that are left; returns None if the condition holds, else the reason why not.
 Attempt = Callable[[float], str | None]
 
 
 def run(words: Sequence[str]) -> int:
-    """Do what a script asks for; returns the exit status, which is 2 for words that are none."""
+    """Run a command of a script; returns the exit status, which is 2 for an unknown command line."""
     given = _parser().parse_args(words)
     if given.command == "ensure":
         missing = [name for name in given.names if not os.environ.get(name)]
@@ -95,7 +95,7 @@ def _ended(reason: str | None) -> int:
 
 
 def _waited(attempt: Attempt, seconds: float) -> str | None:
-    """Try until it is so, at least once; the last reason when the time is over."""
+    """Try until the condition holds, at least once; returns the last reason when the time is over."""
     deadline = time.monotonic() + seconds
     while True:
         left = max(deadline - time.monotonic(), _PAUSE_SECONDS)

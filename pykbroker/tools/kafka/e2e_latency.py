@@ -1,7 +1,7 @@
-"""kafka-e2e-latency: sends one record at a time and waits until a consumer has it.
+"""kafka-e2e-latency: sends one record at a time and waits until a consumer has received it.
 
-Its lines are Apache Kafka's. Both clients are kafka-python's, which add milliseconds of their own: `pykbroker bench
-end-to-end` says more.
+Its lines are Apache Kafka's. Both clients are kafka-python's, which add milliseconds of their own, so `pykbroker bench
+end-to-end` is more precise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PATIENCE_MS: Final = 60_000
 _PAUSE_SECONDS: Final = 0.05
 _NEEDED: Final = ("bootstrap-server", "topic", "num-records", "producer-acks", "record-size")
 _LEGACY: Final = (*_NEEDED, "command-config")
-#: A letter is repeated, as by Apache Kafka's tool: the bytes compress well.
+#: One letter is repeated, as in Apache Kafka's tool, so the bytes compress well.
 _LETTERS: Final = range(65, 91)
 
 OPTIONS = Options(
@@ -57,7 +57,8 @@ def run(words: Sequence[str]) -> int:
 
 
 def _named(words: Sequence[str]) -> list[str]:
-    """The words of before Apache Kafka 4.2 had no names. Raises ValueError for too few or too many."""
+    """Return the words with option names, because command lines before Apache Kafka 4.2 had none. Raises ValueError for
+    too few or too many."""
     if not words or any(word.startswith("--") for word in words):
         return list(words)
     if len(words) not in (len(_NEEDED), len(_LEGACY)):
@@ -113,7 +114,7 @@ def _measured(given: Given) -> int:
 
 
 def summary(latencies_ns: Sequence[int]) -> list[str]:
-    """Apache Kafka's last two lines: whole milliseconds, rounded down."""
+    """Return Apache Kafka's last two lines, in whole milliseconds, rounded down."""
     mean_ms = sum(latencies_ns) / len(latencies_ns) / 1e6
     ranked = sorted(latency // 1_000_000 for latency in latencies_ns)
     of = {share: ranked[int(len(ranked) * share)] for share in (0.5, 0.99, 0.999)}
@@ -124,7 +125,7 @@ def summary(latencies_ns: Sequence[int]) -> list[str]:
 
 
 def _round_trip(producer: KafkaProducer, consumer: KafkaConsumer, topic: str, given: Given) -> int:
-    """Nanoseconds until the record that was sent has come back. Raises RuntimeError if it is another one."""
+    """Return the nanoseconds until the sent record has come back. Raises RuntimeError if it is another one."""
     key, value = _letters(given.integer("record-key-size")), _letters(given.integer("record-size"))
     header_key, header_size = given.integer("record-header-key-size"), given.integer("record-header-size")
     headers = [(_letters(header_key).decode(), _letters(header_size)) for _ in range(given.integer("num-headers"))]
@@ -159,12 +160,12 @@ def _create(given: Given, topic: str) -> None:
 
 
 def _assign(consumer: KafkaConsumer, topic: str) -> None:
-    """From the end of every partition."""
+    """Assign every partition, from its end."""
     from kafka import TopicPartition
 
     deadline = time.monotonic() + _PATIENCE_MS / 1000
     while not (numbers := consumer.partitions_for_topic(topic)):
-        # Not every broker knows a new topic at once.
+        # A new topic reaches the brokers one after another.
         if time.monotonic() > deadline:
             raise RuntimeError(f"no broker knows the topic {topic}")
         time.sleep(_PAUSE_SECONDS)
@@ -185,7 +186,7 @@ def _clients(given: Given) -> tuple[KafkaConsumer, KafkaProducer]:
     servers = (given.text("bootstrap-server") or "").split(",")
 
     def settings(known: dict[str, Any]) -> dict[str, Any]:
-        # One file is for both clients, so keys of the other one are no news.
+        # One file serves both clients, so keys of the other client are ignored without a warning.
         return python_settings(properties, known)[0] | {"bootstrap_servers": servers}
 
     reading = {"auto_offset_reset": "latest", "enable_auto_commit": False, "fetch_max_wait_ms": 0, "group_id": None}

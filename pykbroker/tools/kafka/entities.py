@@ -1,4 +1,4 @@
-"""What kafka-configs is aimed at, and the pairs that it is to set: read from the options, in Kafka's words."""
+"""The entities that kafka-configs changes, and the pairs that it sets: read from the options, with Kafka's messages."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ DEFAULT_FLAGS: Final = {
     "ips": "ip-defaults",
 }
 QUOTA_TYPES: Final = ("users", "clients", "ips")
-#: Not within square brackets.
+#: A comma outside of square brackets.
 _COMMA: Final = re.compile(r",(?=[^\]]*(?:\[|$))")
 
 
 @dataclass(slots=True, frozen=True)
 class Entity:
     type: str
-    #: None: none was named; "": the default
+    #: None if none was named; "" for the default
     name: str | None = None
 
     @property
@@ -43,7 +43,7 @@ class Entity:
 
 
 def entities_of(given: Given) -> list[Entity]:
-    """The entities that the options name, users before clients. Raises ValueError in Kafka's words."""
+    """Return the entities that the options name, users before clients. Raises ValueError with Kafka's text."""
     flags = [
         *(Entity(type_, given.text(flag)) for type_, flag in FLAGS.items() if given.has(flag)),
         *(Entity(type_, "") for type_, flag in DEFAULT_FLAGS.items() if given.has(flag)),
@@ -72,14 +72,14 @@ def entities_of(given: Given) -> list[Entity]:
 
 
 def _by_type_and_name(given: Given) -> list[Entity]:
-    """--entity-type and --entity-name or --entity-default in pairs, in the order in which they stand."""
+    """Pair each --entity-type with an --entity-name or --entity-default, in the order of the command line."""
     types = given.texts("entity-type")
     names: list[str | None] = [*given.in_order("entity-name", "entity-default")]
     return [Entity(type_, names[place] if place < len(names) else None) for place, type_ in enumerate(types)]
 
 
 def added(given: Given) -> dict[str, str]:
-    """The pairs of --add-config and --add-config-file. Raises ValueError and OSError."""
+    """Return the pairs of --add-config and --add-config-file. Raises ValueError and OSError."""
     found: dict[str, str] = {}
     file = given.text("add-config-file")
     if file is not None:

@@ -1,4 +1,4 @@
-"""kafka-features: what is finalized, and its change."""
+"""kafka-features: describe and change the finalized features."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _update(cluster: AskedCluster, options: argparse.Namespace) -> int:
 
 
 def levels_of(options: argparse.Namespace) -> dict[str, int]:
-    """The levels that the options ask for. Raises ValueError in Kafka's words."""
+    """Return the levels that the options name. Raises ValueError with Kafka's text."""
     from pykbroker.metadata.features import METADATA_VERSION, metadata_version_level, version_mapping
 
     release = getattr(options, "release_version", None)

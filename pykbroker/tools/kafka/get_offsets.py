@@ -1,4 +1,4 @@
-"""kafka-get-offsets: the offsets of partitions at an end or at a time."""
+"""kafka-get-offsets: print the offsets of partitions at an end or at a time."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _print_offsets(cluster: AskedCluster, wants: Wants, timestamp: int, *, exclu
 
 
 def timestamp_of(written: str) -> int:
-    """A time, or the number that stands for an end. Raises ValueError."""
+    """Return a time, or the number that stands for an end. Raises ValueError."""
     if written in _TIMES:
         return _TIMES[written]
     try:
@@ -96,7 +96,7 @@ def timestamp_of(written: str) -> int:
 
 
 def filter_of(given: Given) -> Wants:
-    """Which partitions are wanted. Raises ValueError."""
+    """Return the filter of partitions that the options describe. Raises ValueError."""
     patterns = given.text("topic-partitions")
     if patterns is not None:
         if given.has("topic") or given.has("partitions"):

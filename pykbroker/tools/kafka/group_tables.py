@@ -1,4 +1,4 @@
-"""The tables of kafka-consumer-groups: columns as wide as Apache Kafka makes them."""
+"""The tables of kafka-consumer-groups, with columns as wide as Apache Kafka makes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MISSING: Final = "-"
 
 @dataclass(slots=True, frozen=True)
 class OffsetRow:
-    """A partition of a group; None: there is none, or it cannot be told."""
+    """A partition of a group; None for a value that does not exist or is unknown."""
 
     group: str
     topic: str
@@ -37,7 +37,7 @@ def _text(value: object) -> str:
 
 
 def _lines(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
-    """Rows whose columns are that wide; 0: as it is."""
+    """Return rows with columns of these widths; a width of 0 adds no padding."""
     return "".join(
         "\n" + " ".join(f"{cell:<{width}}" if width else cell for cell, width in zip(row, widths, strict=True))
         for row in rows
@@ -49,7 +49,7 @@ def _widest(least: int, cells: Iterable[str]) -> int:
 
 
 def listing(groups: Sequence[GroupListing], *, with_type: bool, with_state: bool) -> str:
-    """What --list prints."""
+    """Return the output of --list."""
     if not with_type and not with_state:
         return "".join(f"{group.id}\n" for group in groups)
     rows = [["GROUP", *(["TYPE"] * with_type), *(["STATE"] * with_state)]]
@@ -59,7 +59,7 @@ def listing(groups: Sequence[GroupListing], *, with_type: bool, with_state: bool
 
 
 def offsets(rows: Sequence[OffsetRow], *, verbose: bool) -> str:
-    """What --describe prints of a group."""
+    """Return the output of --describe for a group."""
     header = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST"]
     table = [[*header, "CLIENT-ID"]]
     table += [
@@ -95,7 +95,7 @@ def offsets(rows: Sequence[OffsetRow], *, verbose: bool) -> str:
 
 
 def members(group: GroupDescription, *, verbose: bool) -> str:
-    """What --members prints of a group."""
+    """Return the output of --members for a group."""
     static = any(member.instance_id for member in group.members)
     table = [["GROUP", "CONSUMER-ID", *(["GROUP-INSTANCE-ID"] * static), "HOST", "CLIENT-ID", "#PARTITIONS"]]
     table += [
@@ -130,7 +130,7 @@ def members(group: GroupDescription, *, verbose: bool) -> str:
             _widest(20, (target for _, target in more)),
         ]
         return _lines(table, widths) + "\n"
-    # The blank behind the last column is Apache Kafka's.
+    # Apache Kafka prints a blank after the last column.
     return _with_blank(table, widths)
 
 
@@ -145,7 +145,7 @@ def _assignments(member: GroupMember) -> tuple[str, str]:
 
 
 def assignment(partitions: Sequence[PartitionName]) -> str:
-    """`a:0,1;b:2`."""
+    """Return the partitions as `a:0,1;b:2`."""
     if not partitions:
         return MISSING
     topics: dict[str, list[str]] = {}
@@ -155,7 +155,7 @@ def assignment(partitions: Sequence[PartitionName]) -> str:
 
 
 def state(group: GroupDescription, coordinator: str, *, verbose: bool) -> str:
-    """What --state prints of a group."""
+    """Return the output of --state for a group."""
     table = [["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]]
     table.append([group.id, coordinator, _text(group.assignor), group.state])
     widths = [_widest(15, [group.id]), max(25, len(coordinator)), 20, 20]
@@ -169,7 +169,7 @@ def state(group: GroupDescription, coordinator: str, *, verbose: bool) -> str:
 
 
 def reset(groups: Iterable[str], rows: Sequence[tuple[str, str, int, int]]) -> str:
-    """Group, topic, partition and new offset of what was reset."""
+    """Return the table of a reset: group, topic, partition and new offset."""
     table = [["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]]
     table += [[group, topic, str(partition), str(offset)] for group, topic, partition, offset in rows]
     widths = [_widest(15, groups), _widest(15, (row[1] for row in rows)), 10, 0]
@@ -177,12 +177,13 @@ def reset(groups: Iterable[str], rows: Sequence[tuple[str, str, int, int]]) -> s
 
 
 def deleted(rows: Sequence[tuple[str, str, str]]) -> str:
-    """Topic, partition and what came of it."""
+    """Return the table of a deletion: topic, partition and result."""
     table = [["TOPIC", "PARTITION", "STATUS"], *([topic, number, said] for topic, number, said in rows)]
     return _lines(table, [_widest(15, (row[0] for row in rows)), 10, 15]) + "\n"
 
 
 def table_of_groups(rows: Sequence[tuple[str, str, str]]) -> str:
-    """What kafka-groups prints: id, type and protocol. The longest of all cells gives the width of both columns."""
+    """Return the output of kafka-groups: id, type and protocol. The longest of all cells sets the width of both
+    columns."""
     width = _widest(20, (cell for row in rows for cell in row))
     return _lines([("GROUP", "TYPE", "PROTOCOL"), *rows], [width, width, 0]).removeprefix("\n") + "\n"

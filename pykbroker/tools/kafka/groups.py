@@ -1,4 +1,4 @@
-"""kafka-groups: the groups of all types."""
+"""kafka-groups: list the groups of all types."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 _PART: Final = re.compile(r"''|'((?:[^']|'')*)'|([A-Za-z])\2*|.", re.DOTALL)
-#: The letters that Java knows besides those of `_FIELDS`.
+#: The letters of Java that are not in `_FIELDS`.
 _JAVA_ONLY: Final = frozenset("GYLwWDFEuaKkhzZX")
 _MONTHS: Final = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",

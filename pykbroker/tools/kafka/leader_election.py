@@ -1,4 +1,4 @@
-"""kafka-leader-election: elect preferred leaders, or leaders out of sync."""
+"""kafka-leader-election: elect preferred leaders, or unclean leaders."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def say_outcome(kind: str, outcome: dict[tuple[str, int], AskFailed | None]) -> int:
-    """Print what came of an election; returns the exit status."""
+    """Print the result of an election; returns the exit status."""
     from pykbroker_wire.errors import ErrorCode
 
     names = {place: f"{place[0]}-{place[1]}" for place in outcome}
@@ -94,7 +94,7 @@ def _check(given: Given) -> str:
 
 
 def _places(given: Given) -> list[tuple[str, int]] | None:
-    """The partitions that are named; None: all."""
+    """Return the named partitions, or None for all."""
     if given.has("all-topic-partitions"):
         return None
     if given.has("topic"):

@@ -1,4 +1,4 @@
-"""Lines of text as records, as kafka-console-producer reads them: keys, headers and nulls by their separators."""
+"""Parses lines of text as records, as kafka-console-producer does: keys, headers and nulls by their separators."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LineReader:
                 raise BadLine(f"null.marker and {name} may not be equal")
 
     def records(self, lines: Iterable[str]) -> Iterator[LineRecord]:
-        """One record for each line. Raises BadLine with the number of the line."""
+        """Yield one record for each line. Raises BadLine with the number of the line."""
         for number, line in enumerate(lines, start=1):
             yield self._record(line, number)
 
@@ -62,7 +62,7 @@ class LineReader:
         )
 
     def _cut(self, line: str, start: int, separator: str, name: str, number: int) -> tuple[str | None, int]:
-        """The text up to the separator, and where the rest begins."""
+        """Return the text up to the separator, and the position where the rest begins."""
         end = line.find(separator, start)
         if end < 0:
             if self._ignore_error:

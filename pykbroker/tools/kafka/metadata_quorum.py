@@ -1,4 +1,4 @@
-"""kafka-metadata-quorum: the quorum of the controllers, and controllers that leave it."""
+"""kafka-metadata-quorum: describe the quorum of the controllers, and remove a controller from it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _replica(replica: QuorumReplica) -> str:
 
 
 def replication_text(quorum: DescribedQuorum, now_ms: int | None) -> str:
-    """The replicas in a table; with `now_ms` times as how long ago they are."""
+    """Return the table of the replicas. With `now_ms`, times are shown as an age."""
     leader_end = next((one.end_offset for one in quorum.voters if one.id == quorum.leader), 0)
     leaders = [one for one in quorum.voters if one.id == quorum.leader]
     followers = [one for one in quorum.voters if one.id != quorum.leader]

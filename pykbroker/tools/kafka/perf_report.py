@@ -1,5 +1,5 @@
-"""Prints what both perf tools have beside their rates: the client's metrics, and a warning of a client that was the
-limit."""
+"""Prints the lines that both perf tools share besides their rates: the client's metrics, and a warning if the client
+was the limit."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, Final
 from pykbroker.tools.kafka.java_text import java_fixed
 
 MEBIBYTE: Final = 1 << 20
-#: The share of a shorter run says nothing of the client.
+#: The share of a shorter run is too imprecise for a warning.
 _LEAST_SECONDS: Final = 1.0
 
 
 class ClientLoad:
-    """The share of the time in which this process used the processor."""
+    """Measures the share of the time in which this process used the processor."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

@@ -1,7 +1,7 @@
 """Sends the records of kafka-producer-perf-test.
 
-Responsible for payloads, pace, transactions and times. Not responsible for the command line (producer_perf_test.py)
-or for the lines that are printed of the times (send_stats.py).
+Responsible for payloads, pace, transactions and times. Not responsible for the command line (producer_perf_test.py) or
+for the lines that show the times (send_stats.py).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pykbroker.tools.kafka.topic_filter import compiled
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-#: Records that are on their way hold so many bytes at most, as in Java's buffer.memory.
+#: Unanswered records hold at most this many bytes, as with Java's buffer.memory.
 _MOST_BYTES: Final = 32 << 20
 _MOST_RECORDS: Final = 20_000
-#: Payloads of random letters; after the last comes the first again.
+#: The number of different random payloads; they repeat in turn.
 _DIFFERENT: Final = 1000
 _LETTERS: Final = bytes(ord("A") + number % 26 for number in range(256))
 
@@ -39,26 +39,27 @@ class SendPlan:
 
     topic: str
     records: int
-    #: records a second; below 0: as fast as it goes
+    #: records per second; below 0 for no limit
     rate: float
-    #: how many records come before the steady state; 0: the run has none
+    #: number of records before the steady state; 0 if the run has none
     warmup: int
     interval_ms: int
-    #: how long a transaction lasts, or None if the run has none
+    #: duration of a transaction, or None if the run has none
     transaction_ms: int | None
     shows_metrics: bool
 
 
 @dataclass(slots=True, frozen=True)
 class Payloads:
-    """The payload of each record, by its number, and the size of the greatest."""
+    """A function from the number of a record to its payload, and the size of the largest payload."""
 
     of: Callable[[int], bytes]
     most_bytes: int
 
 
 def payloads_of(record_bytes: int | None, file: str | None, delimiter: str, seed: int) -> Payloads:
-    """Neither a size nor a file: the number of the record as text. Raises ValueError and OSError for the file."""
+    """Return the payloads. Without a size and a file, the payload is the number of the record as text. Raises
+    ValueError and OSError for the file."""
     chance = Random(seed)  # noqa: S311  # contents of a load
     if file is not None:
         listed = read_payloads(file, delimiter)
@@ -92,7 +93,8 @@ def read_payloads(file: str, delimiter: str) -> list[bytes]:
 
 
 def parts_of(text: str, delimiter: re.Pattern[str]) -> Iterator[str]:
-    """The parts between delimiters as Java's Scanner finds them: a first or last part that is empty is left out."""
+    """Yield the parts between delimiters as Java's Scanner finds them: it leaves out a first or last part that is
+    empty."""
     begin = 0
     for found in delimiter.finditer(text):
         if found.end() == found.start() and found.start() in (0, len(text)):
@@ -105,7 +107,7 @@ def parts_of(text: str, delimiter: re.Pattern[str]) -> Iterator[str]:
 
 
 def sent(plan: SendPlan, payloads: Payloads, properties: dict[str, str]) -> int:
-    """Send all records and print the times. Return the exit status. Raises ValueError and what properties can raise."""
+    """Send all records and print the times. Returns the exit status. Raises ValueError and the errors of properties."""
     producer = _producer(properties)
     try:
         with told_as_value_error():
@@ -118,7 +120,7 @@ def sent(plan: SendPlan, payloads: Payloads, properties: dict[str, str]) -> int:
 def _send_all(plan: SendPlan, payloads: Payloads, producer: KafkaProducer) -> None:
     if plan.transaction_ms is not None:
         producer.init_transactions()
-    # kafka-python takes 0.1 s to find a topic, which is not the cluster's time.
+    # kafka-python takes 0.1 s to find a topic, which is not part of the cluster's time.
     producer.partitions_for(plan.topic)
     _Sending(plan, payloads, producer).run()
     if plan.shows_metrics:
@@ -138,13 +140,13 @@ def _producer(properties: dict[str, str]) -> KafkaProducer:
 
 
 class _Sending:
-    """One run. Acknowledgements come on the thread of the client."""
+    """One run. The client's thread reports acknowledgements."""
 
     def __init__(self, plan: SendPlan, payloads: Payloads, producer: KafkaProducer) -> None:
         self._plan = plan
         self._payloads = payloads
         self._producer = producer
-        # kafka-python waits for no room of its own, and 0 bytes are no reason for no limit.
+        # kafka-python does not bound its buffer, so this class does. Payloads of 0 bytes still need a limit.
         self._most = max(100, min(_MOST_RECORDS, _MOST_BYTES // max(1, payloads.most_bytes)))
         self._room = threading.BoundedSemaphore(self._most)
         self._load = ClientLoad()
@@ -186,7 +188,7 @@ class _Sending:
         self._load.warn()
 
     def _pause(self, began: float, done: int) -> None:
-        """Keep to the rate."""
+        """Wait as long as the rate requires."""
         rate = self._plan.rate
         if rate == 0 and done < self._plan.records:
             # Apache Kafka's tool does not end either.
@@ -200,7 +202,8 @@ class _Sending:
         try:
             self._producer.flush()
         except UnknownError:
-            # kafka-python's flush gives up when a batch was too large and was split. Its parts are still on their way.
+            # kafka-python's flush raises it when a batch was too large and was split, although its parts are still
+            # being sent.
             pass
         for _ in range(self._most):
             self._room.acquire()

@@ -1,7 +1,7 @@
 """kafka-producer-perf-test: sends records and times their acknowledgements.
 
-Its options and lines are Apache Kafka's. The client is kafka-python's, so the rates are a lower bound of what the
-cluster serves. A line on standard error says when the client was the limit. The work itself is in perf_sending.py.
+Its options and lines are Apache Kafka's. The client is kafka-python's, so the rates are a lower bound of the rates that
+the cluster can serve. A line on standard error warns if the client was the limit. perf_sending.py does the work itself.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def run(words: Sequence[str]) -> int:
 
 
 def _transactions(given: argparse.Namespace, properties: dict[str, str]) -> int | None:
-    """Put the transactional id into the properties. Return the duration of a transaction, None if there are none."""
+    """Put the transactional id into the properties. Returns the duration of a transaction, or None if there are
+    none."""
     if given.transaction_duration_ms is None and given.transactional_id is None:
         if "transactional.id" not in properties:
             return None
@@ -74,7 +75,7 @@ def _random_id() -> str:
 
 
 def _pairs(written: Sequence[str]) -> dict[str, str]:
-    """Properties as `key=value`. Java's split drops empty texts at the end. Raises ValueError."""
+    """Parse properties of the form `key=value`. Java's split drops empty texts at the end. Raises ValueError."""
     pairs = {}
     for text in written:
         pieces = text.rstrip("=").split("=")
@@ -95,7 +96,7 @@ class _Parser(WordParser):
 
 
 class _Help(argparse.Action):
-    """--help ends with 1, as Apache Kafka's tool does."""
+    """Prints the help and ends with status 1, as Apache Kafka's tool does."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         parser.print_help()
@@ -103,7 +104,8 @@ class _Help(argparse.Action):
 
 
 def _checked(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
-    """The options of a command line, checked in the order of Apache Kafka's tool. Ends the tool if one is wrong."""
+    """Return the options of a command line, checked in the order of Apache Kafka's tool. Ends the tool if one is
+    wrong."""
     if not words:
         parser.print_help()
         raise SystemExit(0)
@@ -186,7 +188,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _whole(kind: str, bits: int) -> Callable[[str], int]:
-    """Read a whole number of a Java type."""
+    """Return a parser of a whole number of a Java type."""
 
     def read(text: str) -> int:
         if not re.fullmatch(r"[+-]?\d+", text) or not -(1 << bits) <= int(text) < 1 << bits:

@@ -1,4 +1,4 @@
-"""How the tools reach a cluster: their two common options, and the file that --command-config names."""
+"""Connects the tools to a cluster: their two common options, and the file that --command-config names."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ BOOTSTRAP = Accepted("bootstrap-server", "The brokers to connect to first.", "ho
 BOOTSTRAP_CONTROLLER = Accepted("bootstrap-controller", "The controllers to connect to first.", "host:port,...")
 COMMAND_CONFIG = Accepted("command-config", "A properties file for the client.", "file")
 
-#: What can be wrong with a command line and its files, before a cluster is asked.
+#: Errors of a command line and its files, before the first request.
 BAD_START: Final = (OptionError, ValueError, OSError, ConfigError, NotServed)
 
 
 def said_of(error: Exception) -> str:
-    """The one line for it. Java says no more of a file that it cannot read than its name."""
+    """Return the one line for an error. For a file that cannot be read it is only the name, as in Java."""
     return str(error.filename) if isinstance(error, OSError) and error.filename else str(error)
 
 
 def opened(given: Given, *, of_controllers: bool = False, extra: Mapping[str, str] | None = None) -> AskedCluster:
-    """The cluster that the options name. Raises OSError, ConfigError and NotServed for the file."""
+    """Return the cluster that the options name. Raises OSError, ConfigError and NotServed for the file."""
     option = "bootstrap-controller" if of_controllers else "bootstrap-server"
     return reached(given.text(option) or "", given.text("command-config"), of_controllers=of_controllers, extra=extra)
 
@@ -34,7 +34,7 @@ def opened(given: Given, *, of_controllers: bool = False, extra: Mapping[str, st
 def reached(
     bootstrap: str, config_file: str | None, *, of_controllers: bool = False, extra: Mapping[str, str] | None = None
 ) -> AskedCluster:
-    """The cluster behind these addresses; `extra`: keys that count beside those of the file."""
+    """Return the cluster at these addresses; `extra`: keys that override those of the file."""
     from pykbroker.tools.cluster.asked_cluster import AskedCluster
     from pykbroker.tools.cluster.client_properties import read_properties, settings_of
 
@@ -43,7 +43,7 @@ def reached(
 
 
 def begun(options: Options, words: Sequence[str], needed: str) -> Given:
-    """The options of a tool that shows its usage for whatever is wrong with them, its brokers' addresses included."""
+    """Return the options of a tool that shows its usage for every error in them, also in its brokers' addresses."""
     given = options.read(words)
     options.require(given, needed)
     _check_addresses(options, given.text("bootstrap-server"))
@@ -51,7 +51,7 @@ def begun(options: Options, words: Sequence[str], needed: str) -> Given:
 
 
 def _check_addresses(options: Options, addresses: str | None) -> None:
-    """End the tool when the bootstrap list is none."""
+    """Show the usage and end the tool if the bootstrap list is not valid."""
     if not addresses:
         options.end_with_usage("Error while validating the bootstrap address")
     for address in addresses.split(","):

@@ -1,5 +1,5 @@
-"""kafka-reassign-partitions: propose, start, watch, cancel and list moves of partitions between brokers, and of
-replicas between the directories of a broker; throttle them."""
+"""kafka-reassign-partitions: propose, start, verify, cancel, list and throttle moves of partitions between brokers, and
+of replicas between the directories of a broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
 _FILE: Final = "reassignment-json-file"
-#: action -> what it needs, and what may stand beside it
+#: action -> the options that it needs, and those that it allows
 _NEEDS: Final = {
     "verify": ((_FILE,), ("preserve-throttles",)),
     "generate": (("topics-to-move-json-file", "broker-list"), ("disable-rack-aware",)),
@@ -151,7 +151,7 @@ def _execute(cluster: AskedCluster, given: Given) -> None:
 
 
 def _move_directories(cluster: AskedCluster, wanted: Mapping[ReplicaName, str], timeout_ms: int) -> None:
-    """Begin these moves; a replica that is still on its way to its broker is asked for again until the timeout."""
+    """Begin these moves. A replica that its broker does not have yet is tried again until the timeout."""
     from pykbroker.tools.cluster import moving
 
     for replica, directory in moving.directory_moves(cluster, wanted, timeout_ms):
@@ -177,7 +177,7 @@ def _verify(cluster: AskedCluster, given: Given) -> None:
 
 
 def directory_lines(wanted: Mapping[ReplicaName, str], places: Mapping[ReplicaName, ReplicaPlace]) -> list[str]:
-    """How far each move to a directory is."""
+    """Return a line with the progress of each move to a directory."""
     lines = []
     for replica in sorted(wanted):
         place, directory = places[replica], wanted[replica]
@@ -244,7 +244,7 @@ def _cancel(cluster: AskedCluster, given: Given) -> None:
     if back:
         _move_directories(cluster, back, given.integer("timeout"))
     else:
-        # Apache Kafka's tool ends no line here.
+        # Apache Kafka's tool prints no line end here.
         print("None of the specified partition moves are active.", end="")
     if not given.has("preserve-throttles"):
         _clear_throttles(cluster, wanted.replicas)

@@ -1,4 +1,4 @@
-"""Records as text, as kafka-console-consumer prints them: which parts, between which separators."""
+"""Prints records as text, as kafka-console-consumer does: the parts to print, and the separators between them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pykbroker.tools.cluster.failure import NotServed
 from pykbroker.tools.kafka.java_text import java_double
 
 DEFAULT_FORMATTER: Final = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
-#: The names of formatters that are served, those of before Apache Kafka 3.5 among them.
+#: The names of formatters that are served, with the names from before Apache Kafka 3.5.
 FORMATTERS: Final = {
     DEFAULT_FORMATTER: "default",
     "kafka.tools.DefaultMessageFormatter": "default",
@@ -25,13 +25,13 @@ _PARTS: Final = ("timestamp", "partition", "offset", "delivery", "epoch", "heade
 
 
 class PrintedRecord(Protocol):
-    """What is read of a record: kafka-python's ConsumerRecord has it."""
+    """The attributes of a record that are read; kafka-python's ConsumerRecord has them."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    #: 0: the producer's time; 1: the broker's
+    #: 0 for the producer's time, 1 for the broker's
     timestamp_type: int | None
     key: bytes | None
     value: bytes | None
@@ -83,16 +83,16 @@ class RecordText:
         self._header = _deserializer(properties.get("headers.deserializer"))
 
     def written(self, record: PrintedRecord) -> bytes:
-        """The bytes of one record. Raises ValueError for bytes that a deserializer does not take."""
+        """Return the bytes of one record. Raises ValueError for bytes that a deserializer refuses."""
         if self._kind == "nothing":
             return b""
         parts = [getattr(self, f"_{part}_of")(record) for part in _PARTS if self._shown[part]]
-        # A line without the value ends with the separator of lines as well.
+        # A line without the value also ends with the separator of lines.
         return self._key_separator.join(parts) + self._line_separator if parts else b""
 
     @property
     def logs(self) -> bool:
-        """Each record is logged, too."""
+        """True if each record is also logged."""
         return self._kind == "logging"
 
     def _timestamp_of(self, record: PrintedRecord) -> bytes:
@@ -110,7 +110,7 @@ class RecordText:
         return b"Delivery:NOT_PRESENT"
 
     def _epoch_of(self, record: PrintedRecord) -> bytes:
-        # Apache Kafka's tool takes the epoch off before it prints.
+        # Apache Kafka's tool removes the epoch before it prints.
         return b"Epoch:NOT_PRESENT"
 
     def _headers_of(self, record: PrintedRecord) -> bytes:

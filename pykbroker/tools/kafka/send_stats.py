@@ -1,7 +1,7 @@
-"""The lines of kafka-producer-perf-test: a window now and then, and the sum.
+"""The lines of kafka-producer-perf-test: one per window, and the totals.
 
-Responsible for Apache Kafka's arithmetic: whole milliseconds, and a sample of at most a million latencies. Not
-responsible for clocks: every time is given, in milliseconds.
+Responsible for Apache Kafka's arithmetic: whole milliseconds, and a sample of at most a million latencies. Does not
+read clocks: the caller passes every time, in milliseconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SendStats:
         self._window = _Sum()
 
     def silence(self) -> None:
-        """Print no more windows: the steady state prints its own."""
+        """Print no more windows, because the steady state prints its own."""
         self._is_silent = True
 
     def record(self, latency_ms: int, size_bytes: int, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a wish that a tool end, so that its clients are closed first."""
+"""Turns SIGTERM and SIGINT into a request to end, so that a tool closes its clients first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class StopSignals:
 
     @property
     def status(self) -> int:
-        """The exit status: a JVM's after a signal."""
+        """The exit status, like that of a JVM after a signal."""
         return 0 if self.number is None else 128 + self.number
 
     def __enter__(self) -> StopSignals:

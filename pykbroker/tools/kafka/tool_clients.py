@@ -14,8 +14,8 @@ C = TypeVar("C")
 def settings_of(
     properties: Mapping[str, str], client: Any, kind: str, bootstrap: str, *, without_a_word: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The settings of `client`, a class of kafka-python, that these properties stand for. A key that it has no setting
-    for is told on standard error, unless it is in `without_a_word`. Raises ConfigError.
+    """Return the settings of `client`, a class of kafka-python, that these properties stand for. A key without a
+    setting is reported on standard error, unless it is in `without_a_word`. Raises ConfigError.
 
     `kind`: producer or consumer; `bootstrap`: HOST:PORT,... of the brokers.
     """
@@ -30,7 +30,7 @@ def settings_of(
 
 
 def bootstrap_of(properties: Mapping[str, str], kind: str) -> str:
-    """The addresses that a client begins with. Raises ValueError, as the Java client does, if there are none."""
+    """Return the bootstrap addresses. Raises ValueError, as the Java client does, if there are none."""
     if "bootstrap.servers" not in properties:
         raise ValueError('Missing required configuration "bootstrap.servers" which has no default value.')
     addresses = properties["bootstrap.servers"]
@@ -45,7 +45,7 @@ def bootstrap_of(properties: Mapping[str, str], kind: str) -> str:
 
 
 def made(client: Callable[..., C], settings: Mapping[str, Any]) -> C:
-    """The client. ValueError for settings that it refuses, and where it reaches no broker."""
+    """Return the client. Raises ValueError if it refuses the settings, or if it reaches no broker."""
     from kafka.errors import KafkaError as PythonClientError
 
     try:
@@ -56,7 +56,7 @@ def made(client: Callable[..., C], settings: Mapping[str, Any]) -> C:
 
 @contextmanager
 def told_as_value_error() -> Iterator[None]:
-    """What kafka-python raises of its work becomes a ValueError of one line."""
+    """Raise a ValueError of one line in place of kafka-python's exceptions."""
     from kafka.errors import KafkaError as PythonClientError
 
     try:
@@ -66,12 +66,12 @@ def told_as_value_error() -> Iterator[None]:
 
 
 def say_deprecated(old: str, new: str) -> None:
-    """Print Apache Kafka's line for an option that has another name now."""
+    """Print Apache Kafka's line for a renamed option."""
     print(f"Option --{old} has been deprecated and will be removed in a future version. Use --{new} instead.")
 
 
 def file_of(command_config: str | None, old: str | None, old_option: str) -> str | None:
-    """The properties file that was named, by --command-config or by the option that it has replaced."""
+    """Return the properties file that --command-config names, or the older option that it replaced."""
     if old:
         say_deprecated(old_option, "command-config")
     return command_config or old

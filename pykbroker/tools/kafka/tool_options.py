@@ -1,11 +1,11 @@
-"""Options as joptsimple reads them, which most of Apache Kafka's tools stand on.
+"""Options as joptsimple reads them. Most of Apache Kafka's tools use it.
 
 Responsible for the grammar (`--name value`, `--name=value`, repeated options, `--` ends them, no abbreviations), its
-error lines, and the usage. Not responsible for what an option means.
+error lines, and the usage. Not responsible for the meaning of an option.
 
-As in joptsimple: an option with a required argument takes the next word whatever it looks like (`--time -1`). One with
-an optional argument takes it unless it looks like an option; a number is taken if it is one. Words that belong to no
-option are left alone.
+As in joptsimple, an option with a required argument takes the next word even if it begins with a dash (`--time -1`). An
+option with an optional argument takes the next word only if it does not look like an option; if the argument is a
+number, the word must be one. Words that belong to no option are ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-#: The Apache Kafka whose tools these are; scripts that ask for --version compare it.
+#: The version of Apache Kafka that these tools follow; scripts compare the output of --version with it.
 KAFKA_VERSION: Final = "4.3.1"
 
 _NAME_WIDTH = 42
@@ -27,16 +27,16 @@ class OptionError(Exception):
 
 
 class ToolEnded(SystemExit):
-    """The tool is done: its last words are printed."""
+    """The tool has ended, and its last lines are printed."""
 
 
 @dataclass(slots=True, frozen=True)
 class Accepted:
-    """One option that a tool knows."""
+    """One option of a tool."""
 
     name: str
     text: str
-    #: what the argument is called in the usage; empty: the option takes none
+    #: the name of the argument in the usage; empty if the option takes none
     argument: str = ""
     kind: type[int] | type[str] = str
     default: str | None = None
@@ -44,7 +44,7 @@ class Accepted:
     is_optional: bool = False
     #: the values that it may have
     choices: tuple[str, ...] = ()
-    #: why the option is not served here; empty: it is
+    #: the reason why the option is not served here; empty if it is served
     not_served: str = ""
 
 
@@ -65,11 +65,11 @@ class Given:
         return name in self._found
 
     def names(self) -> list[str]:
-        """The options that stand there."""
+        """Return the options that were given."""
         return list(self._found)
 
     def text(self, name: str) -> str | None:
-        """The one value of an option, or its default. Raises OptionError when it stands there twice."""
+        """Return the one value of an option, or its default. Raises OptionError if the option was given twice."""
         values = self.texts(name)
         if len(values) > 1:
             raise OptionError(f"Found multiple arguments for option {name}, but you asked for only one")
@@ -79,7 +79,8 @@ class Given:
         return [value for value in self._found.get(name, []) if value is not None]
 
     def in_order(self, *names: str) -> list[str]:
-        """The values of several options in the order in which they stand; of one without an argument, nothing."""
+        """Return the values of several options in the order of the command line; an option without an argument yields
+        ""."""
         return [value or "" for name, value in self._order if name in names]
 
     def number(self, name: str) -> int | None:
@@ -92,14 +93,14 @@ class Given:
             raise OptionError(f"Cannot parse argument '{text}' of option {name}") from None
 
     def integer(self, name: str) -> int:
-        """Of an option that has a default."""
+        """Return the number of an option that has a default."""
         found = self.number(name)
         assert found is not None, f"{name} has no default"
         return found
 
 
 class Options:
-    """What a tool accepts. `summary` is printed above the usage."""
+    """The options of a tool. `summary` is printed above the usage."""
 
     def __init__(self, summary: str, accepted: Iterable[Accepted]) -> None:
         self.summary = summary
@@ -107,7 +108,7 @@ class Options:
         self._accepted = {option.name: option for option in [*accepted, *standard]}
 
     def parse(self, words: Sequence[str]) -> Given:
-        """Raises OptionError."""
+        """Parse a command line. Raises OptionError."""
         found: dict[str, list[str | None]] = {}
         order: list[tuple[str, str | None]] = []
         rest = list(words)
@@ -132,8 +133,8 @@ class Options:
         return Given(self._accepted, found, order)
 
     def read(self, words: Sequence[str]) -> Given:
-        """As `parse`, for a tool that shows its usage where an option is wrong. End the tool when it was asked for
-        help or version."""
+        """Parse a command line like `parse`, but show the usage and end the tool if an option is wrong. Also ends the
+        tool for help or version."""
         try:
             given = self.parse(words)
         except OptionError as error:
@@ -142,13 +143,14 @@ class Options:
         return given
 
     def end_with_usage(self, message: str) -> NoReturn:
-        """As Apache Kafka's tools end, also for --help: message and usage on standard error, status 1."""
+        """Print message and usage on standard error and end with status 1, as Apache Kafka's tools do, also for
+        --help."""
         print(message, file=sys.stderr)
         print(self.usage(), file=sys.stderr)
         raise ToolEnded(1)
 
     def help_or_version(self, words: Sequence[str], given: Given) -> None:
-        """End the tool when it was asked for no more than that."""
+        """End the tool if only help or the version was requested."""
         if not words or given.has("help"):
             self.end_with_usage(self.summary)
         if given.has("version"):
@@ -194,21 +196,21 @@ class Options:
         return found[0]
 
     def exclude(self, given: Given, used: str, *others: str) -> None:
-        """`used` cannot stand beside the others."""
+        """Show the usage and end the tool if `used` was given together with one of the others."""
         if given.has(used):
             for other in others:
                 if given.has(other):
                     self.end_with_usage(f'Option "[{used}]" can\'t be used with option "[{other}]"')
 
     def both(self, given: Given, new: str, old: str) -> str:
-        """Of an option that Apache Kafka has renamed, the name that stands there."""
+        """Return the name that was given of an option that Apache Kafka has renamed."""
         if given.has(new) and given.has(old):
             self.end_with_usage(f"Options --{new} and --{old} cannot be specified together.")
         return old if given.has(old) else new
 
 
 def _argument(option: Accepted, rest: list[str], written: str | None) -> str | None:
-    """The argument of an option; takes it from the words behind it."""
+    """Return the argument of an option; takes it from the words after the option."""
     if not option.argument:
         if written is not None:
             raise OptionError(f"Option {option.name} does not allow an argument")
@@ -232,7 +234,7 @@ def _is_for(option: Accepted, word: str) -> bool:
 
 
 def key_values(written: Iterable[str], *, needs_value: bool = False) -> dict[str, str]:
-    """`key=value` as pairs; the value may contain further equals signs, and be missing."""
+    """Parse `key=value` as pairs; the value may contain further equals signs, or be missing."""
     pairs = {}
     for text in written:
         key, _, value = text.partition("=")
@@ -243,7 +245,8 @@ def key_values(written: Iterable[str], *, needs_value: bool = False) -> dict[str
 
 
 def say_error(error: BaseException, tool: str) -> None:
-    """The line that Apache Kafka's logger writes of what ended a tool: the exception's class, and its words."""
+    """Print the line that Apache Kafka's logger writes for the exception that ended a tool: its class, and its
+    message."""
     name: Any = getattr(error, "name", None)
     written = name if isinstance(name, str) else _JAVA_NAMES.get(type(error).__name__, type(error).__name__)
     print(f"ERROR {written}: {error} ({tool})", file=sys.stderr)

@@ -6,14 +6,14 @@ import re
 
 
 def topic_pattern(written: str) -> re.Pattern[str]:
-    """Apache Kafka's filter of topics: commas stand for "or", quotes around it are left out. Raises ValueError."""
+    """Compile Apache Kafka's filter of topics: commas mean "or", quotes around it are removed. Raises ValueError."""
     cleaned = re.sub(r"^[\"']+|[\"']+$", "", re.sub(r"\s", "", written.strip()).replace(",", "|"))
     return compiled(cleaned)
 
 
 def compiled(expression: str, flags: re.RegexFlag = re.NOFLAG, *, written: str | None = None) -> re.Pattern[str]:
-    """A user's expression. Raises ValueError that names it. `written`: what the user wrote, if `expression` is made of
-    it."""
+    """Compile a user's expression. Raises a ValueError that names it. `written`: the user's text, if `expression` was
+    built from it."""
     try:
         return re.compile(expression, flags)
     except re.error:

@@ -25,7 +25,7 @@ _REPORTS = (
     "at-min-isr-partitions",
     "unavailable-partitions",
 )
-#: What a topic-level option cannot stand beside, by the actions that allow it.
+#: An option about one topic -> the actions that allow it.
 _ONLY_WITH = {
     "config": ("alter", "create"),
     "partitions": ("alter", "create"),
@@ -145,7 +145,7 @@ def _create(cluster: AskedCluster, given: Given) -> None:
 
 
 def wanted_topic(given: Given) -> WantedTopic:
-    """The topic that --create describes. Raises ValueError and OptionError in Kafka's words."""
+    """Return the topic that --create describes. Raises ValueError and OptionError with Kafka's text."""
     from pykbroker.tools.cluster.topics import WantedTopic
 
     partitions, factor = given.number("partitions"), given.number("replication-factor")
@@ -171,7 +171,7 @@ def wanted_topic(given: Given) -> WantedTopic:
 
 
 def assignment_of(written: str | None) -> list[list[int]]:
-    """`1:2,2:1`: the brokers of each partition. Raises ValueError."""
+    """Return the brokers of each partition from `1:2,2:1`. Raises ValueError."""
     if not written:
         return []
     found: list[list[int]] = []
@@ -230,7 +230,7 @@ def _describe(cluster: AskedCluster, given: Given) -> None:
             print(line)
 
 
-#: Which partitions are shown; None: all of them, with their topic.
+#: Returns True for a partition that is shown. Without a filter all partitions are shown, with their topic.
 PartitionFilter = Callable[["DescribedPartition", "OngoingMove | None", int], bool]
 
 
@@ -254,7 +254,7 @@ def described_lines(
     *,
     only_overrides: bool = False,
 ) -> list[str]:
-    """What --describe prints of a topic."""
+    """Return the output of --describe for a topic."""
     from pykbroker.tools.cluster.configs import ConfigSource
 
     lines = []

@@ -1,4 +1,4 @@
-"""kafka-transactions: list, describe and end transactions, and find those that hang."""
+"""kafka-transactions: list, describe and end transactions, and find hanging ones."""
 
 from __future__ import annotations
 

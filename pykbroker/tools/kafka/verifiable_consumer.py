@@ -1,6 +1,6 @@
-"""kafka-verifiable-consumer: reads a topic as a member of a group and prints what happens as lines of JSON.
+"""kafka-verifiable-consumer: reads a topic as a member of a group and prints its events as lines of JSON.
 
-Its events are Apache Kafka's. The client is kafka-python's: classic groups alone.
+Its events are Apache Kafka's. The client is kafka-python's, which joins classic groups alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pykbroker.tools.kafka.words import WordParser
 if TYPE_CHECKING:
     from kafka import KafkaConsumer
 
-#: A signal is looked for this often.
+#: The interval at which a signal is checked.
 _POLL_MS: Final = 200
 #: Java's name of an assignor -> kafka-python's module and class
 _ASSIGNORS: Final = {
@@ -53,7 +53,7 @@ def run(words: Sequence[str]) -> int:
         consumer.close()
         print_event("shutdown_complete")
         if not stopped:
-            # Apache Kafka's tool is told to stop by its own end.
+            # In Apache Kafka's tool its own end requests the shutdown.
             print_event("shutdown_requested")
     return stopped.status
 
@@ -76,8 +76,8 @@ def _read(consumer: KafkaConsumer, given: argparse.Namespace, stopped: StopSigna
 
 
 def print_records(found: Mapping[Any, Sequence[Any]], left: int | None, *, verbose: bool) -> dict[Any, tuple[int, int]]:
-    """Print the events of one poll, of at most `left` records. Return for each partition the offset behind the last
-    record that counts, and how many count."""
+    """Print the events of one poll, of at most `left` records. Returns for each partition the offset after the last
+    record that counts, and the number of records that count."""
     offsets: dict[Any, tuple[int, int]] = {}
     summaries = []
     for place, all_records in found.items():
@@ -148,7 +148,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def properties_of(given: argparse.Namespace) -> dict[str, str]:
-    """The Java consumer's properties that the options stand for; options win over the file."""
+    """Return the Java consumer's properties that the options stand for; options override the file."""
     from pykbroker.tools.cluster.client_properties import read_properties
 
     file = tool_clients.file_of(given.command_config, given.consumer_config, "consumer.config")

@@ -1,6 +1,6 @@
 """kafka-verifiable-producer: sends increasing integers and prints a line of JSON for each acknowledgement.
 
-Its events are Apache Kafka's. The client is kafka-python's, which tells the acknowledgements on a thread of its own.
+Its events are Apache Kafka's. The client is kafka-python's, which reports acknowledgements on a thread of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pykbroker.tools.kafka.words import WordParser
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-#: A pause is cut short by a signal after so long at the latest.
+#: The longest time until a signal ends a pause.
 _PAUSE_SECONDS: Final = 0.2
 
 
@@ -51,7 +51,7 @@ def run(words: Sequence[str]) -> int:
 
 
 class _Sending:
-    """Sends the records, and counts those that were acknowledged."""
+    """Sends the records, and counts the acknowledged ones."""
 
     def __init__(self, producer: KafkaProducer, given: argparse.Namespace) -> None:
         self._producer = producer
@@ -74,7 +74,7 @@ class _Sending:
         value = f"{number}" if self._prefix is None else f"{self._prefix}.{number}"
         create_time_ms = self._create_time
         if create_time_ms is not None:
-            # As in Apache Kafka's tool: it grows by the time since the start, each time.
+            # As in Apache Kafka's tool, it grows each time by the time since the start.
             self._create_time = create_time_ms + int((time.monotonic() - began) * 1000)
         self.sent += 1
         try:
@@ -126,7 +126,8 @@ class _Sending:
 
 
 def properties_of(given: argparse.Namespace) -> dict[str, str]:
-    """The Java producer's properties that the options stand for; those of the file win, as in Apache Kafka's tool."""
+    """Return the Java producer's properties that the options stand for; the file overrides them, as in Apache Kafka's
+    tool."""
     from pykbroker.tools.cluster.client_properties import read_properties
 
     own = {"acks": str(given.acks), "retries": "0"}
@@ -145,7 +146,8 @@ def _producer(given: argparse.Namespace) -> KafkaProducer:
 
 
 def _may_be_idempotent(properties: Mapping[str, str]) -> bool:
-    """As in a Java producer, no retries and acks other than all turn idempotence off where it was not asked for."""
+    """Return False if no retries, or acks other than all, turn off an idempotence that was not requested, as in a Java
+    producer."""
     if "enable.idempotence" in properties:
         return True
     return properties["retries"] != "0" and properties["acks"] in ("-1", "all")

@@ -1,6 +1,6 @@
-"""Command lines with a verb, as argparse4j reads them: --help on standard output, 1 for what cannot be read.
+"""Command lines with a verb, as argparse4j reads them: --help on standard output, status 1 for a wrong command line.
 
-Responsible for the status and the place of what argparse prints, and for tables that stand behind such verbs.
+Responsible for the exit status and the stream of argparse's output, and for the tables that such verbs print.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pykbroker.tools.kafka.reach import BAD_START, reached, said_of
 
 
 class WordParser(argparse.ArgumentParser):
-    """Apache Kafka's tools end with 1 where Python's end with 2, and know no abbreviations."""
+    """argparse that ends with 1 where Python ends with 2, and takes no abbreviations, as Apache Kafka's tools do."""
 
     def __init__(self, **settings: object) -> None:
         super().__init__(allow_abbrev=False, **settings)  # type: ignore[arg-type]
@@ -27,12 +27,12 @@ class WordParser(argparse.ArgumentParser):
 
 
 def parsed(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
-    """The options of a command line; ends the tool for --help."""
+    """Return the options of a command line; ends the tool for --help."""
     return parser.parse_args(list(words))
 
 
 def add_servers(parser: argparse.ArgumentParser, *, controllers: bool, required: bool = True) -> None:
-    """--bootstrap-server, --bootstrap-controller and --command-config."""
+    """Add --bootstrap-server, --bootstrap-controller and --command-config."""
     group = parser.add_mutually_exclusive_group(required=required)
     group.add_argument("--bootstrap-server", metavar="HOST:PORT,...", help="the brokers to connect to first")
     if controllers:
@@ -43,7 +43,7 @@ def add_servers(parser: argparse.ArgumentParser, *, controllers: bool, required:
 
 
 def with_cluster(options: argparse.Namespace, work: Callable[..., int]) -> int:
-    """Open the cluster that the options name, and work on it. Bad files and failed questions end with 1."""
+    """Open the cluster that the options name, and call `work` with it. Returns 1 for bad files and failed requests."""
     controllers = getattr(options, "bootstrap_controller", None)
     servers = getattr(options, "bootstrap_server", None)
     if not servers and not controllers:
@@ -68,7 +68,7 @@ def with_cluster(options: argparse.Namespace, work: Callable[..., int]) -> int:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell, a tab behind each."""
+    """Return columns as wide as their widest cell, with a tab after each."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     return "".join(
         "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) + "\n" for row in rows
