@@ -1,4 +1,4 @@
-"""`pykbroker acls`: which principal may do what, in any Kafka cluster with an authorizer."""
+"""`pykbroker acls`: the rules of what principals may do, in any Kafka cluster with an authorizer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPERATIONS: Final = (
     "all", "read", "write", "create", "delete", "alter", "describe", "cluster-action", "describe-configs",
     "alter-configs", "idempotent-write", "create-tokens", "describe-tokens", "two-phase-commit",
 )  # fmt: skip
-#: What each role needs: of topics, of groups and of transactional ids. That of Apache Kafka's kafka-acls.
+#: The operations that each role needs on topics, groups and transactional ids, as in Apache Kafka's kafka-acls.
 _ROLES: Final = {
     "producer": {"topic": ("write", "describe", "create"), "transactional_id": ("write", "describe")},
     "consumer": {"topic": ("read", "describe"), "group": ("read",)},
@@ -31,7 +31,7 @@ _ROLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AclRow:
-    """One rule. Words are those of the protocol, in small letters."""
+    """One rule. Words are those of the protocol, in lower case."""
 
     resource: str
     name: str
@@ -44,7 +44,7 @@ class AclRow:
 
 @dataclass(frozen=True, slots=True)
 class AccessRow:
-    """Whether the rules allow one principal an operation, and the rule that decided."""
+    """The decision of the rules about an operation of one principal, and the rule that decided."""
 
     principal: str
     allowed: bool
@@ -52,7 +52,7 @@ class AccessRow:
 
 
 def _resources(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that name what rules are about; the function gets them as `named`, kind -> names."""
+    """Add the options that name the resources of rules; the function gets them as `named`, kind -> names."""
 
     @wraps(function)
     def with_resources(
@@ -96,8 +96,8 @@ def _resources(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that choose rules; the function gets them as `wanted`, AclFilters, and `is_named`: whether they have
-    a principal, or a name that rules are about."""
+    """Add the options that choose rules. The function gets them as `wanted`, AclFilters, and `is_named`: True if the
+    options give a principal or the name of a resource."""
 
     @wraps(function)
     def with_filters(
@@ -317,11 +317,11 @@ def _usage(said: str) -> click.UsageError:
 
 
 def _principal(text: str) -> str:
-    """ "Type:name" as it stands, a name as a user. UsageError for what could be either."""
+    """Return "Type:name" as it is, and a name as a user. Raises UsageError for a text that could be either."""
     kind, colon, name = text.partition(":")
     if not colon:
         return _USER + text
-    # The types of principal builders, as Apache Kafka's own, begin with a capital letter; CN=a:b is no type.
+    # The types of principal builders, like Apache Kafka's own, begin with a capital letter; in CN=a:b there is no type.
     if name and kind[:1].isupper() and kind.isidentifier():
         return text
     raise _usage(f"{text!r} is not clear: User:{text} is a user of that name, and a type begins with a capital letter.")
@@ -336,7 +336,7 @@ def _word(code: Any) -> str:
 
 
 def _rows(found: Iterable[Acl]) -> list[AclRow]:
-    """In the order of resources and names, whatever the order of an answer."""
+    """Return rows in the order of resources and names, in whatever order an answer has them."""
     return [_row(acl) for acl in sorted(set(found))]
 
 

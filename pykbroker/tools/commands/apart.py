@@ -1,11 +1,11 @@
-"""A command that reads files through maps, run in a process of its own.
+"""Runs a command that reads files through memory maps in a process of its own.
 
-A file that is cut off while it is read, or a device that cannot read it, is a SIGBUS there and ends that process
-without a word. This process waits for it and says which file it was.
+If a file is cut off while it is read, or its device cannot read it, that process gets SIGBUS and ends without a
+message. This process waits for it and prints the name of the file.
 
-Responsible for the process and its end. Not responsible for what it prints, which goes where this process's would.
+Responsible for the process and its end. Not responsible for its output, which goes to the same streams.
 
-Invariant: the process ends at the latest when this one does, however that was.
+Invariant: the process ends at the latest when this one does, however this one ends.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import TypeAlias
 
 _PATH_BYTES = 4096
 
-#: Told of each file before it is mapped; returns the exit status.
+#: Calls its argument with the name of each file before it maps the file; returns the exit status.
 Work: TypeAlias = Callable[[Callable[[str], None]], int]
 
 
 def run_apart(work: Work) -> int:
-    """Return the exit status of `work`."""
+    """Run `work` in a process of its own; returns its exit status."""
     page = mmap.mmap(-1, _PATH_BYTES)
     ends, held = os.pipe()
     sys.stdout.flush()
@@ -44,12 +44,12 @@ def run_apart(work: Work) -> int:
         path = os.fsdecode(page[:].rstrip(b"\0"))
         print(f"pykbroker: {path}: became shorter while it was read, or its device failed (SIGBUS)", file=sys.stderr)
         return 1
-    # As a shell says of a process that a signal has ended.
+    # The status that a shell reports for a process that a signal has ended.
     return code if code >= 0 else 128 - code
 
 
 def _run(work: Work, page: mmap.mmap, ends: int) -> None:
-    """In the process; does not return."""
+    """Run in the new process; does not return."""
 
     def note(path: str) -> None:
         page[:] = os.fsencode(path)[:_PATH_BYTES].ljust(_PATH_BYTES, b"\0")
@@ -60,7 +60,7 @@ def _run(work: Work, page: mmap.mmap, ends: int) -> None:
 
     status = 1
     try:
-        # Ctrl-C is for the parent, whose end is ours.
+        # Ctrl-C is for the parent; this process ends when the parent does.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=end_with_parent, daemon=True).start()
         status = work(note)

@@ -1,4 +1,5 @@
-"""`pykbroker balance`: plans that even out the load of the brokers, and what carries them out (balance_run.py)."""
+"""`pykbroker balance`: plans that even out the load of the brokers, and the commands that execute them
+(balance_run.py)."""
 
 from __future__ import annotations
 
@@ -18,13 +19,13 @@ from pykbroker.tools.commands.output import Output, Table, output_option
 if TYPE_CHECKING:
     from pykbroker.tools.commands.balance_planning import MadePlan
 
-#: How many goals that are not met are printed.
+#: The most goals not met that are printed.
 _SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoadRow:
-    """Loads of now and those that the plan leads to, both as if the preferred replicas led."""
+    """The current load of a broker, and the load after the plan, both as if the preferred replicas led."""
 
     broker: int
     rack: str | None
@@ -106,7 +107,7 @@ def plan(
 
     with client.cluster() as cluster:
         cluster_id = cluster.id
-        # What is wrong with the words is said before the window is spent.
+        # Report wrong options and files before the window is spent.
         with refused_in_one_line():
             from pykbroker.tools.balance.plan import as_json
 
@@ -133,7 +134,7 @@ def plan(
 
 
 def _check_writable(file: Path) -> None:
-    """Raises OSError as the write would."""
+    """Raise the OSError that the write would raise."""
     if not file.exists() and not file.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
     if not os.access(file if file.exists() else file.parent, os.W_OK):

@@ -1,6 +1,6 @@
-"""A plan of `balance`, made from a cluster: for `balance plan`, and for the healing of `balance watch`.
+"""Makes a plan of `balance` from a cluster: for `balance plan`, and for the healing of `balance watch`.
 
-Imported when a plan is made: it needs numpy, which the extra `balance` brings.
+Imported only when a plan is made, because it needs numpy, which the extra `balance` installs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MovesAllowed:
-    """None: no limit."""
+    """Limits of a plan; None means no limit."""
 
     moves: int | None = None
     moves_per_broker: int | None = None
@@ -30,7 +30,7 @@ class MovesAllowed:
 
 @dataclass(frozen=True, slots=True)
 class PlanWishes:
-    """`capacities` and `loads`: the texts of those files; `only_must`: nothing moves but what has to."""
+    """`capacities` and `loads`: the texts of those files; `only_must`: move only the replicas that have to move."""
 
     window_seconds: float
     capacities: str = ""
@@ -50,7 +50,7 @@ class MadePlan:
 
 
 def made_plan(cluster: AskedCluster, wishes: PlanWishes) -> MadePlan:
-    """Raises ClickException for what cannot be planned."""
+    """Make a plan. Raises ClickException if that is not possible."""
     from pykbroker.tools.cluster import partition_load
 
     with refused_in_one_line():

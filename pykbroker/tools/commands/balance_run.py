@@ -1,4 +1,4 @@
-"""`pykbroker balance run`, `watch` and `cancel`: a plan carried out, looked at, and called back."""
+"""`pykbroker balance run`, `watch` and `cancel`: execute a plan, watch it, call it back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pykbroker.tools.cluster.plan_execution import ExecutionResult, RunOptions
     from pykbroker.tools.cluster.run_progress import ReplicaUnderWay
 
-#: How many partitions that were left are printed.
+#: The most partitions left by a run that are printed.
 _SHOWN: Final = 20
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -60,7 +60,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 
 
 def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """How a plan is carried out; the function gets it as `how`, a function that makes RunOptions."""
+    """Add the options of an execution; the function gets them as `how`, a function that makes RunOptions."""
     options = (
         click.option("--throttle", type=click.IntRange(1), metavar="BYTES/S", help="Limit moves between brokers."),
         click.option(
@@ -202,7 +202,7 @@ def cancel(client: ClientOptions, out: Output, back: str | None, how: Callable[[
         if plan is None:
             out.done(said, value)
             return 0
-        # What has a directory in the plan lay in any other before.
+        # Before the plan, the replica was in some other directory, which the plan does not name.
         moves = {place: each.back for place, each in plan.moves.items()}
         found = _carried_out(client, replace(plan, moves=moves, directories={}), how())
     out.done(f"{said} {found.done} partitions are as before.", {**value, "back": found.done, "left": _left(found)})
@@ -215,7 +215,7 @@ def cancel(client: ClientOptions, out: Output, back: str | None, how: Callable[[
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """What is wrong with a plan, or has ended a run, is a failure and not a fault."""
+    """Report errors in a plan, and errors that end a run, in one line and without a traceback."""
     from pykbroker.tools.cluster.plan_execution import RunStopped
 
     try:
@@ -226,7 +226,7 @@ def _one_line() -> Iterator[None]:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM is as Ctrl-C, and a second signal does not keep the first from being carried out."""
+    """Treat SIGTERM like Ctrl-C; a second signal does not interrupt the handling of the first."""
 
     def end(number: int, frame: FrameType | None) -> None:
         for each in before:
@@ -238,7 +238,7 @@ def _ended_by_signals() -> Iterator[None]:
         for each in (signal.SIGTERM, signal.SIGINT):
             before[each] = signal.signal(each, end)
     except ValueError:
-        # Not the main thread, which alone gets signals.
+        # Only the main thread gets signals, and this is another one.
         before = {}
     try:
         yield
@@ -321,7 +321,7 @@ def _show(out: Output, rows: Sequence[CopyRow]) -> None:
 
 
 def _heal(client: ClientOptions, out: Output, interval: float, after_seconds: float, how: RunOptions) -> None:
-    """Until it is interrupted."""
+    """Replace the replicas of dead brokers until the command is interrupted."""
     from pykbroker.tools.balance.healing import GoneBrokers
     from pykbroker.tools.cluster import partition_load
     from pykbroker.tools.cluster.failure import AskFailed
@@ -350,7 +350,7 @@ def _heal(client: ClientOptions, out: Output, interval: float, after_seconds: fl
 
 
 def _healed(client: ClientOptions, out: Output, gone: Sequence[int], how: RunOptions) -> list[int]:
-    """Move the replicas of these brokers; returns those where that is not possible as the cluster is."""
+    """Move the replicas of these brokers; returns the brokers for which the cluster does not allow it."""
     from pykbroker.tools.balance.plan import as_json
     from pykbroker.tools.balance.plan_file import read_plan
     from pykbroker.tools.commands.balance_planning import PlanWishes, made_plan

@@ -1,4 +1,4 @@
-"""`pykbroker bench`: a small load on any Kafka, and what came of it as a table or JSON."""
+"""`pykbroker bench`: a small load on any Kafka, with the result as a table or JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOST_PROCESSES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class BenchRow:
-    """What is measured, for `-o json`; its keys stay."""
+    """The measured values, for `-o json`; its keys do not change."""
 
     records: int
     failed: int
@@ -147,7 +147,7 @@ def consume(client: ClientOptions, out: Output, topic: str, records: int, consum
         raise click.ClickException(f"topic {topic} has no records: `pykbroker bench produce {topic}` sends some")
     wanted = min(records, there)
     hands = dealt(list(ends), consumers)
-    # Each reads as much of the whole as its partitions hold of it.
+    # Each consumer reads the share of the records that its partitions hold.
     shares = _rounded([wanted * sum(ends[number] for number in hand) / there for hand in hands], wanted)
     plans = [
         LoadPlan("consume", topic, client.bootstrap, dict(client.properties), share, partitions=hand,
@@ -206,7 +206,7 @@ def end_to_end(
 
 
 def _keep_failures(received: LoadTold, sent: LoadTold) -> None:
-    """What could not be sent is a failure of the whole; so are two clients that are busy."""
+    """Count records that could not be sent as failures of the run, and keep the busier of the two clients."""
     received.failed, received.failure = sent.failed, sent.failure
     received.cpu_seconds = max(received.cpu_seconds, sent.cpu_seconds)
 
@@ -219,7 +219,7 @@ def _producer_properties(client: ClientOptions, acks: str, compression: str) -> 
 
 
 def _partitions(client: ClientOptions, topic: str) -> dict[int, int]:
-    """partition -> how many offsets it has. Raises AskFailed."""
+    """Return partition -> the number of its offsets. Raises AskFailed."""
     from pykbroker.tools.cluster import log_offsets, topics
     from pykbroker.tools.cluster.failure import AskFailed
 
@@ -240,7 +240,7 @@ def _partitions(client: ClientOptions, topic: str) -> dict[int, int]:
 
 
 def _rounded(parts: Sequence[float], whole: int) -> list[int]:
-    """Whole numbers near the parts, whose sum is `whole`."""
+    """Return whole numbers near the parts, whose sum is `whole`."""
     found, before = [], 0.0
     for part in parts:
         found.append(round(before + part) - round(before))

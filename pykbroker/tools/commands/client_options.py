@@ -1,7 +1,7 @@
-"""How a command reaches a cluster: `-b`, `--command-config` and `-X`, the same for every command that asks one.
+"""The options by which a command reaches a cluster: `-b`, `--command-config` and `-X`, the same in every command.
 
-Responsible for the options and for the client's properties that they make together. Not responsible for what is asked
-(admin/), nor for connections.
+Responsible for the options and for the client's properties that they make together. Not responsible for requests
+(tools/cluster/), nor for connections.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """The words of the command line, with the properties of the file in them."""
+    """The options of the command line, with the properties of the file in them."""
 
     #: `host:port`, separated by commas
     bootstrap: str
-    #: a Java client's keys; those of -X count before those of the file
+    #: a Java client's keys; those of -X override those of the file
     properties: Mapping[str, str]
     #: `bootstrap` names controllers
     of_controllers: bool = False
 
     def cluster(self) -> AskedCluster:
-        """To be used in a `with`; connects when it is first asked. Raises ConfigError, NotServed, OSError."""
+        """Return the cluster, for a `with`; the first request connects it. Raises ConfigError, NotServed, OSError."""
         from pykbroker.tools.cluster.asked_cluster import AskedCluster
         from pykbroker.tools.cluster.client_properties import settings_of
 
@@ -100,7 +100,7 @@ def client_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def controller_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for what controllers can be asked too."""
+    """Add the options to a command whose requests controllers can answer too."""
     return _CONTROLLERS(client_options(function))
 
 
@@ -118,8 +118,8 @@ def _properties(file: str | None, texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def _check_keys(keys: Iterable[str]) -> None:
-    """A key that Kafka's clients do not know would be without effect, and a connection without its protection. A file
-    may have keys for others."""
+    """Raise ConfigError for a key that Kafka's clients do not have, because without effect it could leave a connection
+    unprotected. A file may have keys for other programs."""
     from pykbroker.tools.cluster.client_keys import CLIENT_KEYS
 
     for key in keys:
@@ -128,7 +128,8 @@ def _check_keys(keys: Iterable[str]) -> None:
 
 
 def key_values(option: str, texts: tuple[str, ...]) -> dict[str, str]:
-    """`KEY=VALUE` of an option that may be repeated; the value may have further equals signs. Raises ConfigError."""
+    """Parse `KEY=VALUE` of an option that may be repeated; the value may have further equals signs. Raises
+    ConfigError."""
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""`pykbroker cluster`: what any Kafka cluster consists of."""
+"""`pykbroker cluster`: the nodes and features of any Kafka cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BrokerRow:
     host: str
     port: int
     rack: str | None
-    #: it is registered and does not serve; None: the cluster does not tell (before Apache Kafka 4.0)
+    #: it is registered but does not serve; None if the cluster does not return it (before Apache Kafka 4.0)
     fenced: bool | None
 
 
@@ -44,7 +44,7 @@ class FeatureRow:
     """One feature (KIP-584)."""
 
     feature: str
-    #: what the cluster works with; 0: not at all
+    #: the level that the cluster uses; 0 if it does not use the feature
     level: int
     supported_min: int = column("SUPPORTED FROM")
     supported_max: int = column("TO")
@@ -105,7 +105,7 @@ def controllers(client: ClientOptions, out: Output) -> None:
         ControllerRow(one.id, "leader" if one.id == found.leader else "voter", one.endpoints, one.directory_id)
         for one in found.voters
     ]
-    # Brokers follow the metadata as well, and a node of both roles that is no voter looks like one of them.
+    # Brokers fetch the metadata as well, and a node of both roles that is not a voter looks like a broker.
     rows += [
         ControllerRow(one.id, "observer", one.endpoints, one.directory_id)
         for one in found.observers

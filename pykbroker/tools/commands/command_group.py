@@ -1,9 +1,9 @@
-"""Commands and groups of commands, on click: examples in the help, the nearest name of a mistake, late imports.
+"""Commands and groups of commands, on click: examples in the help, the nearest name for a misspelt one, late imports.
 
-Responsible for how a command is found, and for its help. Not responsible for what failures look like (main.py).
+Responsible for finding a command, and for its help. Not responsible for the output of failures (main.py).
 
-Invariant: a command's module is imported when the command runs or its own help is asked for; the help of the program
-and the completion of its commands import none of them.
+Invariant: a command's module is imported only when the command runs or its own help is shown. The help of the program
+and the completion of its commands import no module of a command.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Command(click.Command):
 
     def __init__(self, *arguments: Any, example: str = "", **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        #: one command line, or several in lines of their own
+        #: one command line, or several on lines of their own
         self.example = example
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -35,7 +35,7 @@ class Command(click.Command):
 
 
 class CommandGroup(click.Group):
-    """A noun with verbs. Alone it prints its help, and that is no mistake."""
+    """A noun with verbs. Without a verb it prints its help and succeeds."""
 
     command_class = Command
     group_class = type
@@ -64,7 +64,7 @@ class CommandGroup(click.Group):
             formatter.write_dl([(name, summary(self.commands[name])) for name in self.commands])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """As they were written, the usual ones first."""
+        """Return the commands in the order in which they were written, the usual ones first."""
         return list(self.commands)
 
 
@@ -78,7 +78,7 @@ class Program(CommandGroup):
         hidden: Collection[str] = (),
         **settings: Any,
     ) -> None:
-        """`sections`: heading -> name of a command -> what it does, in one line; `hidden`: commands in no list."""
+        """`sections`: heading -> name of a command -> its description in one line; `hidden`: commands in no list."""
         super().__init__(*arguments, **settings)
         self.sections = sections
         self.hidden_commands = hidden
@@ -113,14 +113,14 @@ class Program(CommandGroup):
 
 
 def summary(command: click.Command) -> str:
-    """What a command does, in one line: the first of its help."""
+    """Return the first line of a command's help."""
     return (command.help or "").partition("\n")[0]
 
 
 def write_example(formatter: click.HelpFormatter, example: str) -> None:
     if example:
         with formatter.section("Example"):
-            # Not wrapped: a command line is copied.
+            # The lines are not wrapped, so that they can be copied.
             for line in example.splitlines():
                 formatter.write(f"{'':>{formatter.current_indent}}$ {line}\n")
 

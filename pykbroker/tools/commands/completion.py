@@ -1,6 +1,6 @@
 """Names of a cluster's topics and groups, for the completion of a shell.
 
-Invariant: a completion never fails and never waits long: without a cluster there are no names.
+Invariant: a completion never fails and never waits long; without a cluster it returns no names.
 """
 
 from __future__ import annotations

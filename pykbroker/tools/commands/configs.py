@@ -24,9 +24,9 @@ class ConfigRow:
     """One key of a resource."""
 
     key: str
-    #: None: it is sensitive, or not set
+    #: None if it is sensitive, or not set
     value: str | None
-    #: where the value comes from, in the protocol's words: dynamic_topic_config, static_broker_config, default_config
+    #: the source of the value, in the protocol's words: dynamic_topic_config, static_broker_config, default_config
     source: str
     read_only: bool = column("READ-ONLY")
     sensitive: bool = column("SENSITIVE")
@@ -34,7 +34,7 @@ class ConfigRow:
 
 @dataclass(frozen=True, slots=True)
 class AlteredConfigs:
-    """What `configs alter` has done."""
+    """The changes that `configs alter` has made."""
 
     kind: str
     name: str
@@ -142,7 +142,8 @@ def alter(
 
 
 def _resource(cluster: AskedCluster, kind: str, name: str | None, *, must_exist: bool = True) -> ResourceName:
-    """Checked here, because a cluster answers with empty configurations for what is not there."""
+    """Return the resource, if it exists. Checked here, because a cluster answers with empty configurations for a
+    resource that does not exist."""
     from pykbroker.tools.cluster import topics
     from pykbroker.tools.cluster.configs import ResourceKind
     from pykbroker.tools.commands.unknown_names import unknown, unknown_topic

@@ -1,4 +1,4 @@
-"""`pykbroker consume`: the records of topics on standard output."""
+"""`pykbroker consume`: print the records of topics on standard output."""
 
 from __future__ import annotations
 
@@ -170,11 +170,11 @@ def _settings(ctx: click.Context, client: ClientOptions, words: dict[str, Any]) 
 
 
 def _print_all(reader: TopicReader, written: Callable[[Any], bytes]) -> int:
-    """Until the read ends, or a signal comes, or what reads the output ends. Returns the exit status."""
+    """Print until the read ends, a signal comes, or the reader of the output closes it. Returns the exit status."""
     caught: list[int] = []
 
     def end(number: int, _: object) -> None:
-        # A second one ends at once.
+        # A second signal ends the process at once.
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         caught.append(number)
         reader.stop()
@@ -189,7 +189,7 @@ def _print_all(reader: TopicReader, written: Callable[[Any], bytes]) -> int:
             out.flush()
         printed_all = True
     except BrokenPipeError:
-        # What reads the output has had enough. The interpreter flushes once more at its end.
+        # The reader of the output has closed it. The interpreter flushes once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         reader.close(printed_all=printed_all)

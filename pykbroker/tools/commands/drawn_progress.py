@@ -1,4 +1,4 @@
-"""How far long work is, drawn by rich on a terminal's standard error and nowhere else."""
+"""Draws the progress of long work with rich, on standard error and only if that is a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def bar(what: str, whole: int) -> Iterator[Callable[[int], None]]:
-    """Give what is called with how many of `whole` are done. The bar is gone at the end."""
+    """Yield a function that takes how many of `whole` are done. The bar disappears at the end."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return
@@ -23,9 +23,9 @@ def bar(what: str, whole: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def counter() -> Iterator[Callable[[int, int], None]]:
-    """Give what is called with records and bytes so far, where no end is known.
+    """Yield a function that takes the records and bytes so far, for work of unknown length.
 
-    Nothing is drawn where standard input is a terminal: a person types there.
+    Nothing is drawn if standard input is a terminal, because a person types there.
     """
     if not sys.stderr.isatty() or sys.stdin.isatty():
         yield lambda records, size: None

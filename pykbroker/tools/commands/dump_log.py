@@ -1,4 +1,4 @@
-"""`pykbroker dump-log`: the old name of `pykbroker logs`, with the words of Apache Kafka's DumpLogSegments."""
+"""`pykbroker dump-log`: the old name of `pykbroker logs`, with the options of Apache Kafka's DumpLogSegments."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`pykbroker generate kubernetes|compose|systemd|prometheus|completion`: print what other programs read.
+"""`pykbroker generate kubernetes|compose|systemd|prometheus|completion`: print files that other programs read.
 
-Responsible for the options and for where the text goes; what it says is generate/'s.
+Responsible for the options and for where the text goes; tools/manifests/ makes the text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _of_containers(function: F) -> F:
 
 
 def _secured(function: F) -> F:
-    """`--security`, whose value the function gets as a `Security`."""
+    """Add `--security`; the function gets its value as a `Security`."""
     return click.option(
         "--security",
         type=click.Choice(["plaintext", "ssl", "sasl_ssl"], case_sensitive=False),
@@ -145,7 +145,7 @@ def completion(shell: str, output: str | None) -> None:
     found = get_completion_class(shell)
     assert found is not None
     script = found(program(), {}, "pykbroker", COMPLETE_VARIABLE)
-    # Not `source()`: for bash it runs the one of this machine, which need not be the one that reads the script.
+    # `source()` would run bash on this machine, but another machine may read the script.
     _write(script.source_template % script.source_vars(), output)
 
 

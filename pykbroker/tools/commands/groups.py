@@ -1,4 +1,4 @@
-"""`pykbroker groups`: groups of consumers of any Kafka cluster, of both protocols."""
+"""`pykbroker groups`: consumer groups of any Kafka cluster, of both protocols."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class PositionRow:
 
     topic: str
     partition: int
-    #: None: nothing is committed
+    #: None if nothing is committed
     committed: int | None
-    #: None: the partition has no leader, or is gone
+    #: None if the partition has no leader, or was deleted
     end: int | None
     lag: int | None
     #: the member that reads it
@@ -57,7 +57,7 @@ class MemberRow:
     member: str
     client_id: str = column("CLIENT")
     host: str = column("HOST")
-    #: None: it is no static member
+    #: None if it is not a static member
     instance_id: str | None = column("INSTANCE")
     #: topic-partition
     assignment: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupTold:
-    """What `groups describe` tells of a group."""
+    """The description of a group that `groups describe` prints."""
 
     group: str
     type: str
@@ -85,14 +85,14 @@ class ResetRow:
 
     topic: str
     partition: int
-    #: None: nothing was committed
+    #: None if nothing was committed
     committed: int | None
     new_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class GroupReset:
-    """What `groups reset` has done, or would do."""
+    """The offsets that `groups reset` has set, or would set."""
 
     group: str
     executed: bool
@@ -337,7 +337,8 @@ def _check_inactive(cluster: AskedCluster, name: str) -> None:
 
 
 def _places(cluster: AskedCluster, written: tuple[str, ...]) -> list[PartitionName]:
-    """Raises ClickException for a topic that is not there, BadReset for a partition."""
+    """Return the partitions of the texts. Raises ClickException for an unknown topic, BadReset for an unknown
+    partition."""
     from pykbroker.tools.cluster import topics
     from pykbroker.tools.cluster.reset_plan import scope
     from pykbroker.tools.commands.unknown_names import unknown_topic

@@ -1,11 +1,11 @@
-"""`pykbroker in-container`: what the scripts of the container image run (docker/scripts/).
+"""`pykbroker in-container`: the commands that the scripts of the container image run (docker/scripts/).
 
 configure   write the properties file that the environment asks for
 format      format the data directories for CLUSTER_ID, and check those that are formatted
 launch      all of it, then run the node in this process
 
 Responsible for reading the environment and the disk; the rules are pure (pykbroker/tools/container/). One process does
-it all, because each interpreter that starts costs as much as a node needs to be ready.
+everything, because the start of an interpreter takes as long as a node needs to become ready.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ logger = logging.getLogger("pykbroker")
 
 _HEALTH = "pykbroker.health.socket"
 _LEVELS = {"TRACE": "DEBUG", "WARN": "WARNING", "FATAL": "CRITICAL", "OFF": "CRITICAL"}
-#: entries of a directory that are looked at: enough for its files and its first partitions
+#: the most entries of a directory that are checked: enough for its files and its first partitions
 _MOST_ENTRIES = 1000
-#: keys whose values are nothing for other users
+#: keys whose values other users may not read
 _SECRET = re.compile(r"password|jaas|keystore\.key")
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerOptions:
-    """The words of the command line."""
+    """The options of the command line."""
 
     defaults: str
     mounted: tuple[str, ...]
@@ -112,7 +112,7 @@ def launch(**words: Any) -> int:
 
 
 def _variables() -> Mapping[str, str]:
-    """The environment, in the names of Apache Kafka's image."""
+    """Return the environment under the names of Apache Kafka's image."""
     return with_prefixes(os.environ, socket.gethostname())[0]
 
 
@@ -128,7 +128,7 @@ def _run(act: Callable[[ContainerOptions], int], options: ContainerOptions) -> i
 
 def _configure(options: ContainerOptions) -> int:
     composed = _compose(options)
-    start_config(composed.properties)  # what cannot start is said now
+    start_config(composed.properties)  # report a configuration that cannot start now
     return 0
 
 
@@ -136,7 +136,7 @@ def _format(options: ContainerOptions) -> int:
     config = _config(options)
     if _variables().get("KAFKA_PROCESS_ROLES", "").strip():
         _check_directories(config)
-        # Without an id it is launch that ends: a script may format the directories in between.
+        # Without an id only launch fails, because a script may format the directories in between.
         if _given_cluster_id() is not None:
             _format_directories(config, _cluster_id())
     return 0
@@ -151,8 +151,8 @@ def _launch(options: ContainerOptions) -> int:
         if path is not None:
             config = config.with_overrides({_HEALTH: path})
     _check_directories(config)
-    # Formatted by a script that ran before, perhaps under another id, or by this node before it had one: `run_node`
-    # checks that the directories belong together.
+    # The directories may have been formatted by a script that ran before, perhaps under another id, or by this node
+    # before it had one. `run_node` checks that they belong together.
     if not _is_formatted(config) or (_given_cluster_id() is not None and not options.keep):
         _format_directories(config, _cluster_id())
     return run_node(config, may_format=False)
@@ -162,7 +162,7 @@ def _launch(options: ContainerOptions) -> int:
 
 
 def _config(options: ContainerOptions) -> Config:
-    """Raises ConfigError, OSError."""
+    """Return the configuration of the node. Raises ConfigError, OSError."""
     if options.keep and os.path.exists(options.file):
         with open(options.file, "rb") as file:
             properties = parse_bytes(file.read())
@@ -199,14 +199,14 @@ def _compose(options: ContainerOptions) -> ServerProperties:
             with open(options.file, "wb") as file:
                 file.write(data)
     except OSError as error:
-        # A read-only root, or another user: the node has its properties all the same.
+        # The root is read-only, or the file is another user's. The node has its properties nevertheless.
         logger.info("%s is not written: %s", options.file, error.strerror)
     return composed
 
 
 def _write_secrets(path: str, data: bytes) -> None:
-    """A file that its owner alone reads. Another user's file makes room for one of ours. Raises ConfigError where that
-    cannot be, and OSError where nothing can be written."""
+    """Write a file that only its owner can read, and replace another user's file. Raises ConfigError if it cannot be
+    replaced, and OSError if nothing can be written."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
         try:
@@ -251,7 +251,7 @@ def _given_cluster_id() -> str | None:
 
 
 def _cluster_id() -> str:
-    """CLUSTER_ID; a new one for a node that is a cluster by itself. Raises ConfigError."""
+    """Return CLUSTER_ID, or a new one for a node that is a cluster by itself. Raises ConfigError."""
     from pykbroker_wire.primitives import random_uuid, uuid_to_str
 
     cluster_id = _given_cluster_id()
@@ -263,7 +263,7 @@ def _cluster_id() -> str:
 
 
 def _check_directories(config: Config) -> None:
-    """Raises ConfigError."""
+    """Raise ConfigError for a directory that cannot be used."""
     from pykbroker.storage.format import directories_of
 
     for path in directories_of(config):
@@ -303,7 +303,8 @@ def _is_formatted(config: Config) -> bool:
 
 
 def _format_directories(config: Config, cluster_id: str) -> None:
-    """What is formatted already must be this node's. Raises StorageFormatError, OSError."""
+    """Format the directories; those that are formatted already must be this node's. Raises StorageFormatError,
+    OSError."""
     from pykbroker.storage.format import StorageFormatError, format_directories
     from pykbroker_log.os_disk.disk import OsDisk
 
@@ -333,8 +334,8 @@ def _format_directories(config: Config, cluster_id: str) -> None:
 
 
 def _health_socket() -> str | None:
-    """The first of the usual places whose directory only this user, or its group in an image of our own, writes to.
-    From now on the image's health check knows that this container is a node's."""
+    """Return the first of the usual places whose directory only this user can write to, or its group in our own image.
+    The mark that is left there shows the image's health check that a node runs in this container."""
     for path in USUAL_SOCKETS:
         directory = os.path.dirname(path)
         try:
@@ -343,7 +344,7 @@ def _health_socket() -> str | None:
             there = os.lstat(directory)
         except OSError:
             continue
-        # In a directory that every user may write to (/dev/shm has one) another user could have put this one there.
+        # In a directory that every user may write to (like /dev/shm) another user could have made this one.
         safe = stat.S_ISDIR(there.st_mode) and not there.st_mode & stat.S_IWOTH
         if safe and there.st_uid in (0, os.geteuid()) and os.access(directory, os.W_OK | os.X_OK):
             _leave_mark(directory)
@@ -353,6 +354,6 @@ def _health_socket() -> str | None:
 
 
 def _leave_mark(directory: str) -> None:
-    """docker/scripts/kafka/healthcheck looks for it."""
+    """Write the file that docker/scripts/kafka/healthcheck looks for."""
     with contextlib.suppress(OSError), open(os.path.join(directory, "launched"), "wb"):
         pass

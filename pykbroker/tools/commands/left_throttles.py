@@ -1,7 +1,7 @@
 """One line about throttled replicas that a killed run of `balance`, or another tool, has left in the cluster.
 
-`balance run`, `watch` and `cancel` take away what a run has left; the other commands of `balance` and `reassign` say
-that it is there, and on a terminal offer to end it.
+`balance run`, `watch` and `cancel` remove the throttles that a run has left. The other commands of `balance` and
+`reassign` report them, and on a terminal offer to end the run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _SHOWN: Final = 3
 
 
 def tell(cluster: AskedCluster) -> None:
-    """Say what was left, and end it if the person at a terminal says so. A user who may not see it hears nothing."""
+    """Report throttles that were left, and end the run if the user at a terminal agrees. A user without the permission
+    to read them gets no report."""
     from pykbroker.tools.cluster import reassignments, run_marks, run_progress
     from pykbroker.tools.cluster.failure import AskFailed, Unreachable
 

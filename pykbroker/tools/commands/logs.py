@@ -1,8 +1,8 @@
-"""`pykbroker logs`: what is in the files of a log directory, word for word as Apache Kafka's DumpLogSegments says it,
-and whether whole directories are in order.
+"""`pykbroker logs`: print the files of a log directory, word for word as Apache Kafka's DumpLogSegments does, and
+verify whole directories.
 
-Not here: `--remote-log-metadata-decoder`, because tiered storage is not there yet, and decoder classes other than
-Kafka's own three: they are Java code.
+Not supported: `--remote-log-metadata-decoder`, because there is no tiered storage yet, and decoder classes other than
+Kafka's own three, because they are Java code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STRING_DECODER: Final = "org.apache.kafka.tools.api.StringDecoder"
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """The words of the command line."""
+    """The options of the command line."""
 
     deep_iteration: bool
     print_data_log: bool
@@ -97,7 +97,7 @@ _OPTIONS: Final = (
 
 
 def dump_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say how files are printed; DumpOptions takes their values."""
+    """Add the options that decide how files are printed; DumpOptions takes their values."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -139,7 +139,7 @@ def verify(paths: tuple[str, ...], out: Output) -> int:
 
 
 def _files_of(path: str) -> Iterator[str]:
-    """The file; the files of a directory that can be printed, in the order of their names."""
+    """Yield the file, or the files of a directory that can be printed, in the order of their names."""
     if not os.path.isdir(path):
         yield path
         return
@@ -161,7 +161,7 @@ def dump_files(files: Sequence[str], options: DumpOptions, on_map: Callable[[str
 
 
 def _write(lines: Iterable[str]) -> None:
-    """Payloads are any bytes: what is printed is UTF-8, whatever the terminal says."""
+    """Write lines as UTF-8 in every locale, because payloads may be any bytes."""
     out = sys.stdout.buffer
     for line in lines:
         out.write(line.encode() + b"\n")
@@ -169,7 +169,7 @@ def _write(lines: Iterable[str]) -> None:
 
 
 class _Dump:
-    """One run over several files; what is wrong with them is said at the end."""
+    """One run over several files; it prints complaints about them at the end."""
 
     def __init__(self, options: DumpOptions, on_map: Callable[[str], None]) -> None:
         self._options = options
@@ -244,7 +244,7 @@ class _Dump:
                 yield from index_files.dump_time_index(path, data, int(stem), index, log, index_options, said)
 
     def _decoder(self, of_metadata: bool) -> tuple[Decoder, bool]:
-        """And whether one was asked for."""
+        """Return the decoder, and True if the options chose one."""
         from pykbroker.tools.dump import decoders
 
         options = self._options
@@ -293,7 +293,7 @@ def _folder_of(path: str) -> str:
 
 
 def _complaints(heading: str, line: str, found: Iterable[tuple[str, Sequence[tuple[int, int]]]]) -> Iterator[str]:
-    """A heading for each file of which there is something to say, and a line for each pair of numbers."""
+    """Yield a heading for each file with complaints, and a line for each pair of numbers."""
     for path, pairs in found:
         if pairs:
             yield f"{heading}{path}"
@@ -301,7 +301,7 @@ def _complaints(heading: str, line: str, found: Iterable[tuple[str, Sequence[tup
 
 
 def verify_paths(paths: Sequence[str], out: Output, on_map: Callable[[str], None]) -> int:
-    """Print what is wrong with them; returns the exit status."""
+    """Print the findings about these paths; returns the exit status."""
     from pykbroker.tools.dump.verify import DirectoryVerifier, Finding
     from pykbroker_log.os_disk.disk import OsDisk
 

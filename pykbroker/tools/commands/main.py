@@ -1,6 +1,7 @@
-"""The tree of all commands of `pykbroker`: one module per command; this one knows their names.
+"""The tree of all commands of `pykbroker`: one module per command; this module lists their names.
 
-Responsible for how a command of this tree ends. Not responsible for which commands a node needs (pykbroker/entry).
+Responsible for the end of a command of this tree: its exit status and its error line. Not responsible for the commands
+that a node needs (pykbroker/entry).
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ SECTIONS: Final = {
         "version": OWN_COMMANDS["version"],
     },
 }
-#: Old names, and what only programs run; no list has them.
+#: Old names, and commands that only programs run. No list shows them.
 HIDDEN: Final = ("dump-log",)
 
 
 def program() -> Program:
-    """The tree of all commands; each module of a command is imported when the command is asked for."""
+    """Return the tree of all commands; the module of a command is imported when the command is used."""
     import click
 
     from pykbroker import __version__
@@ -82,7 +83,7 @@ def _run(given: list[str]) -> int | None:
         )
     except click.UsageError as error:
         failures.say(said_of_usage(error))
-        # Apache Kafka's kafka-storage says 1 of words that it does not know.
+        # Apache Kafka's kafka-storage returns 1 for unknown words.
         return 1 if given[:1] == ["storage"] else failures.USAGE
     except click.ClickException as error:
         failures.say(error.format_message())

@@ -1,9 +1,9 @@
-"""What a command prints: a table for a person, one JSON document for a program.
+"""The output of a command: a table for a person, one JSON document for a program.
 
 Responsible for both shapes and for the option that chooses. Rows are frozen dataclasses: their fields are the columns
 of a table and the keys of JSON, so a field's name is an interface that does not change.
 
-Invariant: what goes to a pipe is plain, in columns that nothing wraps; only a terminal gets colours.
+Invariant: output to a pipe is plain, in columns that are never wrapped; only a terminal gets colours.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _GAP: Final = "  "
 
 
 def column(title: str, **settings: Any) -> Any:
-    """A field whose column has another title than the field's name; an empty title is for JSON alone."""
+    """Return a field whose column has another title than the field's name; with an empty title it is for JSON alone."""
     return field(metadata={_TITLE: title}, **settings)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of one kind; `heading` stands over them on a line of its own."""
+    """Rows of one kind; `heading` is printed above them on a line of its own."""
 
     kind: type
     rows: Sequence[object]
@@ -43,11 +43,11 @@ class Output:
     is_json: bool
 
     def rows(self, kind: type, rows: Sequence[object]) -> None:
-        """A table; a list of objects."""
+        """Print a table, or a list of objects as JSON."""
         self.tables(list(rows), Table(kind, rows))
 
     def tables(self, value: object, *tables: Table) -> None:
-        """The tables, an empty line between two; `value` as JSON."""
+        """Print the tables with an empty line between two, or `value` as JSON."""
         if self.is_json:
             self.document(value)
             return
@@ -57,7 +57,7 @@ class Output:
             _print_table(table)
 
     def done(self, said: str, value: object) -> None:
-        """What a command has done: a sentence, or `value` as JSON."""
+        """Print the result of a command: a sentence, or `value` as JSON."""
         if self.is_json:
             self.document(value)
         else:
@@ -85,7 +85,7 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _plain(value: object) -> object:
-    """What JSON has a form for."""
+    """Return the value in a form that JSON can write."""
     if isinstance(value, Enum):
         return value.name.lower()
     if is_dataclass(value) and not isinstance(value, type):
@@ -129,7 +129,7 @@ def _print_rich(heading: str, titles: list[str], are_numbers: list[bool], lines:
     for title, is_number in zip(titles, are_numbers, strict=True):
         drawn.add_column(title, justify="right" if is_number else "left", overflow="fold")
     for line in lines:
-        # As text: brackets in a name are no markup.
+        # As text, because brackets in a name are not markup.
         drawn.add_row(*map(Text, line))
     Console().print(drawn)
 

@@ -1,6 +1,6 @@
-"""The commands of pykbroker/entry in the tree of this room: their parsers read the words, show the help and run.
+"""Adds the commands of pykbroker/entry to this tree: their own parsers read the words, show the help and run them.
 
-Responsible for what the program's help, the completion of a shell and docs/cli.md see of them.
+Responsible for the parameters that the program's help, the completion of a shell and docs/cli.md read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pykbroker.tools.commands.command_group import Command
 
 
 class PassedOnCommand(Command):
-    """A command of pykbroker/entry. Its parameters are those of its parser, for what looks at them."""
+    """A command of pykbroker/entry. Its parameters are those of its parser, for code that inspects them."""
 
     def __init__(self, name: str) -> None:
         self._own = own_command(name)
@@ -41,7 +41,7 @@ class PassedOnCommand(Command):
 
 
 def click_parameters(parser: CommandParser) -> list[click.Parameter]:
-    """What a parser takes, as click has it."""
+    """Return the arguments of a parser as click's parameters."""
     return [_parameter(action) for action in parser.arguments() if "--help" not in action.option_strings]
 
 

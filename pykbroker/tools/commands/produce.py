@@ -1,4 +1,4 @@
-"""`pykbroker produce`: standard input, or files, as records of a topic."""
+"""`pykbroker produce`: send standard input, or files, as records of a topic."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES: Final = 1 << 16
 _ACKS: Final = {"0": 0, "1": 1, "all": -1, "-1": -1}
-#: The progress of a terminal is drawn once for so many records.
+#: The progress on a terminal is drawn once per this many records.
 _TELL_EVERY: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class SentRecords:
-    """What `-o json` prints."""
+    """The output of `-o json`."""
 
     topic: str
     records: int
@@ -139,7 +139,7 @@ def _settings(client: ClientOptions, words: dict[str, Any]) -> dict[str, Any]:
     if words["idempotence"] is not None:
         settings["enable_idempotence"] = words["idempotence"]
     elif settings.get("acks", -1) != -1:
-        # As a Java producer: asked for or not, it needs acks=all.
+        # As in a Java producer, idempotence needs acks=all, so it is turned off.
         settings.setdefault("enable_idempotence", False)
     return settings
 
@@ -148,7 +148,7 @@ def _settings(client: ClientOptions, words: dict[str, Any]) -> dict[str, Any]:
 
 
 def _records(ctx: click.Context, words: dict[str, Any]) -> Iterator[NewRecord]:
-    """The records; what is wrong with options is raised before the first."""
+    """Return the records; errors in options are raised before the first."""
     try:
         template = _template(words)
         between = words["key_delimiter"]
@@ -170,7 +170,7 @@ def _records(ctx: click.Context, words: dict[str, Any]) -> Iterator[NewRecord]:
 
 
 def _template(words: dict[str, Any]) -> Template:
-    """Raises ValueError."""
+    """Return the defaults of every record. Raises ValueError."""
     partition = words["partition"]
     return Template(
         key=None if words["key"] is None else as_bytes(words["key"]),
@@ -201,7 +201,7 @@ def _of_lines(path: str | None, delimiter: bytes, read: Callable[[bytes], NewRec
 
 
 def _blocks(source: BinaryIO) -> Iterator[bytes]:
-    """What is there, without a wait for a whole block."""
+    """Yield the available bytes without waiting for a whole block."""
     assert isinstance(source, io.BufferedIOBase)
     while block := source.read1(_BLOCK_BYTES):
         yield block
@@ -211,7 +211,7 @@ def _blocks(source: BinaryIO) -> Iterator[bytes]:
 
 
 def _send_all(sender: TopicSender, records: Iterator[NewRecord]) -> int:
-    """Also what stands before bad input is sent. Returns 0, or 130 after Ctrl-C."""
+    """Send the records, also those before bad input. Returns 0, or 130 after Ctrl-C."""
     with closing(sender), drawn_progress.counter() as tell:
         try:
             for number, record in enumerate(records):

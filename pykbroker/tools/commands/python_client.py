@@ -1,4 +1,4 @@
-"""What commands on kafka-python's consumer and producer share: their settings, and how options name an encoding."""
+"""The settings that commands on kafka-python's consumer and producer share, and the names of encodings."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from pykbroker.tools.commands.client_options import ClientOptions
 
 ENCODING: Final = click.Choice(ENCODINGS)
-#: No broker answers for so long: none is there.
+#: If no broker answers for this long, there is none.
 _BOOTSTRAP_MS: Final = 10_000
 
 
 def reach(client: ClientOptions) -> None:
-    """Ask the cluster for its nodes: kafka-python says nothing of why it reaches none. Raises AskFailed."""
+    """Ask the cluster for its nodes, because kafka-python does not report why it reaches none. Raises AskFailed."""
     with client.cluster() as cluster:
         cluster.nodes()
 
 
 def settings_for(client: ClientOptions, known: Mapping[str, Any]) -> dict[str, Any]:
-    """kafka-python's settings of a client. Raises ConfigError and NotServed; a key that it does not know is said.
+    """Return kafka-python's settings of a client; an unknown key is reported. Raises ConfigError and NotServed.
 
     `known`: the client's DEFAULT_CONFIG.
     """
@@ -33,7 +33,7 @@ def settings_for(client: ClientOptions, known: Mapping[str, Any]) -> dict[str, A
 
     from pykbroker.tools.cluster.client_properties import python_settings
 
-    # What a command says of a connection is said by the command.
+    # The command itself reports failures of connections.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     settings, unknown = python_settings(client.properties, known)
     for key in unknown:

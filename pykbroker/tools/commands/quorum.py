@@ -27,9 +27,9 @@ class ReplicaRow:
     #: leader, voter or observer
     role: str
     end_offset: int
-    #: records behind the leader's end
+    #: number of records that it lags the leader's end
     lag: int
-    #: in UTC; None: never, or it is the leader
+    #: in UTC; None if it has never fetched, or is the leader
     last_fetch: str | None = column("LAST FETCH")
     last_caught_up: str | None = column("LAST CAUGHT UP")
     directory_id: str | None = column("DIRECTORY")
@@ -38,7 +38,7 @@ class ReplicaRow:
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """What `quorum describe` tells."""
+    """The output of `quorum describe`."""
 
     cluster_id: str
     leader: int
@@ -49,7 +49,7 @@ class QuorumDescription:
 
 @dataclass(frozen=True, slots=True)
 class ChangedVoter:
-    """A controller that has become a voter, or is none any more."""
+    """A controller that was added to the voters, or removed from them."""
 
     id: int
     directory_id: str
@@ -126,7 +126,7 @@ def remove(client: ClientOptions, out: Output, controller: int, directory_id: st
 
 
 def _check_id(text: str) -> None:
-    """Raises UsageError for what is no id of a directory."""
+    """Raise UsageError for a text that is not the id of a directory."""
     from pykbroker_wire.primitives import uuid_from_str
 
     try:
@@ -143,7 +143,7 @@ def _endpoint(text: str) -> tuple[str, str, int]:
 
 
 def _directory(controller: int, replicas: tuple[QuorumReplica, ...], role: str) -> str:
-    """The directory id of a replica of the quorum."""
+    """Return the directory id of a replica of the quorum."""
     for one in replicas:
         if one.id == controller and one.directory_id is not None:
             return one.directory_id

@@ -1,4 +1,4 @@
-"""`pykbroker random-uuid`: what `kafka-storage random-uuid` prints."""
+"""`pykbroker random-uuid`: print a new id, as `kafka-storage random-uuid` does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def command() -> None:
 
 
 def print_uuid() -> None:
-    """As kafka-storage does."""
+    """Print an id as kafka-storage does."""
     import random
 
     from pykbroker_wire.primitives import random_uuid, uuid_to_str

@@ -1,4 +1,4 @@
-"""`pykbroker reassign`: moves of partitions between brokers, with kafka-reassign-partitions' files."""
+"""`pykbroker reassign`: move partitions between brokers, with the files of kafka-reassign-partitions."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def verify(client: ClientOptions, out: Output, plan: str, preserve_throttles: bo
         wanted = _read(cluster, plan)
         if not preserve_throttles and not reassignments.ongoing(cluster) and not _moving_directories(cluster, wanted):
             _clear(cluster, wanted)
-        # Behind it: those of this plan are gone.
+        # Only after this plan's own throttles are removed.
         left_throttles.tell(cluster)
         rows = _print(cluster, out, wanted)
         return int(_moving_directories(cluster, wanted) > 0 or any(row.state != "completed" for row in rows))
@@ -192,7 +192,7 @@ def cancel(client: ClientOptions, out: Output, plan: str, preserve_throttles: bo
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """What is wrong with a plan is a failure, not a fault."""
+    """Report errors in a plan in one line and without a traceback."""
     try:
         yield
     except ValueError as error:
@@ -200,7 +200,7 @@ def _one_line() -> Iterator[None]:
 
 
 def _read(cluster: AskedCluster, plan: str) -> WantedMoves:
-    """The moves of a file, once it is known that there is a cluster."""
+    """Read the moves of a file, after the cluster has answered."""
     from pykbroker.tools.cluster.reassign_plan import wanted_moves
 
     cluster.nodes()
@@ -224,7 +224,7 @@ def _rows(
 def _print(cluster: AskedCluster, out: Output, wanted: WantedMoves) -> list[MoveRow]:
     from pykbroker.tools.cluster import moving, reassignments
 
-    # A move that ends between both answers is shown as one that is under way.
+    # In this order, because a move that ends between both answers is then shown as under way.
     under_way = reassignments.ongoing(cluster, wanted.replicas)
     now = moving.current(cluster, wanted.replicas, missing_is_error=False)
     rows = _rows(wanted.replicas, now, under_way)
@@ -240,7 +240,7 @@ def _moving_directories(cluster: AskedCluster, wanted: WantedMoves) -> int:
 
 
 def _clear(cluster: AskedCluster, wanted: WantedMoves) -> None:
-    """Take the throttles of these moves away. The marks of `balance` stay, by which its rate is found."""
+    """Remove the throttles of these moves. The marks of `balance` stay, because they are needed to find its rate."""
     from pykbroker.tools.cluster import moving, run_marks
 
     moving.clear_broker_throttles(cluster, moving.throttled_brokers(cluster, wanted.replicas))

@@ -1,6 +1,6 @@
-"""docs/cli.md out of the commands: `python -m pykbroker.tools.commands.reference [--check]`.
+"""Generates docs/cli.md from the commands: `python -m pykbroker.tools.commands.reference [--check]`.
 
-Responsible for the page alone. With --check nothing is written and a stale page is an error, for `make lint`.
+Responsible for the page alone. With --check it writes nothing and fails for a stale page, for `make lint`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def page() -> str:
 
 
 def leaves(whole: Program) -> Iterator[tuple[click.Context, click.Command]]:
-    """Every command that is no group, with the context that knows its path."""
+    """Yield every command that is not a group, with the context of its path."""
 
     def within(command: click.Command, ctx: click.Context) -> Iterator[tuple[click.Context, click.Command]]:
         if isinstance(command, click.Group):
@@ -64,7 +64,7 @@ def leaves(whole: Program) -> Iterator[tuple[click.Context, click.Command]]:
 
 
 def leaf_example(command: click.Command) -> str:
-    """The example of a command that is no group; each has one."""
+    """Return the example of a command that is not a group; each has one."""
     assert isinstance(command, Command), command
     assert command.example, command.name
     return command.example
@@ -93,7 +93,7 @@ def _told(command: click.Command, ctx: click.Context, mark: str) -> Iterator[str
         yield from (f"| `{_names(one)}` | {_cell(_text(one))} |" for one in options)
 
 
-# Written here and not by click, whose words for the same option differ between its versions.
+# Written here and not by click, because click's text for the same option differs between its versions.
 
 
 def _names(option: click.Option) -> str:

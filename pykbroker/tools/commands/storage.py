@@ -1,7 +1,7 @@
 """`pykbroker storage`: Apache Kafka's `kafka-storage`, with its options, its text and its exit codes.
 
-What it says goes to standard output, and the reason of a failure to standard error, as there. Words that no command
-knows are refused in click's own text, with kafka-storage's exit status.
+Output goes to standard output, and the reason of a failure to standard error, as there. Unknown words are refused in
+click's own text, with kafka-storage's exit status.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class StorageCommand(Command):
-    """A command that takes the beginning of an option for the option, and whose failures are said without a prefix."""
+    """A command that accepts the beginning of an option's name, and whose failures are printed without a prefix."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         known = [name for parameter in self.get_params(ctx) for name in parameter.opts if name.startswith("--")]
@@ -52,7 +52,7 @@ def _whole(word: str, known: list[str]) -> str:
 
 
 class StorageCommands(CommandGroup):
-    """Without a verb they end as kafka-storage does."""
+    """A group that fails without a verb, as kafka-storage does."""
 
     command_class = StorageCommand
 
@@ -153,7 +153,7 @@ def format_(ctx: click.Context, /, config_file: str, cluster_id: str, **words: A
 
 
 def _add_format_options() -> None:
-    """The same options as of `pykbroker format`."""
+    """Add the options of `pykbroker format`."""
     parser = CommandParser("storage format", "", example="")
     add_format_options(parser)
     format_.params += click_parameters(parser)
@@ -163,7 +163,7 @@ _add_format_options()
 
 
 def _check_voters(chosen: FormatOptions, config: Config) -> None:
-    """Raises ConfigError."""
+    """Raise ConfigError if the options do not fit the node."""
     chosen.check(config)
     named = chosen.standalone or chosen.no_initial_controllers or chosen.initial_controllers is not None
     if config.is_controller and not config.voters and not named:
@@ -174,7 +174,8 @@ def _check_voters(chosen: FormatOptions, config: Config) -> None:
 
 
 def _bootstrap(levels: dict[str, int], credentials: list[UserScramCredentialRecord]) -> str:
-    """What the first controller will write, in the words of Apache Kafka; it prints the keys of users too."""
+    """Return Apache Kafka's text for the records that the first controller will write. Apache Kafka prints the keys of
+    users too; here they are hidden."""
     written = [f"FeatureLevelRecord(name='{name}', featureLevel={level})" for name, level in levels.items()]
     written += [
         f"UserScramCredentialRecord(name='{one.name}', mechanism={one.mechanism}, salt=[hidden], storedKey=[hidden], "

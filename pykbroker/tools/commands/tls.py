@@ -1,7 +1,7 @@
 """`pykbroker tls create`: certificates for development, as files that nodes and clients read.
 
-Responsible for the options and the files; the certificates are security/tls/authority.py's. No file is overwritten, and
-every file is its owner's alone.
+Responsible for the options and the files; security/tls/authority.py makes the certificates. No file is overwritten, and
+only the owner of a file can read it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def create(folder: Path, hosts: Sequence[str], clients: Sequence[str], days: int
 
 
 def _authority(folder: Path, now: datetime.datetime, days: int) -> Authority:
-    """The one that is in the folder, or a new one."""
+    """Return the authority in the folder, or a new one."""
     from pykbroker.config.kinds import ConfigError
     from pykbroker.security.tls.authority import Authority
 
@@ -91,6 +91,6 @@ def _authority(folder: Path, now: datetime.datetime, days: int) -> Authority:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """A new file of mode 0600. FileExistsError for one that is there."""
+    """Write a new file of mode 0600. Raises FileExistsError if it exists."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)

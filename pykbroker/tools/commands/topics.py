@@ -39,34 +39,34 @@ class PartitionRow:
     """One partition of a topic; brokers by their ids."""
 
     partition: int
-    #: None: there is none
+    #: None if there is none
     leader: int | None
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    #: None: the cluster does not tell (KIP-966)
+    #: None if the cluster does not return it (KIP-966)
     elr: tuple[int, ...] | None = column("ELR")
     offline: tuple[int, ...] = column("OFFLINE")
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """What `topics describe` tells of a topic."""
+    """The description of a topic that `topics describe` prints."""
 
     topic: str
     topic_id: str
     internal: bool
     replication_factor: int
-    #: those that the topic has of its own
+    #: those that the topic itself has set
     configs: dict[str, str]
     partitions: tuple[PartitionRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedTopic:
-    """What a command has done to a topic."""
+    """The result of a command for a topic."""
 
     topic: str
-    #: created, altered or deleted; or unchanged, where --if-exists or --if-not-exists says so
+    #: created, altered or deleted; unchanged if --if-exists or --if-not-exists applies
     outcome: str
 
 
@@ -179,7 +179,7 @@ def describe(
             described = topics.described(cluster, wanted)
             return described, _own_configs(cluster, [one.name for one in described])
 
-        # Once more where a topic has gone between two questions.
+        # Repeated if a topic is deleted between two requests.
         found, configs = cluster.settled(attempt)
     told = []
     for topic in found:
@@ -273,7 +273,7 @@ def delete(client: ClientOptions, out: Output, names: tuple[str, ...], if_exists
 
 
 def _check_names(names: Iterable[str], known: Iterable[str]) -> None:
-    """Before anything is done, so that a mistake in the last of several names does nothing."""
+    """Check all names before the first change, so that a mistake in the last name prevents every change."""
     from pykbroker.tools.commands.unknown_names import unknown_topic
 
     there = set(known)
@@ -306,7 +306,7 @@ def _heading(topic: TopicDescription) -> str:
 
 @contextmanager
 def _told(out: Output) -> Iterator[list[ChangedTopic]]:
-    """Tell what was done to topics, also where it ends with the failure of one of several."""
+    """Print the changes of topics, also if one of several fails."""
     done: list[ChangedTopic] = []
     try:
         yield done

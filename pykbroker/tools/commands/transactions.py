@@ -1,4 +1,4 @@
-"""`pykbroker transactions`: transactions that coordinators know, and those that hang in partitions."""
+"""`pykbroker transactions`: transactions of the coordinators, and those that hang in partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow:
-    """One that a coordinator knows."""
+    """A transaction of a coordinator."""
 
     transactional_id: str
     coordinator: int
@@ -30,7 +30,7 @@ class TransactionRow:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDetail:
-    """One with what belongs to it; times in milliseconds, None where nothing is open."""
+    """A transaction in detail; times in milliseconds, None if it is not open."""
 
     transactional_id: str
     coordinator: int
@@ -45,7 +45,7 @@ class TransactionDetail:
 
 @dataclass(frozen=True, slots=True)
 class HangingRow:
-    """One that is open in a partition and that no coordinator will end."""
+    """A transaction that is open in a partition and that no coordinator will end."""
 
     topic: str
     partition: int

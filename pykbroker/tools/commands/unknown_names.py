@@ -1,4 +1,4 @@
-"""What is said of a name that a cluster does not know, with the nearest that it knows."""
+"""The error for a name that does not exist in a cluster, with the nearest existing name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pykbroker_wire.errors import ErrorCode
 
 
 def unknown(kind: str, name: str, known: Iterable[str], listed_by: str | None = None) -> click.ClickException:
-    """`listed_by`: the command that names those that there are; without one they are named here."""
+    """`listed_by`: the command that lists the existing names; without one the error lists them itself."""
     there = sorted(known)
     meant = nearest(name, there)
     if meant is not None:
@@ -29,7 +29,7 @@ def unknown_topic(name: str, known: Iterable[str]) -> click.ClickException:
 
 
 def of_keys(error: AskFailed, keys: Iterable[str], known: Iterable[str]) -> Exception:
-    """A refused configuration, with the nearest key where it may be the key that is wrong."""
+    """Return the error for a refused configuration, with the nearest key if the key may be the mistake."""
     names = set(known)
     wrong = [key for key in keys if key not in names]
     if error.code != ErrorCode.INVALID_CONFIG or not wrong:

@@ -1,4 +1,4 @@
-"""`pykbroker users`: the users of SCRAM, which are in the metadata of any Kafka cluster."""
+"""`pykbroker users`: the users of SCRAM, which the metadata of any Kafka cluster holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
 
 @dataclass(frozen=True, slots=True)
 class CredentialRow:
-    """One credential of a user. Nothing tells a password: a cluster does not know it."""
+    """One credential of a user. It has no password, because a cluster does not store it."""
 
     user: str
     mechanism: str
@@ -26,7 +26,7 @@ class CredentialRow:
 
 @dataclass(frozen=True, slots=True)
 class RemovedUser:
-    """What `users remove` has ended."""
+    """The credentials that `users remove` has removed."""
 
     user: str
     mechanisms: list[str]
@@ -92,7 +92,7 @@ def setting(client: ClientOptions, out: Output, name: str, mechanisms: tuple[str
 
     chosen = tuple(dict.fromkeys(mechanisms)) or _MECHANISMS[:1]
     with client.cluster() as cluster:
-        # Before a person is asked: the cluster can be reached, and may be asked.
+        # Before asking for the password, check that the cluster can be reached and allows the request.
         quotas.scram_of(cluster, name)
         password = _password(name)
         for mechanism in chosen:
