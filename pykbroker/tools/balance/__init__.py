@@ -1,4 +1,4 @@
-"""A cluster that balances itself: from the load of its partitions to a plan of moves (docs/balance.md).
+"""Makes a plan of moves from the load of a cluster's partitions (docs/balance.md).
 
-Needs numpy (the extra `balance`). Nothing here asks a cluster or reads a clock: arrays in, a plan out.
+Needs numpy (the extra `balance`). It sends no requests and reads no clock: arrays in, a plan out.
 """

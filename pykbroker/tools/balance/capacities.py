@@ -6,7 +6,7 @@
     [5]
     leader_bytes_in = 50e6
 
-Keys are the names of resources in small letters (seen.py) and `replicas`. Units are bytes, bytes per second and, for
+Keys are the names of resources in lower case (seen.py) and `replicas`. Units are bytes, bytes per second and, for
 `cpu`, shares of one core.
 """
 
@@ -23,7 +23,7 @@ _REPLICAS: Final = "replicas"
 _DEFAULT: Final = "default"
 _MOST_REPLICAS: Final = 2**31 - 1
 _TOO_MUCH: Final = 1e300
-#: Without a file of loads that tells of these, limits of them could not be kept.
+#: Limits of these resources could not be kept unless a file of loads contains them.
 _NOT_SEEN: Final = {
     LoadResource.BYTES_OUT: "what consumers read is not seen from outside: --loads needs bytes_out in each line",
     LoadResource.CPU: (
@@ -33,8 +33,9 @@ _NOT_SEEN: Final = {
 
 
 def with_capacities(brokers: Sequence[SeenBroker], text: str, told: Collection[LoadResource] = ()) -> list[SeenBroker]:
-    """`told`: resources that are known although they cannot be seen from outside (load_file.py). Raises ValueError, in
-    one line, for what is no such file, names a broker that is not there, or limits what is not known."""
+    """Return the brokers with the limits of the file. `told`: resources that are known although they cannot be measured
+    from outside (load_file.py). Raises ValueError, in one line, if the text is not such a file, names an unknown
+    broker, or limits a resource whose load is unknown."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -1,9 +1,9 @@
-"""Where the replicas are while a plan is made: the loads of brokers, what a change would be worth, the change itself.
+"""The places of the replicas while a plan is made: the loads of brokers, the worth of a change, the change itself.
 
-What a placement is worth is one number, `cost`: for each broker and resource the distance from the mean, in means,
-squared and weighted. A change of one partition touches two brokers, so its worth is a product of small vectors.
-Responsible for the hard goals of one change (goals.py judges a whole placement). Not responsible for which change comes
-next (optimiser.py).
+The worth of a placement is one number, `cost`: the sum over brokers and resources of the distance from the mean, in
+means, squared and weighted. A change of one partition touches two brokers, so its worth is a product of small vectors.
+Responsible for the hard goals of one change (goals.py judges a whole placement). Not responsible for the order of
+changes (optimiser.py).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Placement:
         shared = self.totals[load.may_take | load.leaving].sum(axis=0)
         means = shared / max(1, np.count_nonzero(load.may_take))
         counts = (means > 0) & (weights > 0)
-        #: (R,) what a squared distance of each resource costs
+        #: (R,) the cost of a squared distance, for each resource
         self.scale: Floats = np.divide(weights, means * means, out=np.zeros_like(means), where=counts)
         self._shares: Floats = np.divide(1.0, means, out=np.zeros_like(means), where=counts)
         self._targets = np.where(load.may_take[:, None], means, 0.0)
-        #: A broker that takes nothing and does not leave is not to be balanced.
+        #: A broker that takes nothing and does not leave is not balanced.
         self._counted = (load.may_take | load.leaving)[:, None]
         self._counts_once: list[int] = self._counted[:, 0].astype(int).tolist()
         self.distances: Floats = np.where(self._counted, self.totals - self._targets, 0.0)
         self._limited = bool(np.isfinite(load.capacity).any())
-        # Of a change of leadership, for each partition: the change times its cost, and what it costs by itself.
+        # For a change of leadership of each partition: the change times its cost, and its own cost.
         change = self.leading - self.following
         self._scaled_change: Floats = change * self.scale
         self._own_change: Floats = (change * self._scaled_change).sum(axis=1)
@@ -51,7 +51,7 @@ class Placement:
         return float((self.distances * self.distances * self.scale).sum())
 
     def above_mean(self) -> Floats:
-        """(B,) by how much of a mean each broker has too much of the resource of which it has most too much."""
+        """(B,) the greatest distance of each broker above a mean, as a share of that mean."""
         above: Floats = self.in_means().max(axis=1)
         return above
 
@@ -62,8 +62,8 @@ class Placement:
     # Leadership
 
     def worth_of_leaders(self) -> tuple[Floats, Ints]:
-        """(P,) how the cost changes by the best other leader of each partition, and (P,) the place of that replica;
-        infinity where there is none."""
+        """(P,) the change of the cost with the best other leader of each partition, and (P,) the place of that replica;
+        infinity if there is none."""
         load = self.load
         scaled = self._scaled_change
         best = np.full(len(self.replicas), np.inf)
@@ -79,11 +79,12 @@ class Placement:
         return best, places
 
     def worth_of_leader(self, partition: int, place: int) -> float:
-        """As `worth_of_leaders`, now and of one; infinity when a capacity forbids it."""
+        """Return the current value of `worth_of_leaders` for one partition and place; infinity if a capacity forbids
+        it."""
         first, other = self.replicas[partition, 0], self.replicas[partition, place]
         if self._limited:
             change = self.leading[partition] - self.following[partition]
-            # The leader of before follows from now on, which may cost it more of something.
+            # The old leader becomes a follower, which may raise its load of some resource.
             if not (self._has_room(other, change) and self._has_room(first, -change)):
                 return np.inf
         distance = (self.distances[other] - self.distances[first]).dot(self._scaled_change[partition])
@@ -91,7 +92,7 @@ class Placement:
         return float(2 * distance + sides * self._own_change[partition])
 
     def lead(self, partition: int, place: int) -> None:
-        """The replica at `place` is preferred from now on."""
+        """Make the replica at `place` the preferred one."""
         row = self.replicas[partition]
         change = self.leading[partition] - self.following[partition]
         self._add(row[0], -change)
@@ -101,18 +102,18 @@ class Placement:
     # Moves
 
     def vectors(self, partitions: Ints, places: Ints) -> Floats:
-        """(N, R) what these replicas cost the broker they are on."""
+        """(N, R) the load of these replicas on the broker that they are on."""
         first = (places == 0)[:, None]
         return np.where(first, self.leading[partitions], self.following[partitions])
 
     def vector(self, partition: int, place: int) -> Floats:
-        """As `vectors`, of one."""
+        """Return the value of `vectors` for one replica."""
         found: Floats = (self.leading if place == 0 else self.following)[partition]
         return found
 
     def allowed(self, partitions: Ints, places: Ints, *, mends_racks: bool = False) -> Flags:
-        """(N, B) whether each of these replicas may go to each broker: it may take it, has no other of the partition,
-        and racks do not get worse, or get better. Capacities are `room`'s."""
+        """(N, B) True where the replica may go to the broker: the broker may take replicas and has no other one of the
+        partition. The racks must not get worse, or with `mends_racks` must get better. `room` checks capacities."""
         load = self.load
         count = len(partitions)
         found: Flags = np.repeat(load.may_take[None, :], count, axis=0)
@@ -134,7 +135,7 @@ class Placement:
         return found
 
     def worth_of_moves(self, vectors: Floats, source: int) -> Floats:
-        """(N, B) how the cost changes when a replica of `vectors` goes from `source` to each broker."""
+        """(N, B) the change of the cost if a replica of `vectors` goes from `source` to each broker."""
         scaled = vectors * self.scale
         away = scaled @ self.distances[source]
         own = (vectors * scaled).sum(axis=1)
@@ -143,7 +144,7 @@ class Placement:
         return worth
 
     def worth_of_move(self, vector: Floats, source: int) -> Floats:
-        """(B,) as `worth_of_moves`, of one replica."""
+        """(B,) the value of `worth_of_moves` for one replica."""
         scaled = vector * self.scale
         own, away = vector.dot(scaled), self.distances[source].dot(scaled)
         sides = self._counted[:, 0] + self._counts_once[source]
@@ -151,7 +152,7 @@ class Placement:
         return worth
 
     def room(self, vector: Floats) -> Flags:
-        """(B,) whether each broker has room for one more replica, of this load."""
+        """(B,) True where a broker has room for one more replica of this load."""
         found: Flags = self._all
         if self._bounded:
             found = found & (self.counts < self.load.most_replicas)
@@ -160,7 +161,7 @@ class Placement:
         return found
 
     def move(self, partition: int, place: int, broker: int) -> bool:
-        """False, and nothing has changed, when the broker has no room for it."""
+        """Move a replica. Returns False, and changes nothing, if the broker has no room for it."""
         vector = self.vector(partition, place)
         if self.counts[broker] >= self.load.most_replicas[broker] or not self._has_room(broker, vector):
             return False
@@ -168,7 +169,7 @@ class Placement:
         return True
 
     def put(self, partition: int, place: int, broker: int) -> None:
-        """As `move`, without a look at whether there is room."""
+        """Move a replica without checking for room."""
         row, vector = self.replicas[partition], self.vector(partition, place)
         source = row[place]
         self._add(source, -vector)
@@ -181,20 +182,20 @@ class Placement:
 
     @property
     def rack_pairs_too_many(self) -> Ints:
-        """(P,) above what the racks allow."""
+        """(P,) the pairs above the number that the racks allow."""
         return self._pairs - self._fewest_pairs
 
     def over(self) -> Floats:
-        """(B, R) what is above capacities."""
+        """(B, R) the load above the capacities."""
         return over_capacity(self.load, self.totals)
 
     def over_count(self) -> Flags:
-        """(B,) whether a broker has too many replicas."""
+        """(B,) True where a broker has too many replicas."""
         over: Flags = (self.counts > self.load.most_replicas) & self.load.alive
         return over
 
     def _has_room(self, broker: int, vector: Floats) -> bool:
-        """What a change does not raise, it may leave above the capacity."""
+        """A resource may stay above the capacity if the change does not raise it."""
         if not self._limited:
             return True
         after = self.totals[broker] + vector

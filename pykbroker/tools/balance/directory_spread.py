@@ -1,7 +1,7 @@
 """Moves between the directories of a broker, so that they are equally full. Pure, without numpy.
 
-Greedy: from the fullest directory to the emptiest one, the replica that comes nearest to half of the difference. Not
-responsible for moves between brokers, which come first (optimiser.py).
+Greedy: each step moves the replica whose size is nearest to half of the difference, from the fullest directory to the
+emptiest one. Not responsible for moves between brokers, which come first (optimiser.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from pykbroker.tools.balance.plan_file import PlaceName
 
-#: Of the mean of a broker's directories: what is nearer to each other stays.
+#: A share of the mean of a broker's directories; a smaller difference is left.
 _TOLERANCE: Final = 0.05
 
 
@@ -29,7 +29,7 @@ class StoredReplica:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDirectory:
-    """One that is online, with what lies in it."""
+    """An online directory, with its replicas."""
 
     broker: int
     path: str
@@ -45,7 +45,7 @@ class DirectoryMove:
 def directory_moves(
     directories: Sequence[BrokerDirectory], held: Collection[PlaceName], *, most_moves: int | None = None
 ) -> list[DirectoryMove]:
-    """`held`: partitions that stay as they are, or move otherwise."""
+    """Return moves that level the directories. `held`: partitions that stay as they are, or move otherwise."""
     found: list[DirectoryMove] = []
     for broker in sorted({each.broker for each in directories}):
         found += _of_broker([each for each in directories if each.broker == broker], held)
@@ -64,7 +64,7 @@ def _of_broker(directories: Sequence[BrokerDirectory], held: Collection[PlaceNam
         fullest = max(totals, key=lambda path: (totals[path], path))
         emptiest = min(totals, key=lambda path: (totals[path], path))
         difference = totals[fullest] - totals[emptiest]
-        # A replica moves once, and only where the difference gets smaller.
+        # A replica moves once, and only if the difference gets smaller.
         fitting = [one for one in movable[fullest] if one.size < difference]
         if difference <= slack or not fitting:
             return found

@@ -1,11 +1,11 @@
-"""Carrying a plan out, one decision at a time: how the cluster is goes in, what to ask of it comes out. Pure.
+"""Executes a plan one decision at a time: takes the state of the cluster, and returns the requests to send. Pure.
 
-What a partition is at follows from the cluster alone, never from what was asked before. So a run that was killed goes
-on where it was, and a run notices what others change. Not responsible for asking, throttles or time
+The state of a partition follows from the cluster alone, never from earlier requests. So a killed run can continue where
+it stopped, and a run notices changes that others make. Not responsible for sending, throttles or time
 (tools/cluster/plan_execution.py).
 
-Invariant: no move begins, and none goes on, whose target has a broker that is gone; no partition below its
-min.insync.replicas begins to move; the caps hold for what is under way and what begins together.
+Invariants: no move begins or continues if its target has a broker that is down. No partition below its
+min.insync.replicas begins to move. The caps hold for the moves in progress together with those that begin.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ class MoveState(Enum):
     MOVING = "moving"
     #: its replicas are those of the plan
     MOVED = "moved"
-    #: neither those of now nor those of the plan: another has moved it
+    #: its replicas are neither those from before nor those of the plan, because another program moved it
     CHANGED = "changed"
     MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedPartition:
-    """As the cluster tells of it. `replicas` has those that are added; leader -1: there is none."""
+    """A partition as the cluster describes it. `replicas` includes those that are added; leader is -1 if there is
+    none."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -45,15 +46,16 @@ class PlacedPartition:
 
     @property
     def is_fragile(self) -> bool:
-        """Without a leader, or below min.insync.replicas; one above the number of replicas is met by all of them."""
+        """True without a leader, or below min.insync.replicas. If that is above the number of replicas, all replicas
+        are enough."""
         settled = len(set(self.replicas) - set(self.adding))
         return self.leader < 0 or len(self.isr) < min(self.min_isr, settled)
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionCaps:
-    """Of partitions that are under way at once. A broker takes part in a move as the leader that is copied from, and
-    as one that is copied to."""
+    """Limits of partitions that are under way at once. A broker takes part in a move as the leader that is copied from,
+    or as a broker that is copied to."""
 
     moves: int = 50
     moves_per_broker: int = 5
@@ -62,20 +64,20 @@ class ExecutionCaps:
 
 @dataclass(slots=True)
 class ExecutionStep:
-    """What to ask of the cluster now, and how far the plan is. The texts say why."""
+    """The requests to send now, and the progress of the plan. The texts are reasons."""
 
-    #: begin these moves, or give them the order of the plan
+    #: begin these moves, or set the order of the plan
     start: dict[PlaceName, tuple[int, ...]] = field(default_factory=dict)
-    #: under way to a broker that is gone
+    #: under way to a broker that is down
     call_back: dict[PlaceName, str] = field(default_factory=dict)
-    #: their preferred replica does not lead
+    #: their preferred replica is not the leader
     elect: list[PlaceName] = field(default_factory=list)
     moving: list[PlaceName] = field(default_factory=list)
     #: may not begin for now
     held: dict[PlaceName, str] = field(default_factory=dict)
-    #: of no concern any more
+    #: no longer part of the plan
     changed: dict[PlaceName, str] = field(default_factory=dict)
-    #: waits for the caps, or for what comes before copies
+    #: waiting for the caps, or for steps that come before copies
     waiting: int = 0
     done: int = 0
 
@@ -95,14 +97,15 @@ def state_of(planned: PlannedMove, seen: PlacedPartition | None) -> MoveState:
     # A move that was called back may leave another order.
     if set(seen.replicas) == set(planned.now):
         return MoveState.WAITING
-    # A broker may tell of the replicas a moment later than the controller tells that the move has ended.
+    # A broker may return the new replicas a moment after the controller returns that the move has ended.
     return MoveState.MOVING if set(seen.replicas) == {*planned.now, *planned.replicas} else MoveState.CHANGED
 
 
 def changes_since(
     plan: Mapping[PlaceName, PlannedMove], seen: Mapping[PlaceName, PlacedPartition]
 ) -> dict[PlaceName, str]:
-    """What is neither as the plan found it, nor as it is to be, nor on its way there."""
+    """Return the partitions that are neither in the state from before the plan, nor in that of the plan, nor
+    between."""
     found = {}
     for place, planned in plan.items():
         state = state_of(planned, seen.get(place))
@@ -121,7 +124,8 @@ def next_step(
     *,
     may_copy: bool = True,
 ) -> ExecutionStep:
-    """`may_copy`: whether replicas may begin to move to other brokers; until then only their order changes."""
+    """Return the next step. `may_copy`: True if replicas may begin to move to other brokers; until then only their
+    order changes."""
     step = ExecutionStep(changed=changes_since(plan, seen))
     busy: Counter[int] = Counter()
     waits: list[PlaceName] = []
@@ -138,7 +142,7 @@ def next_step(
         elif state is MoveState.WAITING:
             waits.append(place)
     fragile = next((place for place in step.moving if seen[place].is_fragile), None)
-    # What copies nothing comes first.
+    # Changes without a copy come first.
     for place in sorted(waits, key=lambda each: bool(plan[each].added)):
         reason = _why_held(plan[place], seen[place], alive)
         if reason is None and fragile is not None:

@@ -1,8 +1,8 @@
-"""Hard goals: what a placement of replicas must never break, and whether one does.
+"""Hard goals: the rules that a placement of replicas must keep, and a check of them.
 
-`violations` judges a whole placement from nothing but the load and the replicas: tests and `balance plan` ask it about
-what the optimiser has made, so that no plan is its own judge. A goal that was broken before and could not be met is
-told, too. Not responsible for what is better among what is allowed.
+`violations` judges a whole placement from the load and the replicas alone. Tests and `balance plan` call it on the
+optimiser's result, so that no plan is its own judge. It also reports a goal that was broken before and could not be
+met. Not responsible for the choice between allowed placements (optimiser.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from pykbroker.tools.balance.load_model import NO_BROKER, ClusterLoad, Flags, Floats, Ints, broker_loads, names_gone
 from pykbroker.tools.balance.seen import LoadResource, in_words
 
-#: Of rounding: sums of floats in another order.
+#: Tolerance for rounding, because floats are summed in another order.
 _SLACK = 1e-6
 
 
@@ -29,7 +29,7 @@ class Violation:
 
 
 def rack_pairs(replicas: Ints, racks: Ints) -> Ints:
-    """(P,) in how many pairs of its replicas a partition has the same rack twice."""
+    """(P,) the number of pairs of replicas of a partition that share a rack."""
     at = np.where(replicas == NO_BROKER, -1 - np.arange(replicas.shape[1], dtype=np.int32), racks[replicas])
     pairs = np.zeros(len(replicas), np.int32)
     for first in range(replicas.shape[1]):
@@ -39,8 +39,8 @@ def rack_pairs(replicas: Ints, racks: Ints) -> Ints:
 
 
 def fewest_rack_pairs(load: ClusterLoad) -> Ints:
-    """(P,) the fewest that the racks of the brokers that may take replicas allow. A rack has at most one replica for
-    each of those brokers. Where there are more replicas than such brokers, any number is allowed."""
+    """(P,) the fewest pairs that the racks of the brokers that may take replicas allow. A rack holds at most one
+    replica per such broker. If a partition has more replicas than there are such brokers, any number is allowed."""
     _, sizes = np.unique(load.racks[load.may_take], return_counts=True)
     # The n-th replica in a rack makes n - 1 pairs, so the cheapest places come first.
     each = np.sort(np.concatenate([np.arange(size) for size in sizes])) if len(sizes) else np.zeros(0, int)
@@ -54,22 +54,22 @@ def fewest_rack_pairs(load: ClusterLoad) -> Ints:
 
 
 def has_twins(replicas: Ints) -> Flags:
-    """(P,) whether a broker has two replicas of the partition."""
+    """(P,) True where a broker has two replicas of the partition."""
     ordered = np.sort(replicas, axis=1)
     twins: Flags = np.any((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != NO_BROKER), axis=1)
     return twins
 
 
 def over_capacity(load: ClusterLoad, totals: Floats) -> Floats:
-    """(B, R) what a broker has above its capacity. A broker that is gone carries nothing."""
+    """(B, R) the load of a broker above its capacity. A broker that is down has no load."""
     limit = load.capacity
     over = (totals > limit * (1 + _SLACK) + _SLACK) & load.alive[:, None]
     return np.where(over, totals - np.where(over, limit, 0), 0.0)
 
 
 def violations(load: ClusterLoad, replicas: Ints) -> list[Violation]:
-    """What this placement breaks. A partition that may not move is judged by whether it moved, and its broker by
-    whether it had to."""
+    """Return the goals that this placement breaks. A partition that may not move breaks one if it moved, and its broker
+    if the broker had to lose it."""
     return _of_partitions(load, replicas) + _of_brokers(load, replicas)
 
 
@@ -93,7 +93,7 @@ def _of_partitions(load: ClusterLoad, replicas: Ints) -> list[Violation]:
     tell("brokers that are gone", changed & names_gone(load, replicas), "changed and is on a broker that is gone")
     pairs = rack_pairs(replicas, load.racks)
     tell("racks", load.may_move & (pairs > fewest_rack_pairs(load)), "has replicas that share a rack")
-    # A broker that may not take load keeps what it has.
+    # A broker that may not take load keeps the replicas that it has.
     for place in range(replicas.shape[1]):
         here = replicas[:, place]
         is_new = (here != NO_BROKER) & ~np.any(before == here[:, None], axis=1)

@@ -1,4 +1,4 @@
-"""Which brokers have been gone for so long that their replicas shall go elsewhere. Pure."""
+"""Finds brokers that have been down for so long that their replicas shall move elsewhere. Pure."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Collection
 
 
 class GoneBrokers:
-    """`after_seconds`: a broker that is back before begins anew."""
+    """`after_seconds`: the time after which a broker counts; a broker that was back before that begins anew."""
 
     def __init__(self, after_seconds: float) -> None:
         self._after_seconds = after_seconds
-        #: broker -> since when
+        #: broker -> the time since it is down
         self._since: dict[int, float] = {}
 
     def note(self, gone: Collection[int], now: float) -> list[int]:
-        """`gone`: brokers with replicas that are not in the cluster; `now`: seconds that never go back. Returns those
-        that have been gone for long enough."""
+        """`gone`: brokers with replicas that are not in the cluster; `now`: seconds that never go back. Returns the
+        brokers that have been down for long enough."""
         self._since = {broker: self._since.get(broker, now) for broker in gone}
         return sorted(broker for broker, since in self._since.items() if now - since >= self._after_seconds)
 
     def since(self, broker: int) -> float | None:
-        """When it was first seen to be gone."""
+        """Return the time when it was first seen to be down, or None."""
         return self._since.get(broker)

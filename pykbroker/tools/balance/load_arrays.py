@@ -1,7 +1,8 @@
-"""What was seen of a cluster, as arrays.
+"""Converts the measured state of a cluster to arrays.
 
-Responsible for what is held, neither moved nor reordered: excluded topics, and partitions that are below their min ISR,
-on their way already, without a leader, or on a broker that is gone and that nothing says to empty.
+Responsible for the partitions that are held, which means neither moved nor reordered. These are those of excluded
+topics, and those that are below their min ISR, already moving, without a leader, or on a broker that is down and not to
+be emptied.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ def cluster_load(
     excluded: Collection[str] = (),
     leaving: Collection[int] = (),
 ) -> ClusterLoad:
-    """`excluded`: topics that stay as they are; `leaving`: brokers that are to be emptied. Raises ValueError for a
-    topic or broker that is not there, and when too little of the load is known."""
+    """Return the arrays. `excluded`: topics that stay as they are; `leaving`: brokers to empty. Raises ValueError for
+    an unknown topic or broker, and if the load of too few partitions is known."""
     check_names(brokers, partitions, excluded=excluded, leaving=leaving)
     known = coverage(partitions)
     if known < LEAST_COVERAGE:
@@ -68,7 +69,7 @@ def check_names(
     excluded: Collection[str],
     leaving: Collection[int],
 ) -> None:
-    """Raises ValueError for a topic or broker that is not there, and when no broker is left."""
+    """Raise ValueError for an unknown topic or broker, and if no broker is left."""
     if unknown := sorted(set(excluded) - {each.topic for each in partitions}):
         raise ValueError(f"topic {unknown[0]} is not in the cluster")
     if missing := sorted(set(leaving) - {broker.id for broker in brokers}):
@@ -78,12 +79,12 @@ def check_names(
 
 
 def _is_fragile(each: SeenPartition) -> bool:
-    """A min.insync.replicas above the number of replicas can never be met: all of them are enough."""
+    """If min.insync.replicas is above the number of replicas, it can never be met: all replicas are enough."""
     return each.is_moving or not each.has_leader or len(each.isr) < min(each.min_isr, len(each.replicas))
 
 
 def _rack_numbers(brokers: Sequence[SeenBroker]) -> Ints:
-    """Without racks, or where a broker has none, each broker is a rack of its own."""
+    """Number the racks. A broker without a rack is a rack of its own."""
     names: dict[str, int] = {}
     numbers = [
         names.setdefault(f"broker {each.id}" if each.rack is None else f"rack {each.rack}", len(names))

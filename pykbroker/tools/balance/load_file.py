@@ -1,13 +1,13 @@
-"""The file of loads that `balance plan --loads` takes: what nodes have told of their partitions, over a window.
+"""The file of loads that `balance plan --loads` takes: measurements of partitions by their nodes, over a window.
 
-JSON, one object a line, one line a partition:
+JSON, one object per line, one line per partition:
 
     {"topic": "orders", "partition": 3, "bytes_in": 120000.0, "bytes_out": 240000.0, "size": 7000000000}
 
-`topic`, `partition` and `bytes_in` must be there. `bytes_in` (what producers write) and `bytes_out` (what consumers
-read, followers not among them) are bytes per second, the means of the window; `size` bytes of one replica (left out: as
-DescribeLogDirs tells); `leader_cpu` and `follower_cpu` shares of one core. Other keys are passed over. A partition
-without a line has no known load.
+`topic`, `partition` and `bytes_in` must be there. `bytes_in` (written by producers) and `bytes_out` (read by consumers,
+without followers) are bytes per second, the means of the window. `size` is the bytes of one replica; without it the
+size is that of DescribeLogDirs. `leader_cpu` and `follower_cpu` are shares of one core. Other keys are ignored. A
+partition without a line has no known load.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any, Final
 from pykbroker.tools.balance.plan_file import PlaceName
 from pykbroker.tools.balance.seen import LoadResource
 
-#: Keys of a line beside `bytes_in`, as PartitionRates has them.
+#: Optional keys of a line, as PartitionRates has them.
 _MAY_LACK: Final = ("bytes_out", "size", "leader_cpu", "follower_cpu")
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRates:
-    """None: the line does not say it."""
+    """The rates of one line; None for a key that the line lacks."""
 
     bytes_in: float
     bytes_out: float | None = None
@@ -37,7 +37,7 @@ class PartitionRates:
 
 
 def told_by(loads: Mapping[PlaceName, PartitionRates]) -> frozenset[LoadResource]:
-    """What every line says of that which cannot be seen from outside."""
+    """Return the resources that every line has, although they cannot be measured from outside."""
     told = set()
     if all(each.bytes_out is not None for each in loads.values()):
         told.add(LoadResource.BYTES_OUT)
@@ -47,7 +47,7 @@ def told_by(loads: Mapping[PlaceName, PartitionRates]) -> frozenset[LoadResource
 
 
 def read_loads(text: str) -> dict[PlaceName, PartitionRates]:
-    """Raises ValueError, in one line, which names the line of the file."""
+    """Parse a file of loads. Raises ValueError, in one line, which names the line of the file."""
     found: dict[PlaceName, PartitionRates] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():

@@ -1,8 +1,9 @@
-"""The load of a cluster as arrays: what its partitions cost, where their replicas are, what its brokers can take.
+"""The load of a cluster as arrays: the costs of its partitions, the places of their replicas, the limits of its
+brokers.
 
-Brokers are numbered 0 to B-1 and partitions 0 to P-1; ids and names belong to whoever made the model. Rates are bytes
-per second, sizes bytes, CPU a share of one core. Not responsible for what shall become of it (optimiser.py) nor for
-what is allowed (goals.py).
+Brokers are numbered 0 to B-1 and partitions 0 to P-1; the code that made the model keeps ids and names. Rates are bytes
+per second, sizes bytes, CPU a share of one core. Not responsible for the use of the model (optimiser.py) nor for the
+rules of a placement (goals.py).
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ NO_BROKER = -1
 class ClusterLoad:
     """Shapes: B brokers, P partitions, F the largest number of replicas, R `len(LoadResource)`."""
 
-    #: (B,) the number of its rack; brokers without a rack have one of their own each
+    #: (B,) the number of its rack; a broker without a rack has one of its own
     racks: Ints
-    #: (B, R) the most that a broker may have; infinity where nothing is said
+    #: (B, R) the most that a broker may have; infinity without a limit
     capacity: Floats
     #: (B,) the most replicas that a broker may have
     most_replicas: Ints
-    #: (B,) is in the cluster; a plan cannot name another
+    #: (B,) is in the cluster; a plan cannot name another broker
     alive: Flags
-    #: (B,) may get replicas and leadership: it lives, and does not leave
+    #: (B,) may get replicas and leadership, because it is alive and does not leave
     may_take: Flags
-    #: (B,) leaves the cluster: everything on it has to go
+    #: (B,) leaves the cluster, so that all its replicas have to move
     leaving: Flags
-    #: (P, F) brokers in the order of preference, the first leads; NO_BROKER behind the last
+    #: (P, F) brokers in the order of preference, the first leads; NO_BROKER after the last
     replicas: Ints
     #: (P,) its replicas may move
     may_move: Flags
     #: (P,) another of its replicas may be preferred
     may_reorder: Flags
-    #: (P,) what producers write
+    #: (P,) bytes that producers write
     bytes_in: Floats
-    #: (P,) what consumers read, without followers
+    #: (P,) bytes that consumers read, without followers
     bytes_out: Floats
     #: (P,) of one replica, on its disk
     size: Floats
@@ -62,26 +63,26 @@ class ClusterLoad:
         return counts
 
     def leading(self) -> Floats:
-        """(P, R) what the leader of each partition has of it."""
+        """(P, R) the load of each partition on its leader."""
         followers = self.replica_counts - 1
         out = self.bytes_out + self.bytes_in * followers
         nothing, one = np.zeros_like(self.size), np.ones_like(self.size)
         return np.stack([self.bytes_in, nothing, out, one, self.size, self.leader_cpu], axis=1)
 
     def following(self) -> Floats:
-        """(P, R) what each of its followers has of it."""
+        """(P, R) the load of each partition on each of its followers."""
         nothing = np.zeros_like(self.size)
         return np.stack([nothing, self.bytes_in, nothing, nothing, self.size, self.follower_cpu], axis=1)
 
 
 def names_gone(load: ClusterLoad, replicas: Ints) -> Flags:
-    """(P,) whether a replica is on a broker that is gone."""
+    """(P,) True where a replica is on a broker that is down."""
     gone: Flags = np.any((replicas != NO_BROKER) & ~load.alive[replicas], axis=1)
     return gone
 
 
 def new_replicas(before: Ints, after: Ints) -> Ints:
-    """(P,) how many replicas of a partition are on brokers that had none of it: those that have to be copied."""
+    """(P,) the number of replicas of a partition on brokers that had none of it: those have to be copied."""
     copied = np.zeros(len(after), np.int32)
     for place in range(after.shape[1]):
         here = after[:, place]
@@ -90,7 +91,7 @@ def new_replicas(before: Ints, after: Ints) -> Ints:
 
 
 def broker_loads(load: ClusterLoad, replicas: Ints) -> Floats:
-    """(B, R) what each broker has when the replicas are these."""
+    """(B, R) the load of each broker with these replicas."""
     brokers = len(load.racks)
     totals = np.zeros((brokers, len(LoadResource)))
     for place in range(replicas.shape[1]):

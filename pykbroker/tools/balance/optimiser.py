@@ -1,9 +1,9 @@
-"""From the load of a cluster to better places for its replicas: a pure function, the same for the same seed.
+"""Finds better places for the replicas of a cluster from its load: a pure function, the same for the same seed.
 
-Hard goals first: brokers that leave are emptied, racks mended, capacities kept. Then soft goals, the cheapest means
-first: which replica is preferred as the leader costs nothing but an election; only what that cannot even out is moved,
-ordered by what a byte that is copied brings. Greedy, with exact worth at each step; a step that another has made
-worthless is passed over. Not responsible for what the load is (load_model.py) nor for carrying a plan out.
+Hard goals come first: brokers that leave are emptied, racks mended, capacities kept. Then come soft goals, the cheapest
+means first. A change of the preferred leader costs only an election. Replicas move only to level what that cannot, in
+the order of the worth per copied byte. The search is greedy and computes the exact worth at each step; it skips a step
+that an earlier one has made worthless. Not responsible for measuring the load (load_model.py) nor for executing a plan.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from pykbroker.tools.balance.load_model import NO_BROKER, ClusterLoad, Flags, Fl
 from pykbroker.tools.balance.relief import leaders_that_relieve, replicas_that_relieve, smallest_replicas
 from pykbroker.tools.balance.seen import LoadResource
 
-#: How many replicas of a broker are tried at once before the next broker has its turn.
+#: The number of replicas of a broker that are tried before the next broker has its turn.
 _TRIED = 400
 _PASSES = 40
-#: Of the cost: what a pass must bring, or it is the last; what one step must bring.
+#: Shares of the cost: the gain that a pass must bring, or it is the last; the gain that one step must bring.
 _WORTH_A_PASS, _WORTH_A_STEP = 2e-3, 1e-7
 
 
 @dataclass(frozen=True, slots=True)
 class MoveLimits:
-    """Of moves of replicas; None: no limit. They bind what must move, too: what is left then breaks a hard goal."""
+    """Limits for moves of replicas; None means no limit. They also bind moves that a hard goal needs, which then stays
+    broken."""
 
     most_moves: int | None = None
     most_moves_per_broker: int | None = None
@@ -42,15 +43,16 @@ def equal_weights() -> Floats:
 class Goals:
     weights: Floats = field(default_factory=equal_weights)
     limits: MoveLimits = MoveLimits()
-    #: Of a mean: brokers that are less above it give nothing more away.
+    #: a share of a mean: a broker that is closer above it gives nothing more away
     tolerance: float = 0.05
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """`replicas`: (P, F), as in ClusterLoad. `moves` and `bytes_moved` are of replicas where none was before. `unmet`:
-    replicas that had to go and found no place, and brokers that are still above a capacity."""
+    """`replicas`: (P, F), as in ClusterLoad. `moves` and `bytes_moved` count replicas on brokers that had none of the
+    partition. `unmet`: the number of replicas that had to move and found no place, and of brokers that are still above
+    a capacity."""
 
     replicas: Ints
     moves: int
@@ -74,7 +76,7 @@ class _Search:
         self._moves = 0
         self._bytes = 0.0
         self._unmet = 0
-        # What a replica without data costs all the same: its place on two brokers for a while.
+        # A replica without data also has a cost: its place on two brokers for a while.
         self._price = load.size + max(1.0, float(load.size.mean()) if len(load.size) else 1.0) * 0.05
 
     def run(self) -> Proposal:
@@ -98,7 +100,7 @@ class _Search:
     def _move_what_must(self) -> None:
         for partition, group in groupby(self._on_leaving(), lambda each: each[0]):
             self._empty(partition, [spot for _, spot in group])
-        # A plan cannot name a broker that is gone.
+        # A plan cannot name a broker that is down.
         load = self._load
         held = names_gone(load, self._place.replicas)
         self._load = self._place.load = replace(
@@ -112,7 +114,7 @@ class _Search:
             self._relieve(int(broker))
 
     def _empty(self, partition: int, spots: list[int]) -> None:
-        """Move these replicas away: all, or none where what is left would name a broker that is gone."""
+        """Move these replicas away: all of them, or none if the rest would name a broker that is down."""
         load, place = self._load, self._place
         left = sum(not self._best_move(partition, spot) for spot in spots)
         if not load.alive[[each for each in place.replicas[partition] if each != NO_BROKER]].all():
@@ -122,14 +124,15 @@ class _Search:
         self._unmet += left
 
     def _on_leaving(self) -> list[tuple[int, int]]:
-        """Replicas on brokers that leave, as partitions and places in their lists; the largest first."""
+        """Return replicas on brokers that leave, as partitions and places in their lists; the largest first."""
         load, replicas = self._load, self._place.replicas
         partitions, spots = np.nonzero((replicas != NO_BROKER) & load.leaving[replicas] & load.may_move[:, None])
         order = np.argsort(-load.size[partitions], kind="stable")
         return list(zip(partitions[order].tolist(), spots[order].tolist(), strict=True))
 
     def _sharing_racks(self) -> list[tuple[int, int]]:
-        """Replicas in a rack that has an earlier one of the partition and need not: followers before the leader."""
+        """Return replicas that share a rack with an earlier one of the partition and need not: followers before the
+        leader."""
         load, replicas = self._load, self._place.replicas
         found = []
         for partition in np.flatnonzero((self._place.rack_pairs_too_many > 0) & load.may_move).tolist():
@@ -138,8 +141,8 @@ class _Search:
         return found
 
     def _relieve(self, broker: int) -> None:
-        """Bring the broker within its capacities: by leadership, then by the replicas that relieve most for a byte, and
-        where there are only too many of them, by the smallest."""
+        """Bring the broker within its capacities: by leadership, then by the replicas that relieve most per byte. If it
+        has only too many replicas, the smallest go."""
         place = self._place
         for partition, spot in leaders_that_relieve(place, broker):
             if not place.over()[broker].any():
@@ -160,7 +163,7 @@ class _Search:
         self._unmet += bool(place.over()[broker].any() or place.over_count()[broker])
 
     def _relieve_by_leader(self, broker: int, partition: int, spot: int) -> None:
-        """`spot`: of the replica on the broker. It leads from now on, or another does if it leads."""
+        """`spot`: the place of the broker's replica. Make it the leader, or another one if it leads."""
         place, load = self._place, self._load
         change = place.leading[partition] - place.following[partition]
         if not ((change if spot == 0 else -change) * place.over()[broker] > 0).any():
@@ -196,8 +199,9 @@ class _Search:
             self._move_away(int(broker))
 
     def _takers(self, broker: int) -> Flags | None:
-        """(B,) brokers that this one should give to, None if it should not: any, if it is above the mean by more than
-        the tolerance; else those that are as far below in something of which it is above."""
+        """(B,) the brokers that this one should give to, or None if it should give nothing. If it is above a mean by
+        more than the tolerance, these are all that may take. Otherwise they are those that are as far below a mean that
+        this one is above."""
         means = self._place.in_means()
         if means[broker].max() > self._tolerance:
             return self._load.may_take
@@ -205,7 +209,7 @@ class _Search:
         return takers if takers.any() else None
 
     def _move_away(self, broker: int) -> None:
-        """From this broker, while it brings something: the replicas first that bring most for a byte."""
+        """Move replicas from this broker while that lowers the cost, first those that bring most per byte."""
         place = self._place
         takers = self._takers(broker)
         if takers is None:
@@ -214,7 +218,7 @@ class _Search:
         if not len(partitions):
             return
         if self._place.in_means()[broker].max() <= self._tolerance:
-            # It only helps to fill others: some of its replicas are enough, in an order of the seed.
+            # The broker only helps to fill others, so some of its replicas are enough, in an order of the seed.
             partitions, spots = partitions[:_TRIED], spots[:_TRIED]
         vectors = place.vectors(partitions, spots)
         allowed = place.allowed(partitions, spots)
@@ -234,7 +238,7 @@ class _Search:
     # Both
 
     def _best_move(self, partition: int, spot: int, *, mends_racks: bool = False) -> bool:
-        """To where it costs least, of the brokers that have room."""
+        """Move the replica to the broker with room where it costs least."""
         place = self._place
         partitions, spots = np.array([partition], np.int32), np.array([spot], np.int32)
         source = int(place.replicas[partition, spot])
@@ -271,7 +275,8 @@ class _Search:
         self._moves_of[[source, target]] += moves
 
     def _replicas_on(self, broker: int) -> tuple[Ints, Ints]:
-        """Those that may move, as partitions and the places in their lists. In an order of the seed: equals share."""
+        """Return the replicas that may move, as partitions and the places in their lists. The seed decides the order,
+        so that equal ones share the moves."""
         partitions, spots = np.nonzero((self._place.replicas == broker) & self._load.may_move[:, None])
         order = self._random.permutation(len(partitions))
         return partitions[order].astype(np.int32), spots[order].astype(np.int32)
@@ -280,6 +285,6 @@ class _Search:
         return self._limits.most_moves is None or self._moves < self._limits.most_moves
 
     def _has_moved_enough(self) -> Flags:
-        """(B,) brokers that may take no more."""
+        """(B,) True where a broker may take part in no more moves."""
         most = self._limits.most_moves_per_broker
         return np.zeros(len(self._moves_of), bool) if most is None else self._moves_of >= most

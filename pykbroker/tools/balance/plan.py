@@ -1,7 +1,7 @@
-"""A plan: the moves that a proposal stands for, what they bring, and the file that says so.
+"""A plan: the moves of a proposal, their effect, and the file that contains them.
 
-The file is one that kafka-reassign-partitions and `pykbroker reassign` take; the keys that are ours stand beside
-theirs, which both pass over. A plan names the replicas of now, so that it can be seen whether they still hold.
+kafka-reassign-partitions and `pykbroker reassign` take the file; they ignore our additional keys. A plan names the
+current replicas, so that a run can check whether it still applies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PlannedPartition:
     partition: int
     now: tuple[int, ...]
     replicas: tuple[int, ...]
-    #: bytes a second that producers write
+    #: bytes per second that producers write
     bytes_in: float = 0.0
 
 
@@ -54,9 +54,9 @@ class Plan:
     #: (R,) coefficients of variation
     variation_before: Floats
     variation_after: Floats
-    #: what the plan does not meet of the hard goals
+    #: the hard goals that the plan does not meet
     unmet: tuple[UnmetGoal, ...]
-    #: the share of partitions of which a load was known
+    #: the share of partitions whose load was known
     coverage: float
 
 
@@ -95,7 +95,8 @@ def plan_of(
 
 
 def as_json(plan: Plan, cluster_id: str, directories: Sequence[DirectoryMove] = ()) -> str:
-    """The file. `directories`: moves on one broker, of partitions that the plan does not move otherwise."""
+    """Return the text of the file. `directories`: moves on one broker, of partitions that the plan does not move
+    otherwise."""
     resources = {
         each.name.lower(): [round(float(plan.variation_before[each]), 4), round(float(plan.variation_after[each]), 4)]
         for each in LoadResource

@@ -1,8 +1,8 @@
-"""The file of a plan, for its readers: what `balance run` takes from it, and what it refuses. Without numpy.
+"""Reads the file of a plan for `balance run`, and refuses a file that it cannot run. Without numpy.
 
-The file is one that kafka-reassign-partitions and `pykbroker reassign` take. The keys that are ours stand beside
-theirs: `cluster_id`, `coverage`, and `now`, the replicas that each partition had. Not responsible for writing it
-(plan.py), nor for whether it still holds (execution.py).
+kafka-reassign-partitions and `pykbroker reassign` take the file too. Our additional keys are `cluster_id`, `coverage`,
+and `now`, the replicas that each partition had. Not responsible for writing it (plan.py), nor for checking that it
+still applies (execution.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PlannedMove:
 
     now: tuple[int, ...]
     replicas: tuple[int, ...]
-    #: what producers wrote when the plan was made, in bytes a second; 0 where the file does not say it
+    #: bytes per second that producers wrote when the plan was made; 0 if the file lacks them
     bytes_in: float = 0.0
 
     @property
@@ -40,12 +40,13 @@ class PlannedMove:
 class PlanFile:
     cluster_id: str
     moves: dict[PlaceName, PlannedMove]
-    #: topic, partition, broker -> the path of the directory that this replica is to lie in
+    #: topic, partition, broker -> the path of the directory for this replica
     directories: dict[tuple[str, int, int], str]
 
 
 def read_plan(text: str) -> PlanFile:
-    """Raises ValueError, in one line, for what is no file of `balance plan`, or one that knows too little."""
+    """Parse a plan. Raises ValueError, in one line, if the text is not a file of `balance plan`, or if too little of
+    the load was known."""
     try:
         value = json.loads(text)
     except ValueError:

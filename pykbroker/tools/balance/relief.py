@@ -1,6 +1,6 @@
-"""In which order a broker above its capacities gives leadership and replicas away.
+"""The order in which a broker above its capacities gives leadership and replicas away.
 
-Not responsible for where they go, nor for when it is enough (optimiser.py).
+Not responsible for their targets, nor for when it is enough (optimiser.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pykbroker.tools.balance.load_model import Flags, Floats, Ints
 
 
 def leaders_that_relieve(place: Placement, broker: int) -> list[tuple[int, int]]:
-    """Partitions whose leadership the broker should lose or get, and the place of its replica in their lists; those
-    first that relieve most."""
+    """Return partitions whose leadership the broker should lose or get, and the place of its replica in their lists;
+    first those that relieve most."""
     over = place.over()[broker]
     if not over.any():
         return []
@@ -26,22 +26,22 @@ def leaders_that_relieve(place: Placement, broker: int) -> list[tuple[int, int]]
 def replicas_that_relieve(
     place: Placement, broker: int, replicas: tuple[Ints, Ints], price: Floats
 ) -> list[tuple[int, int]]:
-    """Of these replicas on the broker, as partitions and places in their lists: those first that relieve most for what
-    they cost (`price`, (P,))."""
+    """Order these replicas on the broker, as partitions and places in their lists: first those that relieve most for
+    their `price`, (P,)."""
     partitions, spots = replicas
     relief = _relief(place, broker, place.vectors(partitions, spots))
     return _ordered(partitions, spots, relief / price[partitions], relief > 0)
 
 
 def smallest_replicas(place: Placement, replicas: tuple[Ints, Ints]) -> list[tuple[int, int]]:
-    """The same where there are only too many of them."""
+    """Order the replicas of a broker that only has too many of them: first the smallest."""
     partitions, spots = replicas
     return _ordered(partitions, spots, -place.load.size[partitions], np.ones(len(partitions), bool))
 
 
 def _relief(place: Placement, broker: int, vectors: Floats) -> Floats:
-    """(N,) how much of what is over these loads take away, as shares of the capacities. A capacity of 0 counts as what
-    the broker has."""
+    """(N,) how much of the excess these loads remove, as shares of the capacities. For a capacity of 0 the share is of
+    the broker's load."""
     over = place.over()[broker]
     limit = place.load.capacity[broker]
     scale = np.where(limit > 0, limit, np.maximum(place.totals[broker], 1e-300))

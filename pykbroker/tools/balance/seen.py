@@ -1,7 +1,7 @@
-"""What is seen of a cluster: its brokers, its partitions and their load, by name.
+"""The measured state of a cluster: its brokers, its partitions and their load, by name.
 
-Without numpy, so that those that look (tools/cluster/partition_load.py) need none. Not responsible for looking, nor for
-what becomes of it (load_arrays.py).
+Without numpy, so that the modules that measure (tools/cluster/partition_load.py) need none. Not responsible for
+measuring, nor for the use of it (load_arrays.py).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-#: Below this share of partitions with a load a plan would be a guess.
+#: A plan with the load of a smaller share of the partitions would be a guess.
 LEAST_COVERAGE: Final = 0.95
 
 
 class LoadResource(IntEnum):
-    """What a broker has of each: the columns of `broker_loads` and of `ClusterLoad.capacity`."""
+    """The resources of a broker: the columns of `broker_loads` and of `ClusterLoad.capacity`."""
 
     LEADER_BYTES_IN = 0
     REPLICATION_BYTES_IN = 1
@@ -28,7 +28,7 @@ class LoadResource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SeenPartition:
-    """Rates in bytes per second; `bytes_in` None: nothing is known of it."""
+    """Rates in bytes per second; `bytes_in` is None if the load is unknown."""
 
     topic: str
     number: int
@@ -48,7 +48,7 @@ class SeenPartition:
 
 @dataclass(frozen=True, slots=True)
 class SeenBroker:
-    """`capacity`: the most of each resource; what is not named is not limited."""
+    """`capacity`: the most of each resource; a resource without an entry has no limit."""
 
     id: int
     rack: str | None = None
@@ -58,15 +58,15 @@ class SeenBroker:
 
 
 def in_words(resource: LoadResource, value: float) -> str:
-    """A load for a person: bytes and counts whole, shares of a core with four digits."""
+    """Return a load for a person: bytes and counts whole, shares of a core with four digits."""
     return f"{value:.4g}" if resource is LoadResource.CPU else f"{value:,.0f}"
 
 
 def rounded(resource: LoadResource, value: float) -> float:
-    """The same as a number."""
+    """Return the same as a number."""
     return float(f"{value:.4g}") if resource is LoadResource.CPU else round(value)
 
 
 def coverage(partitions: Sequence[SeenPartition]) -> float:
-    """The share of partitions of which a load is known; 1 of none."""
+    """The share of partitions whose load is known; 1 without partitions."""
     return sum(each.bytes_in is not None for each in partitions) / len(partitions) if partitions else 1.0

@@ -1,4 +1,4 @@
-"""Judges whether copies end under the throttle of a run.
+"""Checks whether copies end under the throttle of a run.
 
 A replica catches up only if it is copied faster than it grows. Pure. Not responsible for setting a throttle
 (tools/cluster/run_marks.py).
@@ -14,8 +14,8 @@ from pykbroker.tools.balance.plan_file import PlannedMove
 
 
 def growth(moves: Iterable[PlannedMove], most_at_once: int) -> dict[int, float]:
-    """Bytes a second that come to the partitions which a broker copies at once, for each broker: to it, or from it as
-    their leader. Of more than `most_at_once` moves of a broker, those that grow fastest."""
+    """Return broker -> the bytes per second that producers write to the partitions which it copies at once, either to
+    it or, as their leader, from it. If a broker has more than `most_at_once` moves, those that grow fastest count."""
     rates: dict[int, list[float]] = defaultdict(list)
     leading: dict[int, list[float]] = defaultdict(list)
     for move in moves:
@@ -31,7 +31,7 @@ def growth(moves: Iterable[PlannedMove], most_at_once: int) -> dict[int, float]:
 
 
 def too_slow(moves: Iterable[PlannedMove], most_at_once: int, throttle: int) -> str | None:
-    """Return the warning about a throttle in bytes a second, or None if the copies end under it."""
+    """Return the warning about a throttle in bytes per second, or None if the copies end under it."""
     needed = growth(moves, most_at_once)
     broker = max(needed, key=lambda each: (needed[each], -each), default=None)
     if broker is None or needed[broker] < throttle:

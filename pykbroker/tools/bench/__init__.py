@@ -1,8 +1,8 @@
-"""`pykbroker bench`: a small load on any Kafka, and what came of it.
+"""`pykbroker bench`: a small load on any Kafka, and its result.
 
-Responsible for what is sent and read, at which pace, for how long each record took, and for the processes that do it.
-Not responsible for options and tables (`tools/commands/`).
+Responsible for sending and reading records, for the pace, for the time of each record, and for the processes that do
+the work. Not responsible for options and tables (`tools/commands/`).
 
-The clients are kafka-python's: a rate that they reach is a lower bound of what a cluster serves. Each result says how
-busy they were.
+The clients are kafka-python's, so their rate is a lower bound of the rate that a cluster can serve. Each result
+contains how busy they were.
 """

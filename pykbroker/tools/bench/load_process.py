@@ -1,9 +1,9 @@
 """One process of a load: `python -m pykbroker.tools.bench.load_process`, a plan on its standard input.
 
-Its standard output has lines of JSON: {"ready": true} when it is connected; then it waits for a line; {"done": 500} now
-and then; {"told": ...} at the end, or {"failed": "..."}.
+It prints JSON lines: `{"ready": true}` when it is connected, after which it waits for a line; `{"done": 500}` from time
+to time; `{"told": ...}` at the end, or `{"failed": "..."}`.
 
-Responsible for the work and its times. Not responsible for what they mean (`load_result.py`).
+Responsible for the work and its times. Not responsible for the statistics (`load_result.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_RECORDS: Final = 20_000
 
 
 def main() -> int:
-    """Do the plan of the first line of standard input; returns the exit status."""
+    """Execute the plan in the first line of standard input; returns the exit status."""
     plan = LoadPlan(**json.loads(sys.stdin.readline()))
     work: dict[str, type[_Producing | _Consuming]] = {
         "produce": _Producing, "send": _Producing, "consume": _Consuming, "receive": _Receiving,
@@ -55,7 +55,7 @@ def _say(line: dict[str, Any]) -> None:
 
 
 class _Progress:
-    """Tells how many records are done, not too often."""
+    """Reports how many records are done, not too often."""
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -68,7 +68,7 @@ class _Progress:
 
 
 class _Producing:
-    """Sends records, as fast as it goes or at a rate; `send`: records say when they were due."""
+    """Sends records, without a limit or at a rate; with `send`, each record contains the time when it was due."""
 
     def __init__(self, plan: LoadPlan) -> None:
         from kafka import KafkaProducer
@@ -88,7 +88,7 @@ class _Producing:
         plan, told, progress = self._plan, self.told, _Progress()
         told.begun_ns = time.monotonic_ns()
         for number in range(plan.records):
-            # The wait for room is the client's lateness where there is a rate.
+            # At a rate, the wait for room counts as lateness of the client.
             due = due_ns(number, told.begun_ns, plan.rate) if plan.rate else 0
             self._room.acquire()
             now = time.monotonic_ns()
@@ -110,7 +110,8 @@ class _Producing:
         try:
             self._producer.flush()
         except UnknownError:
-            # kafka-python's flush gives up when a batch was too large and was split; its parts are still on their way.
+            # kafka-python's flush raises it when a batch was too large and was split, although its parts are still
+            # being sent.
             pass
         for _ in range(self._most):
             self._room.acquire()

@@ -1,4 +1,4 @@
-"""What came of a load: rates, percentiles, and what they do not say. Pure."""
+"""The result of a load: rates, percentiles, and notes about their limits. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from pykbroker.tools.bench.load_plan import LoadTold
 
 PERCENTILES: Final = (50.0, 95.0, 99.0, 99.9)
-#: A client that is busy for so much of the time may be what sets the rate.
+#: A client that is busy for this share of the time may be what limits the rate.
 _BUSY: Final = 0.8
 _MEGABYTE: Final = 1_000_000
 
@@ -24,23 +24,24 @@ class LoadResult:
     records_per_second: float
     #: of 1,000,000 bytes; keys and values, before compression
     megabytes_per_second: float
-    #: percentile -> milliseconds; empty where no record was timed
+    #: percentile -> milliseconds; empty if no record was timed
     latency_ms: dict[float, float]
     mean_ms: float | None
     greatest_ms: float | None
-    #: processor time of all clients over the time they ran; 1.0: each had a core all the time
+    #: processor time of all clients over the time they ran; 1.0 if each had a core all the time
     clients_busy: float
     notes: tuple[str, ...]
 
 
 def percentile(ordered: Sequence[float], of: float) -> float:
-    """The least value that so many per cent of all do not exceed."""
+    """Return the smallest value that is not exceeded by this percentage of all values."""
     assert ordered, "of nothing there is no percentile"
     return ordered[max(0, ceil(len(ordered) * of / 100 - 1e-9) - 1)]
 
 
 def summed(told: Sequence[LoadTold], work: str, wanted: int, rate: float = 0) -> LoadResult:
-    """The result of processes that ran beside each other; `wanted`: records; `rate`: what was asked for, 0: none."""
+    """Return the result of processes that ran in parallel. `wanted`: the number of records; `rate`: the requested rate,
+    or 0 without one."""
     ran = [one for one in told if one.ended_ns > one.begun_ns]
     seconds = (max(one.ended_ns for one in ran) - min(one.begun_ns for one in ran)) / 1e9 if ran else 0.0
     records, failed = sum(one.records for one in told), sum(one.failed for one in told)
@@ -64,7 +65,7 @@ def summed(told: Sequence[LoadTold], work: str, wanted: int, rate: float = 0) ->
 
 
 def busy_note(busy: float) -> str:
-    """Return what to say of clients that used the processor for this share of the time, or nothing."""
+    """Return a note about clients that used the processor for this share of the time, or ""."""
     if busy < _BUSY:
         return ""
     return f"the clients (kafka-python) were busy for {busy:.0%} of the time: they, not the cluster, may set the rate"

@@ -1,6 +1,6 @@
-"""The processes of a load, from their start to what they told.
+"""The processes of a load, from their start to their results.
 
-Responsible for starting them, for letting them begin together, and for their end, whatever ends this process.
+Responsible for starting them, for letting them begin together, and for ending them, however this process ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from pykbroker.tools.bench.load_plan import LoadPlan, LoadTold
 from pykbroker.tools.cluster.failure import AskFailed
 
-#: How long a process may close its connections.
+#: The longest time in which a process may close its connections.
 _END_SECONDS = 10
 
 _Progress = Callable[[int], None]
@@ -45,7 +45,7 @@ class LoadRun:
             process.begin()
 
     def told(self, progress: _Progress) -> list[LoadTold]:
-        """Wait for all; `progress` is told how many records are done, by any thread."""
+        """Wait for all processes; `progress` is called from any thread with the number of records that are done."""
         threads = [Thread(target=process.follow, args=(lambda: progress(self._done()),)) for process in self._processes]
         for thread in threads:
             thread.start()
@@ -67,7 +67,7 @@ class _Process:
         self._told: LoadTold | None = None
         self._failure = ""
         self._process = subprocess.Popen(
-            # -P: a module of the current directory is none of ours.
+            # -P, so that no module of the current directory is imported.
             [sys.executable, "-P", "-m", "pykbroker.tools.bench.load_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -106,7 +106,7 @@ class _Process:
         return self._told
 
     def end(self) -> None:
-        """Close what it reads and writes, and end it if it does not do so by itself."""
+        """Close its pipes, and kill the process if it does not end by itself."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         if self._told is None:
@@ -128,7 +128,7 @@ class _Process:
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            # Its last line says why.
+            # The reason is in the process's last line.
             pass
 
     def _line(self) -> dict[str, Any] | None:

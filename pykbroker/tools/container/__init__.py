@@ -1,6 +1,7 @@
-"""What a container's environment says about a node: variables and property files in, properties and complaints out.
+"""Converts a container's environment to a node's configuration: variables and property files in, properties and
+complaints out.
 
 The rules are those of the images that Apache Kafka, Confluent and Bitnami publish. Everything here is pure; `pykbroker
-container` (tools/commands/in_container.py) reads the environment and the disk, and docker/ has the scripts that call
+in-container` (tools/commands/in_container.py) reads the environment and the disk, and docker/ has the scripts that call
 it.
 """

@@ -1,6 +1,6 @@
-"""Properties from before KRaft that Kafka has no longer: one address in parts, and the authorizers of ZooKeeper.
+"""Properties from before KRaft that Kafka no longer has: one address in parts, and the authorizers of ZooKeeper.
 
-Responsible for what they become where process.roles is not set; with roles they have no effect, or stop the start.
+Responsible for converting them if process.roles is not set; with roles they have no effect, or stop the start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PORT: Final = "port"
 ADDRESS_KEYS: Final = frozenset({ADVERTISED_HOST, ADVERTISED_PORT, HOST, PORT})
 _PORT_KEYS: Final = frozenset({ADVERTISED_PORT, PORT})
 _USUAL_PORT: Final = "9092"
-#: They kept ACLs in ZooKeeper; StandardAuthorizer judges by the same rules and has the same keys of its own.
+#: They kept ACLs in ZooKeeper; StandardAuthorizer applies the same rules and has the same keys of its own.
 _AUTHORIZERS: Final = frozenset(
     {"kafka.security.auth.SimpleAclAuthorizer", "kafka.security.authorizer.AclAuthorizer"}
 )  # fmt: skip
@@ -27,16 +27,17 @@ _AUTHORIZER: Final = "authorizer.class.name"
 
 
 def is_address(key: str, text: str) -> bool:
-    """Return True for a part of an address. Kubernetes gives KAFKA_PORT=tcp://10.0.0.1:9092, which is none."""
+    """Return True for a part of an address. Kubernetes gives KAFKA_PORT=tcp://10.0.0.1:9092, which is not a part of
+    one."""
     return key in ADDRESS_KEYS and bool(text.strip()) and (key not in _PORT_KEYS or text.strip().isdecimal())
 
 
 def listeners_of(
     address: Mapping[str, str], properties: Mapping[str, str], controllers: Iterable[str]
 ) -> dict[str, str]:
-    """`listeners` and `advertised.listeners` as Apache Kafka derived them from the parts of an address. `controllers`:
-    listeners that clients do not use. Nothing where advertised.listeners is set, which wins. ConfigError where the
-    address would be that of several listeners."""
+    """Return `listeners` and `advertised.listeners` as Apache Kafka derived them from the parts of an address, or
+    nothing if advertised.listeners is set, which overrides them. `controllers`: listeners that clients do not use.
+    Raises ConfigError if the address would apply to several listeners."""
     if not address or properties.get("advertised.listeners", "").strip():
         return {}
     entries = [entry.strip() for entry in properties.get("listeners", "").split(",") if entry.strip()]
@@ -60,7 +61,7 @@ def listeners_of(
 
 
 def authorizer_of(properties: Mapping[str, str]) -> tuple[str, str] | None:
-    """The authorizer that takes the place of one of ZooKeeper's, and the warning; None for any other."""
+    """Return the authorizer that replaces one of ZooKeeper's, and the warning; or None for any other authorizer."""
     named = properties.get(_AUTHORIZER, "").strip()
     if named not in _AUTHORIZERS:
         return None

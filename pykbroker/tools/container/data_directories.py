@@ -1,6 +1,7 @@
-"""Data directories of a container, before a node opens them: who formats them, and what stops the start.
+"""Data directories of a container before a node opens them: the first voters of a new one, and the problems that stop
+the start.
 
-Responsible for the verdicts and their words; tools/commands/in_container.py looks at the disk.
+Responsible for the decisions and their messages; tools/commands/in_container.py reads the disk.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ _OWN_HOSTS: Final = frozenset({"", "localhost", "127.0.0.1", "::1", "0.0.0.0", "
 
 
 class FirstVoters(Enum):
-    """How the metadata log of a directory begins that is formatted now."""
+    """The voters at the beginning of the metadata log in a directory that is formatted now."""
 
-    #: controller.quorum.voters says it, or another node
+    #: controller.quorum.voters names them, or another node begins the quorum
     ELSEWHERE = "elsewhere"
     #: this controller is the first voter of a new quorum
     STANDALONE = "standalone"
-    #: a controller that knows no voter until it finds a quorum
+    #: this controller has no voters until it finds a quorum
     JOINS = "joins"
 
 
 def first_voters(config: Config, own_names: Collection[str]) -> FirstVoters:
-    """`own_names`: further hosts that are this node. A controller without configured voters begins a quorum when every
-    bootstrap server is itself: two that did so for one cluster would be two clusters."""
+    """Return how the quorum begins. `own_names`: further hosts that are this node. A controller without configured
+    voters begins a quorum only if every bootstrap server is itself, because two that did so for one cluster would make
+    two clusters."""
     if not config.is_controller or config.voters:
         return FirstVoters.ELSEWHERE
     points = (*config.listeners.controller, *config.listeners.advertised_controller)
@@ -44,7 +46,7 @@ def first_voters(config: Config, own_names: Collection[str]) -> FirstVoters:
 
 @dataclass(slots=True, frozen=True)
 class DirectorySeen:
-    """A directory for data, or the nearest one above it that is there."""
+    """A directory for data, or the nearest existing one above it."""
 
     path: str
     owner: int
@@ -56,7 +58,7 @@ class DirectorySeen:
 
 
 def complaint(data: str, seen: DirectorySeen, user: int) -> str | None:
-    """The one line that stops the start: what is wrong with the directory `data`, and what to do."""
+    """Return the one line that stops the start, with the problem of the directory `data` and the remedy, or None."""
     if seen.read_only:
         return f"{data} is read-only: mount the volume for reading and writing"
     if not seen.writable:
@@ -74,7 +76,8 @@ def complaint(data: str, seen: DirectorySeen, user: int) -> str | None:
 
 
 def another_cluster(reason: str, cluster_id: str) -> str:
-    """What to do about directories that were formatted for another node or cluster. `reason` names file and ids."""
+    """Return the remedy for directories that were formatted for another node or cluster. `reason` names file and
+    ids."""
     return (
         f"{reason}. The volume is another cluster's or another node's: mount the right one, or set CLUSTER_ID "
         f"(here {cluster_id}) and KAFKA_NODE_ID to what it says, or empty it to begin anew"

@@ -1,7 +1,8 @@
 """Variables of Debezium's Kafka image, which have no prefix: NODE_ROLE, ZOOKEEPER_CONNECT, HOST_NAME and others.
 
-Responsible for their names with the prefix. They count only together, because one of them alone may be anything's; a
-variable with the prefix wins. ZooKeeper's mode of that image becomes a node from before KRaft (before_kraft.py).
+Responsible for their names with the prefix. They count only together, because one of them alone may belong to another
+program; a variable with the prefix overrides them. ZooKeeper's mode of that image becomes a node from before KRaft
+(before_kraft.py).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 _ROLES: Final = ("broker", "controller")
 _COMBINED: Final = "broker,controller"
 _CONTROLLER_PORT: Final = "9093"
-#: Each of them alone shows whose variables these are.
+#: Each of them alone shows that these are Debezium's variables.
 _SIGNS: Final = ("NODE_ROLE", "ZOOKEEPER_CONNECT")
 _ADDRESSES: Final = ("HOST_NAME", "ADVERTISED_HOST_NAME")
 _IDS: Final = ("NODE_ID", "BROKER_ID")
@@ -29,8 +30,8 @@ _SAME: Final = {
 
 
 def with_prefixes(variables: Mapping[str, str], hostname: str) -> tuple[Mapping[str, str], str | None]:
-    """The variables as other images name them, and the line about it; the given ones and None where these are not
-    Debezium's. `hostname`: what other containers call this one; that image advertises the container's address."""
+    """Return the variables under the names of other images, and a line about it; or the given ones and None if they are
+    not Debezium's. `hostname`: the name of this container for others; that image advertises the container's address."""
     given = {name: text.strip() for name, text in variables.items() if text.strip()}
     if "KAFKA_PROCESS_ROLES" in given or not _is_debeziums(given):
         return variables, None
@@ -55,10 +56,10 @@ def _is_debeziums(given: Mapping[str, str]) -> bool:
 
 
 def _of_a_role(given: Mapping[str, str], found: dict[str, str], node_id: str, hostname: str) -> dict[str, str]:
-    """Return the variables for what that image has in the properties file of each role."""
+    """Return the variables that correspond to that image's properties file for each role."""
     role = given.get("NODE_ROLE", "")
     roles = role if role in _ROLES else _COMBINED
-    # With roles the parts of an address mean nothing: they become listeners here.
+    # With roles the parts of an address have no effect, so they are converted to listeners here.
     host, port = found.pop("KAFKA_HOST_NAME", ""), found.pop("KAFKA_PORT", "9092")
     advertised = found.pop("KAFKA_ADVERTISED_HOST_NAME", host or hostname)
     advertised_port = found.pop("KAFKA_ADVERTISED_PORT", port)

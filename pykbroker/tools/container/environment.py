@@ -1,9 +1,10 @@
-"""`KAFKA_*` and `KAFKA_CFG_*` variables: which become properties, which have no effect, which cannot be heeded.
+"""`KAFKA_*` and `KAFKA_CFG_*` variables: those that become properties, those without effect, those that cannot be
+served.
 
-Responsible for the variables alone; not for property files (server_properties.py) nor for what the properties lack
+Responsible for the variables alone; not for property files (server_properties.py) nor for missing properties
 (single_node.py).
 
-config/variables.py has the names. A value goes into the file as it is: a backslash in it means what it means in a
+config/variables.py has the names. A value goes into the file as it is: a backslash in it means the same as in a
 properties file.
 """
 
@@ -19,7 +20,7 @@ from pykbroker.config.load import is_known
 from pykbroker.config.variables import CFG_PREFIX, PREFIX, property_name, variable_of
 from pykbroker.tools.container.before_kraft import is_address
 
-#: Taken by nothing that a broker without a JVM has, or by scripts of the images.
+#: Variables for the JVM, or for scripts of the images. Nothing in this broker reads them.
 NOT_PROPERTIES: Final = frozenset(
     {
         "KAFKA_DATA_DIRS",
@@ -39,7 +40,7 @@ NOT_PROPERTIES: Final = frozenset(
         "KAFKA_VERSION",
     }
 )
-#: Variables with a meaning of their own, and the key of ours that does it.
+#: Variables with a meaning of their own, and our key that has this meaning.
 OWN_KEYS: Final = {"KAFKA_CREATE_TOPICS": "pykbroker.create.topics"}
 SECRETS_FOLDER: Final = "/etc/kafka/secrets/"
 #: Both images' names of stores in that folder, and the keys that get their paths.
@@ -53,8 +54,8 @@ CREDENTIALS: Final = {
     "KAFKA_SSL_KEY_CREDENTIALS": "ssl.key.password",
     "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "ssl.truststore.password",
 }
-#: Bitnami's way to TLS and users, which its scripts turn into stores and JAAS lines: not served. Each of them may also
-#: name a file with its value, with _FILE behind it.
+#: Bitnami's variables for TLS and users, which its scripts turn into stores and JAAS lines. They are not served. Each
+#: may also name a file with its value if _FILE is appended to it.
 BITNAMI_SECRETS: Final = frozenset(
     variable + file
     for variable in (
@@ -77,36 +78,38 @@ BITNAMI_SECRETS: Final = frozenset(
     )
     for file in ("", "_FILE")
 )
-#: What some of them say where nothing is to be protected.
+#: Values with which some of them ask for no protection.
 _ASKS_NOTHING: Final = {"KAFKA_TLS_CLIENT_AUTH": "none"}
-#: StandardAuthorizer's, and no keys of a broker.
+#: Keys of StandardAuthorizer, which are not in the broker's table.
 _AUTHORIZER_KEYS: Final = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
-#: Keys that would protect; `tls.` and `certificate.` are Bitnami's.
+#: Keys of protection; `tls.` and `certificate.` are Bitnami's.
 _PROTECTION: Final = ("ssl.", "sasl.", "listener.name.", "authorizer.", "tls.", "certificate.")
-#: Keys of clients, and slips of public files, that Apache Kafka's brokers ignore, and the broker's key that is meant.
-#: They weaken nothing: a listener asks for credentials if its protocol says so. Files of kafka-ui have the last one.
+#: Keys of clients and misspelt keys in public files, which Apache Kafka's brokers ignore, and the broker's key that is
+#: meant. They weaken nothing, because a listener asks for credentials if its protocol requires them. Files of kafka-ui
+#: have the last one.
 _OF_CLIENTS: Final = {
     "sasl.mechanism": "sasl.enabled.mechanisms",
     "sasl.mechanisms": "sasl.enabled.mechanisms",
     "security.protocol": "listener.security.protocol.map",
     "ssl.enabled.mechanisms": "sasl.enabled.mechanisms",
 }
-#: What Kubernetes gives to each container of a namespace that has a service called kafka-ssl, kafka-tls and so on.
+#: Variables that Kubernetes sets in each container of a namespace that has a service called kafka-ssl, kafka-tls and so
+#: on.
 _OF_KUBERNETES: Final = re.compile(
     r".*_SERVICE_(HOST|PORT|PORT_[A-Z0-9_]+)|.*_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
 )
 _RACK: Final = "broker.rack"
-#: The second one is of the authorizer that kept ACLs there.
+#: The second one is a key of the authorizer that kept ACLs there.
 _ZOOKEEPER: Final = ("zookeeper.", "authorizer.zookeeper.")
 _OWN: Final = "pykbroker."
-#: Compose files give these an empty value where the images' scripts take them away. Testcontainers for .NET ends the
-#: advertised ones with a comma: Apache Kafka took it until its lists refused empty entries (KIP-1161).
+#: Compose files give these an empty value where the images' scripts remove them. Testcontainers for .NET ends the
+#: advertised ones with a comma, which Apache Kafka accepted until its lists refused empty entries (KIP-1161).
 _LISTENERS: Final = frozenset({"advertised.listeners", "listeners"})
 
 
 @dataclass(slots=True, frozen=True)
 class Environment:
-    """What the variables say. Texts are as they were written."""
+    """The content of the variables. Texts are as they were written."""
 
     #: key -> text, in the order of the keys
     properties: Mapping[str, str]
@@ -116,7 +119,7 @@ class Environment:
     protection: tuple[str, ...]
     #: key -> the file with its value
     credentials: Mapping[str, str]
-    #: variables of ZooKeeper, which is not there
+    #: variables of ZooKeeper, which does not exist here
     zookeeper: tuple[str, ...]
     #: key -> text, the parts of one address from before KRaft (before_kraft.py)
     address: Mapping[str, str]
@@ -124,12 +127,12 @@ class Environment:
 
     @property
     def describes_a_node(self) -> bool:
-        """Whether Apache Kafka's images would drop the packaged defaults. Keys of ours do not describe a node."""
+        """True if Apache Kafka's images would drop the packaged defaults. Our own keys do not describe a node."""
         return bool(self.address) or any(not key.startswith(_OWN) for key in self.properties)
 
 
 def read_environment(variables: Mapping[str, str]) -> Environment:
-    """Sort the variables. Those that do not begin with `KAFKA_` are no concern of a broker's, but CLUSTER_ID."""
+    """Sort the variables. CLUSTER_ID is the only one read that does not begin with `KAFKA_`."""
     properties: dict[str, str] = {}
     unknown: list[str] = []
     protection: list[str] = []
@@ -137,7 +140,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
     credentials: dict[str, str] = {}
     stores: dict[str, str] = {}
     address: dict[str, str] = {}
-    # Those with CFG_ first: the others replace them.
+    # Those with CFG_ come first, because the others replace them.
     for variable in sorted(variables, key=lambda name: (not name.startswith(CFG_PREFIX), name)):
         if not variable.startswith(PREFIX):
             continue
@@ -162,12 +165,12 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
             elif is_address(key, text):
                 address[key] = text.strip()
             elif not is_known(key) and key not in _AUTHORIZER_KEYS:
-                # A slip in a key that was to protect stops the start.
+                # A misspelt key of protection stops the start.
                 protects = key.startswith(_PROTECTION) and key not in _OF_CLIENTS
                 promises = protects and text.strip() and not _OF_KUBERNETES.fullmatch(variable)
                 (protection if promises else unknown).append(variable)
             elif key == _RACK and not text.strip():
-                # Kubernetes gives this text where a node has no zone, and brokers without one would share a rack.
+                # Kubernetes gives this text if a node has no zone, and brokers without one would then share a rack.
                 pass
             elif key in _LISTENERS:
                 entries = ",".join(filter(None, map(str.strip, text.split(","))))
@@ -188,7 +191,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
 
 
 def protection_line(variables: tuple[str, ...]) -> str:
-    """The one line that stops the start. It names variables and never values: they may be passwords."""
+    """Return the one line that stops the start. It names variables and never values, because they may be passwords."""
     return (
         f"{', '.join(variables)}: protection is not to be had in this way. Take "
         f"{'it' if len(variables) == 1 else 'them'} away; docker/README.md says which variables do"
@@ -196,7 +199,7 @@ def protection_line(variables: tuple[str, ...]) -> str:
 
 
 def unknown_line(variables: tuple[str, ...], known: Mapping[str, object]) -> str:
-    """The one warning about variables that name no key; the nearest name of `known` stands beside a slip."""
+    """Return the one warning about variables that name no key, with the nearest name of `known` for a misspelt one."""
     from difflib import get_close_matches
 
     named = []

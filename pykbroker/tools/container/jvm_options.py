@@ -1,4 +1,4 @@
-"""Options for a JVM among the variables of a container that ask for what no property says: Java agents."""
+"""Options for a JVM in the variables of a container that ask for something that no property can: Java agents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PORT: Final = re.compile(r"(?:[^:]*:)??(\d+)(?::|$)")
 
 
 def agents_line(variables: Mapping[str, str]) -> str | None:
-    """The warning about agents, without their arguments, which may have secrets; None without an agent."""
+    """Return the warning about agents without their arguments, which may contain secrets, or None without an agent."""
     found = [
         (variable, path.rpartition("/")[2], argument)
         for variable in _VARIABLES

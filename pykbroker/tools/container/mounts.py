@@ -1,7 +1,7 @@
-"""Mounts of a container: which place for data a volume keeps, and the line about data that no volume keeps.
+"""Mounts of a container: the place for data that a volume keeps, and the line about data that no volume keeps.
 
-Responsible for reading /proc/self/mountinfo (proc(5)) and for the verdicts; tools/commands/in_container.py reads the
-file. A plain directory is no volume: an image may have any directory, and its contents end with the container.
+Responsible for reading /proc/self/mountinfo (proc(5)) and for the decisions; tools/commands/in_container.py reads the
+file. A plain directory is not a volume: an image may have any directory, and its contents end with the container.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-#: Where data goes when nothing says where, and the mounts that choose the place, in this order. Apache Kafka's image
-#: and Bitnami's have these defaults; Bitnami documents a volume at /bitnami/kafka, and before that one at /bitnami.
+#: The directory for data if no property names one, and the mounts that choose it, in this order. Apache Kafka's image
+#: and Bitnami's have these defaults; Bitnami documents a volume at /bitnami/kafka, and earlier one at /bitnami.
 #: Debezium's image has one at /kafka/data.
 _PLACES: Final = (
     ("/tmp/kraft-combined-logs", ("/tmp/kraft-combined-logs",)),  # noqa: S108  # Apache Kafka's directory in images
@@ -27,7 +27,7 @@ _ANONYMOUS: Final = re.compile(r"/volumes/[0-9a-f]{64}/_data$")
 #: File systems of a container's own layer.
 _LAYERS: Final = frozenset({"aufs", "fuse-overlayfs", "fuse.fuse-overlayfs", "overlay"})
 _IN_MEMORY: Final = frozenset({"ramfs", "tmpfs"})
-#: Mounts under these are the engine's, or configuration and scripts.
+#: Mounts under these belong to the engine, or hold configuration and scripts.
 _NOT_FOR_DATA: Final = (
     "/bitnami/kafka/config",
     "/dev",
@@ -49,7 +49,7 @@ class Mount:
     """One line of mountinfo."""
 
     point: str
-    #: what of the file system is mounted; for a volume of the engine, the volume's directory
+    #: the part of the file system that is mounted; for a volume of the engine, the volume's directory
     root: str
     file_system: str
     read_only: bool
@@ -60,7 +60,7 @@ class Mount:
 
 
 def read_mounts(mountinfo: str) -> tuple[Mount, ...]:
-    """The mounts of /proc/self/mountinfo, in order: a later one covers an earlier one at the same place."""
+    """Return the mounts of /proc/self/mountinfo, in order: a later one covers an earlier one at the same place."""
     mounts = []
     for line in mountinfo.splitlines():
         before, separator, after = line.partition(" - ")
@@ -72,7 +72,7 @@ def read_mounts(mountinfo: str) -> tuple[Mount, ...]:
 
 
 def place_for_data(mounts: Iterable[Mount]) -> str:
-    """The directory for data when no property names one."""
+    """Return the directory for data if no property names one."""
     points = {mount.point for mount in mounts}
     return next((place for place, choosers in _PLACES if points.intersection(choosers)), DEFAULT_PLACE)
 
@@ -87,9 +87,9 @@ def data_directories(properties: Mapping[str, str]) -> list[str]:
 def lost_data_line(
     directories: Sequence[str], mounts: Sequence[Mount], mounted_directories: Collection[str]
 ) -> str | None:
-    """The warning about `directories` whose data end with the container while a volume is mounted that has none of
-    them. None when there is no such directory, or no such volume. `mounted_directories` has the mount points that are
-    directories: a mounted file keeps no data."""
+    """Return the warning about `directories` whose data end with the container while a mounted volume holds none of
+    them. None if there is no such directory, or no such volume. `mounted_directories` has the mount points that are
+    directories, because a mounted file keeps no data."""
     fates = {path: fate for path in directories if (fate := _fate(path, mounts)) is not None}
     used = {mount.point for path in directories if (mount := _mount_of(path, mounts)) is not None}
     unused = [
@@ -107,7 +107,7 @@ def lost_data_line(
 
 
 def _fate(path: str, mounts: Sequence[Mount]) -> str | None:
-    """Where `path` is, if that ends with the container."""
+    """Return the kind of place of `path` if its data end with the container, or None."""
     mount = _mount_of(path, mounts)
     if mount is None:
         return None
@@ -120,7 +120,7 @@ def _fate(path: str, mounts: Sequence[Mount]) -> str | None:
 
 def _mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
     holding = [mount for mount in mounts if _is_in(path, mount.point)]
-    # The later one of two at the same place.
+    # The later one of two at the same place counts.
     return max(reversed(holding), key=lambda mount: len(mount.point), default=None)
 
 
@@ -139,5 +139,5 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def _unescaped(text: str) -> str:
-    """mountinfo writes spaces, tabs, line ends and backslashes as octal numbers."""
+    """Decode the octal numbers that mountinfo writes for spaces, tabs, line ends and backslashes."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)

@@ -1,8 +1,9 @@
-"""The properties file that a container's node starts with: a mounted file, the variables, or the packaged defaults.
+"""The properties file that a container's node starts with, from a mounted file, the variables, or the packaged
+defaults.
 
-As in Apache Kafka's image: variables are appended to a mounted file and win; with variables and no mounted file the
-packaged defaults are dropped entirely; without either the packaged defaults hold. What a node needs beyond that is
-appended last (single_node.py), each time because the key is absent.
+As in Apache Kafka's image: variables are appended to a mounted file and override it; with variables and no mounted file
+the packaged defaults are dropped entirely; without either the packaged defaults apply. Further keys that a node needs
+are appended last (single_node.py), each one only if it is absent.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _ENABLED: Final = "sasl.enabled.mechanisms"
 
 @dataclass(slots=True, frozen=True)
 class ServerProperties:
-    """A properties file, and what has to be said about it."""
+    """A properties file, and the warnings about it."""
 
     text: str
     properties: Mapping[str, str]
@@ -44,10 +45,12 @@ def server_properties(
     mounts: Iterable[Mount] = (),
     read_credentials: Callable[[str], str] = lambda path: "",
 ) -> ServerProperties:
-    """`mounted` and `defaults`: texts of property files. `hostname`: what other containers call this one.
-    `mounts` choose the place for data. `read_credentials`: what a file has in it; it raises OSError.
+    """Return the properties file. `mounted` and `defaults`: texts of property files. `hostname`: the name of this
+    container for others. `mounts` choose the place for data. `read_credentials` returns the content of a file; it
+    raises OSError.
 
-    ConfigError, one line, when the variables ask for what this version does not give, or contradict each other.
+    Raises ConfigError, in one line, if the variables ask for a feature that this version lacks, or contradict each
+    other.
     """
     found = read_environment(variables)
     if found.protection:
@@ -72,7 +75,7 @@ def server_properties(
         completed.added.update(scram_lines({**properties, **completed.added}))
     unknown = found.unknown
     if properties.get("process.roles", "").strip() or properties.get("advertised.listeners", "").strip():
-        # Parts of an address do nothing then.
+        # Parts of an address have no effect then.
         unknown = tuple(sorted((*unknown, *map(variable_of, found.address))))
     warnings = [unknown_line(unknown, STATIC_KEYS)] if unknown else []
     agents = agents_line(variables)
@@ -83,9 +86,11 @@ def server_properties(
 
 
 def scram_lines(properties: Mapping[str, str]) -> dict[str, str]:
-    """The JAAS line of each mechanism of SCRAM that has none: of a broker it says nothing but the module's name.
+    """Return the JAAS line of each mechanism of SCRAM that has none. For a broker it contains nothing but the module's
+    name.
 
-    Testcontainers' module for Node gives it in a variable with a hyphen in its name, which a POSIX shell drops."""
+    Testcontainers' module for Node gives it in a variable with a hyphen in its name, which a POSIX shell drops.
+    """
     named = (entry.strip().partition(":") for entry in properties.get("listener.security.protocol.map", "").split(","))
     protocols = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in named}
     found = {}
@@ -103,7 +108,8 @@ def scram_lines(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _password(key: str, path: str, read: Callable[[str], str]) -> str:
-    """As a properties file writes it: what the images' scripts read, without line ends behind it."""
+    """Return a line of a properties file with the password in a file, without its line ends, as the images' scripts
+    do."""
     try:
         text = read(path).rstrip("\r\n")
     except OSError as error:

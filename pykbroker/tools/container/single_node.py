@@ -1,7 +1,8 @@
-"""What a container's properties lack: listeners, a place for data, and a controller where none is configured.
+"""Adds properties that a container's environment lacks: listeners, a place for data, and a controller if none is
+configured.
 
-Properties without process.roles are a node's from before KRaft (KAFKA_ZOOKEEPER_CONNECT, KAFKA_BROKER_ID), or a few
-keys that the user set: such a node gets a controller of its own and is a cluster of one.
+Properties without process.roles describe a node from before KRaft (KAFKA_ZOOKEEPER_CONNECT, KAFKA_BROKER_ID), or are a
+few keys that the user set. Such a node gets a controller of its own and is a cluster of one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pykbroker.tools.container.mounts import DEFAULT_PLACE
 _CONTROLLER: Final = "CONTROLLER"
 _FIRST_CONTROLLER_PORT: Final = 9093
 _DEFAULT_MAP: Final = ",".join(f"{protocol}:{protocol}" for protocol in SECURITY_PROTOCOLS)
-#: of a cluster that can have one broker only
+#: set for a cluster that can have only one broker
 _INTERNAL_TOPICS: Final = (
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
@@ -28,7 +29,8 @@ _INTERNAL_TOPICS: Final = (
     "share.coordinator.state.topic.min.isr",
 )
 _HOST_OF_LISTENER: Final = re.compile(r"://(\[[^\]]*\]|[^:,]*):")
-#: The hosts of a listener on every address that is advertised under another name, and of a controller's such listener.
+#: The hosts of a listener on every address that is advertised under another name, and of such a listener of a
+#: controller.
 _NO_HOST: Final = re.compile(r"://(?:\[[0:]+\])?:")
 _NO_CONTROLLER_HOST: Final = re.compile(r"://(?:\[[0:]+\]|0\.0\.0\.0)?:")
 _PORT_OF_LISTENER: Final = re.compile(r":(\d+)\s*(?:,|$)")
@@ -36,7 +38,7 @@ _PORT_OF_LISTENER: Final = re.compile(r":(\d+)\s*(?:,|$)")
 
 @dataclass(slots=True)
 class Completed:
-    """Properties to append, and what has to be said."""
+    """Properties to append, and warnings."""
 
     added: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -50,10 +52,10 @@ def complete(
     hostname: str = "localhost",
     data_directory: str = DEFAULT_PLACE,
 ) -> Completed:
-    """What to append so that a node can start; what is set and not blank stays, but for `listeners`,
-    `advertised.listeners` and `listener.security.protocol.map`, which get the controller's listener. `hostname` is what
-    other containers call this one, `data_directory` is for a node whose properties name none, `address` is that of a
-    node from before KRaft. ConfigError for a node that is only a controller and advertises listeners."""
+    """Return properties that let the node start. Keys that are set and not blank stay, except `listeners`,
+    `advertised.listeners` and `listener.security.protocol.map`, which get the controller's listener. `hostname`: the
+    name of this container for others; `data_directory`: for a node whose properties name none; `address`: that of a
+    node from before KRaft. Raises ConfigError for a node that is only a controller and advertises listeners."""
     done = Completed()
     roles = {role.strip() for role in properties.get("process.roles", "").split(",")} - {""}
     if roles == {"controller"}:
@@ -85,7 +87,7 @@ def complete(
 
 
 def on_all_addresses(listeners: str) -> str:
-    """PLAINTEXT://broker:9092 -> PLAINTEXT://0.0.0.0:9092, each of them."""
+    """Replace the host of each: PLAINTEXT://broker:9092 -> PLAINTEXT://0.0.0.0:9092."""
     return _HOST_OF_LISTENER.sub("://0.0.0.0:", listeners)
 
 
@@ -94,8 +96,8 @@ def ports_of(listeners: str) -> set[int]:
 
 
 def _advertise(properties: Mapping[str, str], hostname: str, done: Completed) -> None:
-    """Apache Kafka advertises a listener without a host under the name of the machine, which other containers know. A
-    controller's is advertised as controller.quorum.voters has it, where that is set."""
+    """Apache Kafka advertises a listener without a host under the name of the machine, which other containers can
+    resolve. If controller.quorum.voters is set, a controller's listener is advertised as that key has it."""
     listeners = [entry.strip() for entry in properties.get("listeners", "").split(",") if entry.strip()]
     advertised = properties.get("advertised.listeners", "").strip()
     controllers = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
@@ -106,7 +108,7 @@ def _advertise(properties: Mapping[str, str], hostname: str, done: Completed) ->
         name = entry.partition("://")[0].upper()
         if name in named or (configured_voters if name in controllers else advertised):
             continue
-        # A broker's listener on 0.0.0.0 stays as it is: Apache Kafka refuses to advertise it.
+        # A broker's listener on 0.0.0.0 stays as it is, because Apache Kafka refuses to advertise it.
         everywhere = _NO_CONTROLLER_HOST if name in controllers else _NO_HOST
         more.append(everywhere.sub(f"://{hostname}:", entry))
     if any(entry not in listeners for entry in more):
@@ -122,7 +124,7 @@ def _add_controller(properties: Mapping[str, str], name: str, done: Completed) -
     added["process.roles"] = "broker,controller"
     if not properties.get("node.id", "").strip():
         broker_id = properties.get("broker.id", "").strip()
-        # -1 let a broker be numbered by ZooKeeper.
+        # With -1 ZooKeeper assigned the number of a broker.
         added["node.id"] = broker_id if broker_id not in ("", "-1") else "1"
         if broker_id == "-1":
             added["broker.id"] = "1"
@@ -138,9 +140,9 @@ def _add_controller(properties: Mapping[str, str], name: str, done: Completed) -
     else:
         taken = ports_of(listeners) | ports_of(advertised)
         port = next(port for port in range(_FIRST_CONTROLLER_PORT, 65536) if port not in taken)
-        # Nothing outside of this container talks to it.
+        # Nothing outside of this container connects to it.
         added["listeners"] = f"{listeners},{name}://localhost:{port}"
-    # A map that is not set has no controller's listener beside one with TLS or SASL.
+    # The default map has no controller's listener besides one with TLS or SASL.
     protocols = properties.get("listener.security.protocol.map", "").strip() or _DEFAULT_MAP
     if f"{name.upper()}:" not in protocols.upper().replace(" ", ""):
         added["listener.security.protocol.map"] = f"{protocols},{name}:PLAINTEXT"

@@ -1,7 +1,7 @@
-"""What `pykbroker logs` says of the files of a log directory: bytes in, lines out.
+"""Prints the files of a log directory for `pykbroker logs`: bytes in, lines out.
 
-`log_files` and `index_files` say of a file what Apache Kafka's DumpLogSegments says of it; `decoders` turns records of
-Apache Kafka's own topics into its JSON; `verify` checks whole directories.
+`log_lines` and `index_files` print files as Apache Kafka's DumpLogSegments does; `decoders` turns records of Apache
+Kafka's own topics into its JSON; `verify` checks whole directories.
 
-No part of a running node imports this. A file is anything with `pread` and `size`; nothing is ever written.
+No part of a running node imports this. A file is any object with `pread` and `size`; nothing is ever written.
 """

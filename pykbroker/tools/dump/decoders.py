@@ -1,6 +1,6 @@
-"""Key and payload of a record as `dump-log` prints them: one class for each of DumpLogSegments' decoder options.
+"""Key and payload of a record as `dump-log` prints them, with one decoder for each of DumpLogSegments' decoder options.
 
-Errors in a record are part of what is printed; DecodeFailure ends the dump, where Apache Kafka's tool ends too.
+Errors in a record are part of the output; DecodeFailure ends the dump, where Apache Kafka's tool also ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pykbroker_wire.stored_framing import (
     decode_value,
 )
 
-#: Key and payload of a record; None where nothing is printed.
+#: Key and payload of a record; None if nothing is printed.
 Printed = tuple[str | None, str | None]
 Decoder = Callable[[Record], Printed]
 
@@ -31,7 +31,7 @@ _PACKAGE = "org.apache.kafka.tools.api."
 
 
 class DecodeFailure(ValueError):
-    """The text is for the user."""
+    """A record cannot be decoded. The text is for the user."""
 
 
 # -- plain records
@@ -46,7 +46,7 @@ def _integer(size: int) -> Callable[[bytes], str]:
     return decode
 
 
-#: Of Apache Kafka's tools; any other class would be Java code, which nothing here can run.
+#: Apache Kafka's own classes; any other class would be Java code, which this program cannot run.
 _CLASSES: dict[str, Callable[[bytes], str]] = {
     f"{_PACKAGE}StringDecoder": java_text,
     f"{_PACKAGE}IntegerDecoder": _integer(4),
@@ -58,7 +58,8 @@ STRING_DECODER = f"{_PACKAGE}StringDecoder"
 def plain_decoder(
     key_class: str = STRING_DECODER, value_class: str = STRING_DECODER, *, of_metadata: bool = False
 ) -> Decoder:
-    """`of_metadata`: of a file of the metadata log. Raises DecodeFailure for a class that is not one of these."""
+    """Return the decoder of these classes. `of_metadata`: the file belongs to the metadata log. Raises DecodeFailure
+    for an unknown class."""
     for name in (key_class, value_class):
         if name not in _CLASSES:
             raise DecodeFailure(f"{name} is not supported: only {', '.join(sorted(_CLASSES))} are")
@@ -105,7 +106,7 @@ def coordinator_decoder(home: Home) -> Decoder:
 def _value_json(value: TopLevel, version: int) -> dict[str, Any]:
     found = to_json(value, version)
     if isinstance(value, GroupMetadataValue) and value.protocol_type == "consumer":
-        # What members of the classic protocol carry is their own: opened where it is what consumers write.
+        # Members of the classic protocol may carry any bytes; they are decoded if consumers have written them.
         for member, printed in zip(value.members, found["members"], strict=True):
             for name, cls in (
                 ("subscription", ConsumerProtocolSubscription),
@@ -144,5 +145,5 @@ def metadata_decoder(record: Record) -> Printed:
 
 
 def _type_name(message: TopLevel) -> str:
-    """`REGISTER_BROKER_RECORD` of a RegisterBrokerRecord."""
+    """Return `REGISTER_BROKER_RECORD` for a RegisterBrokerRecord."""
     return type(message).__module__.rpartition(".")[2].upper()

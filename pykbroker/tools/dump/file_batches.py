@@ -1,4 +1,4 @@
-"""Reads the batches of a file one after the other, whatever they say of themselves."""
+"""Reads the batches of a file one after the other, whatever their headers contain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Found(NamedTuple):
 
 
 class NotABatch(ValueError):
-    """What is at `position` cannot be a batch; everything behind it is out of reach."""
+    """The bytes at `position` cannot be a batch; nothing after them can be read."""
 
     def __init__(self, position: int, why: str) -> None:
         super().__init__(f"{why} at position {position}")
@@ -27,8 +27,8 @@ class NotABatch(ValueError):
 
 
 def batches(file: FileReader, position: int = 0, end: int | None = None) -> Iterator[Found]:
-    """Every batch from `position`. One that leads over the end ends the iteration silently, as in Apache Kafka; the
-    CRC is the caller's. Raises NotABatch."""
+    """Yield every batch from `position`. A batch that extends beyond the end ends the iteration silently, as in Apache
+    Kafka. The caller checks the CRC. Raises NotABatch."""
     size = file.size() if end is None else min(end, file.size())
     chunk, start = memoryview(b""), position
     while size - position >= HEADER_SIZE:

@@ -16,7 +16,7 @@ from pykbroker_wire.records.record import iter_records
 
 
 class BadIndex(ValueError):
-    """The text is for the user."""
+    """An index cannot be read. The text is for the user."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -30,7 +30,7 @@ class IndexOptions:
 
 @dataclass(slots=True)
 class Complaints:
-    """What is wrong with one file: pairs of what its index says and what the log says."""
+    """The differences between an index file and its log: pairs of the index's number and the log's number."""
 
     mismatches: list[tuple[int, int]] = field(default_factory=list)
     out_of_order: list[tuple[int, int]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Complaints:
 
 
 def index_entries(data: bytes, base_offset: int) -> list[tuple[int, int]]:
-    """Offset and position, without the zeros of a preallocated file."""
+    """Return offsets and positions, without the zeros of a preallocated file."""
     found: list[tuple[int, int]] = []
     for key, position in OffsetIndex.ENTRY.iter_unpack(_whole(data, OffsetIndex.ENTRY.size)):
         if found and not key:
@@ -48,7 +48,7 @@ def index_entries(data: bytes, base_offset: int) -> list[tuple[int, int]]:
 
 
 def time_entries(data: bytes, base_offset: int) -> list[tuple[int, int]]:
-    """Timestamp and offset, without the zeros of a preallocated file."""
+    """Return timestamps and offsets, without the zeros of a preallocated file."""
     found: list[tuple[int, int]] = []
     for timestamp, key in TimeIndex.ENTRY.iter_unpack(_whole(data, TimeIndex.ENTRY.size)):
         if found and not key:
@@ -89,7 +89,7 @@ def dump_index(
 def dump_time_index(
     path: str, data: bytes, base_offset: int, index: bytes, log: FileReader, options: IndexOptions, said: Complaints
 ) -> Iterator[str]:
-    """`index` is what the offset index beside it holds."""
+    """Yield the lines of a time index. `index` is the content of the offset index of the same segment."""
     entries = time_entries(data, base_offset)
     if options.sanity_only:
         _check_size(data, TimeIndex.ENTRY.size)

@@ -46,17 +46,17 @@ class LogOptions:
 
 @dataclass(slots=True)
 class Gaps:
-    """Offsets that do not follow each other, of one file: (before, behind)."""
+    """Offsets of one file that do not follow each other: (before, after)."""
 
     pairs: list[tuple[int, int]] = field(default_factory=list)
 
 
 def dump_log(path: str, file: FileReader, options: LogOptions, gaps: Gaps) -> Iterator[str]:
-    """The lines of one file. Raises NotABatch, DecodeFailure."""
+    """Yield the lines of one file. Raises NotABatch, DecodeFailure."""
     yield _title(path)
-    # As in Apache Kafka's tool, a log that begins later has its first pair of offsets there.
+    # As in Apache Kafka's tool, a log that begins later than 0 has its first gap there.
     position, last_offset = 0, -1
-    size = file.size()  # what a broker appends meanwhile is not looked at
+    size = file.size()  # data that a broker appends in the meantime is not read
     for found in batches(file, 0, min(size, options.max_bytes)):
         yield _batch_line(found)
         if options.deep:
@@ -148,7 +148,7 @@ def _control(record: Record) -> str:
         return f" endTxnMarker: {control.type.name} coordinatorEpoch: {control.coordinator_epoch}"
     if control.type in _KRAFT:
         word, cls = _KRAFT[control.type]
-        # Its version is the first field of each of these, and the one in which it is written.
+        # Its version is the first field of each of these, and the version in which it is written.
         version = int.from_bytes(control.value[:2], "big")
         message, _ = cls.decode(control.value, 0, version)
         return f" {word}{render(to_json(message, version))}"

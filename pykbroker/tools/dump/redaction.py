@@ -1,8 +1,7 @@
-"""What `logs dump` hides of the metadata log: dynamic passwords, and what is kept of SCRAM passwords.
+"""Hides secrets of the metadata log in the output of `logs dump`: dynamic passwords, and credentials of SCRAM.
 
-Responsible for single records: their JSON, with the words of Apache Kafka's RecordRedactor, and what is printed of them
-where no decoder was asked for. Apache Kafka's DumpLogSegments hides nothing. Records of topics are people's own and are
-shown.
+Responsible for single records: for their JSON, with the texts of Apache Kafka's RecordRedactor, and for their output
+without a decoder. Apache Kafka's DumpLogSegments hides nothing. Records of topics belong to users and are shown.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from pykbroker_wire.stored_framing import FRAME_VERSION, decode_metadata_record
 REDACTED: Final = "(redacted)"
 
 
-#: How a record with one begins.
+#: The first bytes of a record with a secret.
 _FRAMES: Final = tuple(bytes((FRAME_VERSION, each.API_KEY)) for each in (ConfigRecord, UserScramCredentialRecord))
 
 
 def redacted(message: TopLevel, data: dict[str, Any]) -> dict[str, Any]:
-    """`data` is the JSON form of the record."""
+    """Return the JSON form of a record without its secrets. `data` is the whole JSON form."""
     match message:
         case ConfigRecord() if message.value is not None and _is_secret(message.resource_type, message.name):
             return {**data, "value": REDACTED}
@@ -33,8 +32,8 @@ def redacted(message: TopLevel, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_secret(value: bytes, *, of_metadata: bool) -> bool:
-    """Whether the value of a record without a key is a record of the metadata log with a secret, whose bytes are not to
-    be printed. `of_metadata`: it is in that log or a snapshot of it, where one that cannot be read counts too."""
+    """Return True if a value without a key is a record of the metadata log with a secret, whose bytes must not be
+    printed. `of_metadata`: the value is in that log or a snapshot of it, where one that cannot be read counts too."""
     if not value.startswith(_FRAMES):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Bytes as text, as Java's String makes it of UTF-8."""
+"""Decodes bytes of UTF-8 to text as Java's String does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SURROGATE_LEAD = 0xED
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
-    """One U+FFFD for what is not UTF-8. Python counts each byte of a surrogate; Java does not."""
+    """Return one U+FFFD for bytes that are not UTF-8. Python counts each byte of a surrogate; Java does not."""
     assert isinstance(error, UnicodeDecodeError)
     data, start = error.object, error.start
     if data[start] == _SURROGATE_LEAD and 0xA0 <= (data[start + 1 : start + 2] or b"\0")[0] <= 0xBF:

@@ -1,11 +1,12 @@
-"""`pykbroker logs verify`: whether log directories, partition folders and single files are what they should be.
+"""`pykbroker logs verify`: check log directories, partition folders and single files.
 
-Responsible for everything that a reader could trip over: checksums, offsets and leader epochs of batches, what indexes,
-producer snapshots and checkpoints say of the log beside them. Nothing is changed, and a directory in use may be looked
-at; what is being written meanwhile can then look unfinished.
+Responsible for every error that could stop a reader: checksums, offsets and leader epochs of batches, and whether
+indexes, producer snapshots and checkpoints agree with their log. Nothing is changed. A directory in use may be checked,
+but files that are written during the check can look incomplete.
 
-Offsets and leader epochs lie outside a batch's checksum. They are known all the same: offsets follow each other, but
-where the cleaner has been (`cleaner-offset-checkpoint`), and `leader-epoch-checkpoint` says which epoch wrote which.
+Offsets and leader epochs lie outside a batch's checksum. They can be checked nevertheless: offsets follow each other,
+except where the cleaner has been (`cleaner-offset-checkpoint`), and `leader-epoch-checkpoint` has the first offset of
+each epoch.
 """
 
 from __future__ import annotations
@@ -58,20 +59,20 @@ class Finding:
 
 
 class _Log:
-    """What is known of one partition while its segments are read in order."""
+    """The state of one partition while its segments are read in order."""
 
     def __init__(self, cleaned_to: int) -> None:
-        #: below it the cleaner may have taken records away
+        #: below it the cleaner may have removed records
         self.cleaned_to = cleaned_to
         self.next_offset = -1
         self.epoch = -1
         self.epochs: list[tuple[int, int]] = []
-        #: of producer snapshots: last offset of a batch -> what must be there, and which snapshots say so
+        #: from producer snapshots: last offset of a batch -> the expected batch, and the snapshots that contain it
         self.expected: dict[int, list[tuple[str, int, int, int]]] = {}
 
 
 class _Indexes:
-    """What the indexes of one segment say, taken away as the log confirms it."""
+    """The entries of the indexes of one segment; each is removed when the log confirms it."""
 
     def __init__(self) -> None:
         self.positions: dict[int, int] = {}
@@ -80,7 +81,7 @@ class _Indexes:
 
 
 class DirectoryVerifier:
-    """`verify` any number of paths, then `summary`."""
+    """Call `verify` for any number of paths, then `summary`."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -177,8 +178,8 @@ class DirectoryVerifier:
             ends[folder.topic, folder.partition] = log.next_offset
 
     def _cleaned_to(self, path: str) -> int:
-        """Below which offset the cleaner may have taken records away. Its checkpoint moves when a whole cleaning is
-        over, and one that was interrupted may have changed any segment but the last."""
+        """Return the offset below which the cleaner may have removed records. Its checkpoint moves only at the end of a
+        whole cleaning, and an interrupted one may have changed any segment but the last."""
         folder = names.parse_partition_dir(os.path.basename(path))
         file = f"{os.path.dirname(path) or '.'}/{names.CLEANER_OFFSETS}"
         if folder is None or not self._disk.exists(file):
@@ -186,7 +187,7 @@ class DirectoryVerifier:
         try:
             cleaned = decode_offsets(read_file(self._disk, file)).get((folder.topic, folder.partition))
         except MalformedFile:
-            return 0  # told where the directory's own files are read
+            return 0  # reported where the directory's own files are read
         if cleaned is None:
             return 0
         parsed = map(names.parse_segment_file, self._disk.list(path))
@@ -250,7 +251,7 @@ class DirectoryVerifier:
         yield from self._segment(folder, parsed.base_offset, log)
 
     def _snapshot(self, path: str) -> Iterator[Finding]:
-        """A snapshot of the metadata, or what a directory was formatted to begin with."""
+        """Check a snapshot of the metadata, or the metadata that a directory was formatted with."""
         log = _Log(0)
         log.next_offset = 0
         damage = list(self._batches_of(path, self._disk.open(path).reader(), 0, log, _Indexes()))
@@ -357,7 +358,7 @@ class DirectoryVerifier:
 
 
 def _written(entries: list[tuple[int, int]], zeros: tuple[int, int]) -> list[tuple[int, int]]:
-    """Without the one entry that a file of nothing but zeros seems to have."""
+    """Return the entries without the one that a file of nothing but zeros seems to have."""
     return [] if entries == [zeros] else entries
 
 
@@ -370,7 +371,7 @@ def _in_order(path: str, data: bytes, size: int, entries: list[tuple[int, int]])
 
 
 def _nothing_behind(path: str, data: bytes, size: int, entries: list[tuple[int, int]]) -> Iterator[Finding]:
-    """A preallocated file ends with zeros: what looks like their beginning has to be."""
+    """Check that a preallocated file ends with zeros only, from where its entries seem to end."""
     end = len(entries) * size
     if any(data[end : len(data) - len(data) % size]):
         yield Finding(path, end, "an entry of the segment's first offset behind others")
@@ -401,7 +402,7 @@ def _check_epoch(path: str, position: int, header: BatchHeader, log: _Log) -> It
 
 
 def _unreadable(found: Found) -> str | None:
-    """Why the records of a batch with the right checksum cannot be read."""
+    """Return why the records of a batch with the right checksum cannot be read, or None."""
     header = found.header
     payload = found.data[HEADER_SIZE:]
     try:

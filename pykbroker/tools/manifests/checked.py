@@ -21,7 +21,7 @@ _QUANTITY: Final = re.compile(r"[1-9][0-9]*(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _HOST: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?")
 _ADDRESS: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 _USER: Final = re.compile(r"[a-z_][-a-z0-9_]*")
-#: Nothing in it that YAML, a shell or systemd reads: no space, no quote, no $, no %.
+#: It has no character with a meaning in YAML, a shell or systemd: no space, no quote, no $, no %.
 _PATH: Final = re.compile(r"(/[-A-Za-z0-9._+@]+)+")
 
 
@@ -32,7 +32,7 @@ def _matching(pattern: re.Pattern[str], text: str, what: str) -> str:
 
 
 def name(text: str) -> str:
-    """A DNS label: the name of a Service, a StatefulSet, a namespace."""
+    """Check a DNS label: the name of a Service, a StatefulSet, a namespace."""
     if len(text) > _LONGEST_NAME:
         raise ConfigError(f"the name {text!r} has more than {_LONGEST_NAME} characters")
     return _matching(_LABEL, text, "a name: small letters, digits and dashes, a letter first")
@@ -47,7 +47,7 @@ def image(text: str) -> str:
 
 
 def quantity(text: str) -> str:
-    """Kubernetes' amounts: 10Gi, 500m."""
+    """Check one of Kubernetes' amounts: 10Gi, 500m."""
     return _matching(_QUANTITY, text, "an amount, such as 10Gi or 500m")
 
 
@@ -56,7 +56,7 @@ def host(text: str) -> str:
 
 
 def address(text: str) -> str:
-    """IPv4: where a port is published."""
+    """Check an IPv4 address, at which a port is published."""
     return _matching(_ADDRESS, text, "an IPv4 address")
 
 
@@ -65,15 +65,15 @@ def user(text: str) -> str:
 
 
 def path(text: str) -> str:
-    """An absolute path of plain characters, without `..`."""
+    """Check an absolute path of plain characters, without `..`."""
     if ".." in text.split("/"):
         raise ConfigError(f"the path {text!r} goes upwards")
     return _matching(_PATH, text, "an absolute path of letters, digits and -._+@")
 
 
 def cluster_id(text: str | None, of: str) -> str:
-    """`text`, a uuid in Kafka's form. Without it an id that follows from `of` alone: a file that is generated a second
-    time must have the id of the volumes that are there."""
+    """Check `text`, a uuid in Kafka's form. Without it, return an id that follows from `of` alone, because a file that
+    is generated a second time must have the id of the existing volumes."""
     if text is None:
         return uuid_to_str(random_uuid(random.Random(f"pykbroker {of}")))  # noqa: S311  # the id of a cluster is no secret
     try:

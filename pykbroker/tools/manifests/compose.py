@@ -25,30 +25,30 @@ from pykbroker.tools.manifests.secured import (
 
 MOST_BROKERS: Final = 99
 _MOST_PORT: Final = 65_535
-#: Where Compose mounts secrets.
+#: The folder in which Compose mounts secrets.
 _SECRETS: Final = "/run/secrets"
-#: The user whose files they are. Compose keeps owner and mode of the file on the host.
+#: The user that owns these files. Compose keeps owner and mode of the file on the host.
 _OWNER: Final = "${PYKBROKER_UID:-1000}:0"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ComposeCluster:
-    """What a Compose file is made of. Raises ConfigError for a value that cannot stand in one."""
+    """The values of a Compose file. Raises ConfigError for a value that cannot be in one."""
 
     image: str
-    #: the first three are voters too; of fewer, the first
+    #: the first three are voters too; with fewer brokers, the first
     brokers: int = 3
-    #: of the first broker on this machine; the others have those behind it
+    #: of the first broker on this machine; the others have the following ones
     port: int = 9092
     #: the name by which clients outside the network reach this machine
     host: str = "localhost"
     #: the address whose ports are published
     bind: str = "127.0.0.1"
     cluster_id: str | None = None
-    #: where this machine reaches the metrics of the first broker; None: only the project's network does
+    #: the port on this machine for the metrics of the first broker, or None if only the project's network reaches them
     metrics_port: int | None = None
     security: Security = Security.PLAINTEXT
-    #: with SASL_SSL: who logs in, beside `admin`
+    #: the users that may log in with SASL_SSL, in addition to `admin`
     users: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -162,7 +162,7 @@ def _node(cluster: ComposeCluster, number: int) -> str:
 
 
 def _what_a_person_makes(cluster: ComposeCluster) -> str:
-    """The comment that names the files which must be there before the first start."""
+    """Return the comment that names the files which must exist before the first start."""
     if not cluster.security.is_secured:
         return ""
     hosts = dict.fromkeys([cluster.host, *(f"node-{number}" for number in cluster.numbers)])
@@ -210,7 +210,7 @@ def _secrets(cluster: ComposeCluster) -> str:
 
 
 def _users_service(cluster: ComposeCluster) -> str:
-    """A container that sets the passwords, again and again until the nodes serve."""
+    """Return a container that sets the passwords, and repeats it until the nodes serve."""
     if not cluster.logins:
         return ""
     files = ", ".join([NODE_FILE, AUTHORITY_FILE, *(f"{user}.password" for user in cluster.logins)])

@@ -1,9 +1,10 @@
-"""Manifests for Kubernetes: a StatefulSet whose pods are brokers and voters, its Services, and what keeps it up.
+"""Manifests for Kubernetes: a StatefulSet whose pods are brokers and voters, its Services, and the policies that keep
+it up.
 
-A node's id is its pod's ordinal, from the label apps.kubernetes.io/pod-index (Kubernetes 1.28 and newer): so the
+A node's id is its pod's ordinal, from the label apps.kubernetes.io/pod-index (Kubernetes 1.28 and newer). So the
 environment alone describes a pod, no shell has to cut the number out of the host's name, and the image's own command
-stays. Names of pods are stable, their addresses are not: everything goes by name. The names end in `.svc`, which pods
-find whatever the domain of the Kubernetes cluster is.
+stays. Names of pods are stable and their addresses are not, so every address is a name. The names end in `.svc`, which
+pods can resolve whatever the domain of the Kubernetes cluster is.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CONTROLLER_PORT: Final = 9093
 NODES_PORT: Final = 9094
 #: The image's own check. It imports nothing but a socket, so a probe costs a few milliseconds.
 HEALTH_CHECK: Final = "/etc/kafka/docker/healthcheck"
-#: Where the containers find certificates, and the Job the passwords.
+#: The folder of the certificates in the containers, and of the passwords in the Job.
 _SECRETS: Final = "/etc/kafka/secrets"
 _PASSWORDS: Final = "/etc/kafka/users"
 _RESTRICTED: Final = """          securityContext:
@@ -49,26 +50,26 @@ _USER: Final = """      securityContext:
         fsGroupChangePolicy: OnRootMismatch
         seccompProfile: {type: RuntimeDefault}
 """
-#: Each pod is a voter: an even number survives no more losses than the odd one below it.
+#: Each pod is a voter, and an even number survives no more losses than the odd number below it.
 REPLICAS: Final = (1, 3, 5)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class KubernetesCluster:
-    """What a manifest is made of. Raises ConfigError for a value that cannot stand in one."""
+    """The values of a manifest. Raises ConfigError for a value that cannot be in one."""
 
     image: str
     name: str = "pykbroker"
-    #: None: that of `kubectl apply`
+    #: None for that of `kubectl apply`
     namespace: str | None = None
     replicas: int = 3
-    #: of each pod; cpu is what it asks for, memory is its limit too
+    #: of each pod; cpu is its request, memory is its limit too
     storage: str = "10Gi"
     cpu: str = "500m"
     memory: str = "512Mi"
-    #: None: the default class
+    #: None for the default class
     storage_class: str | None = None
-    #: None: one that follows from the name and the namespace
+    #: None for an id that follows from the name and the namespace
     cluster_id: str | None = None
     security: Security = Security.PLAINTEXT
 
@@ -86,7 +87,7 @@ class KubernetesCluster:
         checked.cluster_id(self.cluster_id, "")
 
     def pod(self, number: int, namespace: str) -> str:
-        """The name by which nodes and clients reach a pod."""
+        """Return the name by which nodes and clients reach a pod."""
         return f"{self.name}-{number}.{self.name}-nodes.{namespace}.svc"
 
     @property
@@ -95,7 +96,7 @@ class KubernetesCluster:
 
 
 def kubernetes(cluster: KubernetesCluster) -> str:
-    """One YAML document for each object."""
+    """Return one YAML document for each object."""
     documents = [_head(cluster), _client_service(cluster), _policies(cluster), _stateful_set(cluster)]
     if cluster.has_users:
         documents.insert(3, _users_job(cluster))
@@ -137,12 +138,12 @@ spec:
 
 
 def _of_secured(cluster: KubernetesCluster, lines: str) -> str:
-    """These lines in the manifest of a secured cluster, and nothing in others."""
+    """Return these lines for a secured cluster, and nothing for others."""
     return f"{lines}\n" if cluster.security.is_secured else ""
 
 
 def _what_a_person_makes(cluster: KubernetesCluster) -> str:
-    """The comment that names the Secrets which must be there before the pods."""
+    """Return the comment that names the Secrets which must exist before the pods."""
     if not cluster.security.is_secured:
         return ""
     namespace = cluster.namespace or "NAMESPACE"
@@ -237,12 +238,12 @@ def _between_nodes(cluster: KubernetesCluster) -> str:
 
 
 def _labels_of_users(cluster: KubernetesCluster) -> str:
-    """Those of the Job's pod. No Service may take it for a node."""
+    """Return the labels of the Job's pod. They differ from the nodes' labels, so that no Service selects it."""
     return f"{{app.kubernetes.io/name: pykbroker-users, app.kubernetes.io/instance: {cluster.name}}}"
 
 
 def _certificates(cluster: KubernetesCluster) -> str:
-    """The volume with the two files."""
+    """Return the volume with the two files."""
     return f"""        - name: tls
           secret:
             secretName: {cluster.name}-tls
@@ -253,7 +254,7 @@ def _certificates(cluster: KubernetesCluster) -> str:
 
 
 def _users_job(cluster: KubernetesCluster) -> str:
-    # The names that the certificate has: those of pods.
+    # The names in the certificate are those of pods.
     nodes = ",".join(f"{cluster.pod(number, '$(POD_NAMESPACE)')}:{NODES_PORT}" for number in range(cluster.replicas))
     return f"""# It sets the passwords. It shows the certificate of the nodes, which is that of a super user.
 apiVersion: batch/v1
@@ -299,7 +300,7 @@ spec:
 
 
 def _environment(cluster: KubernetesCluster) -> str:
-    """Kubernetes puts $(NAME) in, of a variable that stands above."""
+    """Return the variables of a pod. Kubernetes replaces $(NAME) by the value of a variable that is defined above."""
     namespace = "$(POD_NAMESPACE)"
     pod = f"$(POD_NAME).{cluster.name}-nodes.{namespace}.svc"
     voters = (f"{number}@{cluster.pod(number, namespace)}:{CONTROLLER_PORT}" for number in range(cluster.replicas))

@@ -1,6 +1,6 @@
-"""What a Prometheus server is configured with: which nodes it asks, and rules for what needs a person.
+"""The configuration of a Prometheus server: the nodes to scrape, and alerting rules.
 
-A node answers at its `pykbroker.metrics.listener`; the names are those of metrics/exposition.py.
+A node answers at its `pykbroker.metrics.listener`; metrics/exposition.py has the names of the metrics.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 from pykbroker.config.kinds import ConfigError, parse_host_port
 from pykbroker.tools.manifests import checked
 
-#: where jmx_exporter's agent answers in most set-ups, so that nothing else has it
+#: the usual port of jmx_exporter's agent, so that other programs rarely use it
 PORT: Final = 9404
 _MOST_PORT: Final = 65_535
 _MOST_SECONDS: Final = 3_600
 
-# Each: the name, how long it must hold, the expression, what it means. Offline partitions and the active controller are
-# known to the active controller alone, so the cluster's sum counts.
+# Each has the name, the time for which it must hold, the expression, and its meaning. Only the active controller
+# reports offline partitions and itself, so the sum over the cluster counts.
 _RULES: Final = (
     (
         "KafkaPartitionsOffline",
@@ -55,8 +55,8 @@ _RULES: Final = (
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class PrometheusConfig:
-    """`targets`: host or host:port of each node's metrics listener; the port is 9404 where none is named. Raises
-    ConfigError for a value that cannot stand in the file."""
+    """`targets`: host or host:port of each node's metrics listener; the port is 9404 if none is named. Raises
+    ConfigError for a value that cannot be in the file."""
 
     targets: tuple[str, ...]
     job: str = "pykbroker"
@@ -80,7 +80,7 @@ class PrometheusConfig:
 
 
 def prometheus(config: PrometheusConfig) -> str:
-    """prometheus.yml."""
+    """Return the text of prometheus.yml."""
     targets = ", ".join(f'"{address}"' for address in config.addresses)
     return f"""# Each node has pykbroker.metrics.listener=HOST:PORT in its properties
 # (KAFKA_PYKBROKER_METRICS_LISTENER in a container).
@@ -94,7 +94,7 @@ scrape_configs:
 
 
 def rules(config: PrometheusConfig) -> str:
-    """A file for Prometheus' `rule_files`."""
+    """Return a file for Prometheus' `rule_files`."""
     alerts = "".join(
         f"""      - alert: {name}
         expr: '{expression.replace("%s", config.job)}'

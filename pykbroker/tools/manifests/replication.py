@@ -8,7 +8,8 @@ from pykbroker.config.variables import variable_of
 
 
 def replication_variables(brokers: int) -> dict[str, str]:
-    """Variable -> text: what of the profile for so many brokers is not the key's default."""
+    """Return variable -> text for the values of the profile for this number of brokers that are not the key's
+    default."""
     found = {}
     for key, text in replicated_profile(brokers).items():
         row = find_key(key)

@@ -1,8 +1,9 @@
-"""The protection of nodes in generated files, which is listeners, their protocols, and keys of TLS, SASL and ACLs.
+"""The protection of nodes in generated files: listeners, their protocols, and keys of TLS, SASL and ACLs.
 
 Responsible for the choice that every kind of file shares. Nodes show each other certificates on the listeners NODES and
-CONTROLLER. Clients show a certificate too (SSL), or log in with SCRAM over TLS (SASL_SSL). The authorizer refuses what
-no ACL allows. Nothing in here is a secret: `node.pem` and `authority.pem` come from outside, and so do passwords.
+CONTROLLER. Clients show a certificate too (SSL), or log in with SCRAM over TLS (SASL_SSL). The authorizer refuses every
+request that no ACL allows. The generated files contain no secret, because `node.pem`, `authority.pem` and passwords
+come from outside.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ CLIENTS: Final = "CLIENTS"
 
 
 class Security(Enum):
-    """How clients talk to the nodes; the names are those of Kafka's `security.protocol`."""
+    """The protocol between clients and nodes; the names are those of Kafka's `security.protocol`."""
 
     PLAINTEXT = "plaintext"
     SSL = "ssl"
@@ -38,7 +39,7 @@ class Security(Enum):
 
 
 def secured_keys(security: Security, folder: str, clients: tuple[str, ...] = (CLIENTS,)) -> dict[str, str]:
-    """Key -> text: everything that protects a node but `listeners` and `advertised.listeners`.
+    """Return key -> text for all keys that protect a node, except `listeners` and `advertised.listeners`.
 
     `folder` has the two files; `clients` are the listeners of clients.
     """
@@ -69,7 +70,7 @@ def admin_principal(security: Security) -> str:
 
 
 def client_as_node(folder: str) -> str:
-    """Options with which a command of `pykbroker` shows the certificate of the nodes."""
+    """Return the options with which a command of `pykbroker` shows the certificate of the nodes."""
     properties = {
         "security.protocol": "SSL",
         "ssl.keystore.type": "PEM",

@@ -1,6 +1,6 @@
-"""A unit for systemd: `pykbroker start` with a properties file, as a user of its own, with little else in reach.
+"""A unit for systemd: `pykbroker start` with a properties file, as a user of its own, with access to little else.
 
-The key of a secured node belongs to root. systemd gives the node a copy that no other user reads (LoadCredential).
+The key of a secured node belongs to root. systemd gives the node a copy that no other user can read (LoadCredential).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pykbroker.tools.manifests.secured import ADMIN, AUTHORITY_FILE, NODE_FILE, 
 
 _STATE: Final = "/var/lib/"
 _HEALTH_SOCKET: Final = "/run/pykbroker/health.sock"
-#: Where root keeps the two files, and where systemd shows copies of them to the node alone.
+#: The folder where root keeps the two files, and the one where systemd shows copies of them to the node alone.
 SECRETS: Final = "/etc/pykbroker/secrets"
 CREDENTIALS: Final = "/run/credentials/pykbroker.service"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class SystemdUnit:
-    """What a unit is made of: absolute paths, and the user that the node runs as. Raises ConfigError."""
+    """The values of a unit: absolute paths, and the user that the node runs as. Raises ConfigError."""
 
     #: the program `pykbroker`
     program: str
@@ -38,7 +38,7 @@ class SystemdUnit:
 
 
 def systemd(unit: SystemdUnit) -> str:
-    # systemd makes directories below /var/lib by itself; others must be there and be the user's.
+    # systemd makes directories below /var/lib itself; others must exist and belong to the user.
     state = [path.removeprefix(_STATE) for path in unit.data if path.startswith(_STATE)]
     others = [path for path in unit.data if not path.startswith(_STATE)]
     directories = f"StateDirectory={' '.join(state)}\nStateDirectoryMode=0750\n" if state else ""
@@ -106,7 +106,7 @@ WantedBy=multi-user.target
 
 
 def _what_a_person_makes(unit: SystemdUnit) -> str:
-    """The comment with the files and the properties that protect a node."""
+    """Return the comment with the files and the properties that protect a node."""
     if not unit.security.is_secured:
         return ""
     keys = {
