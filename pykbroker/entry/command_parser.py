@@ -1,6 +1,6 @@
-"""argparse with the words of the other commands: one parser for each command of this room.
+"""argparse with the texts of the other commands: one parser for each command of this package.
 
-Responsible for what is said about words that a command does not take, and for the help. The command group of the tools
+Responsible for the errors about words that a command does not take, and for the help. The command group of the tools
 shows the same parsers (tools/commands/passed_on.py).
 """
 
@@ -21,14 +21,14 @@ _OPTIONS_COLUMN: Final = 30
 
 
 class UsageError(Exception):
-    """Words that no command takes. The message is the whole line for the user."""
+    """The words match no command. The message is the whole line for the user."""
 
 
 class CommandParser(argparse.ArgumentParser):
     """The options of one command. An option that takes a value has a long name.
 
-    name: as on the command line. text: what the command does; its first line is a summary. example: one command line,
-    or several in lines of their own.
+    name: as on the command line. text: the description; its first line is a summary. example: one command line, or
+    several on lines of their own.
     """
 
     def __init__(self, name: str, text: str, *, example: str) -> None:
@@ -42,7 +42,7 @@ class CommandParser(argparse.ArgumentParser):
         self._exclusive.append(options)
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
-        """Raises UsageError. `--help` prints the help and raises SystemExit."""
+        """Parse the words. Raises UsageError. `--help` prints the help and raises SystemExit."""
         try:
             given, left = self.parse_known_args(list(self._joined(words)))
         except argparse.ArgumentError as error:
@@ -60,7 +60,8 @@ class CommandParser(argparse.ArgumentParser):
         return given
 
     def _joined(self, words: Sequence[str]) -> Iterator[str]:
-        """Each option with its value as one word: argparse takes no value that begins with a dash otherwise."""
+        """Join each option with its value to one word, because argparse otherwise takes no value that begins with a
+        dash."""
         following = iter(words)
         for word in following:
             action = self._option_string_actions.get(word)
@@ -81,17 +82,17 @@ class CommandParser(argparse.ArgumentParser):
         return UsageError(f"{text} Try '{self.prog} --help'.")
 
     def error(self, message: str) -> NoReturn:
-        """Called by argparse for what is no ArgumentError."""
+        """Raise UsageError. argparse calls this for an error that is not an ArgumentError."""
         raise self._usage_error(f"{message[:1].upper()}{message[1:].rstrip('.')}.")
 
     # -- help ---------------------------------------------------------------------------------------------------------
 
     def arguments(self) -> list[argparse.Action]:
-        """Places and options, in the order in which they were added; `--help` is the first one."""
+        """Return places and options in the order in which they were added; `--help` is the first one."""
         return list(self._actions)
 
     def usage_line(self) -> str:
-        """The form of a command line, in one line."""
+        """Return the form of a command line, in one line."""
         places = [str(action.metavar) for action in self._actions if not action.option_strings]
         return " ".join([self.prog, "[OPTIONS]", *places])
 
@@ -105,7 +106,7 @@ class CommandParser(argparse.ArgumentParser):
             lines += [*_wrapped(" ".join(paragraph.split()), width, "  ", "  "), ""]
         lines.append("Options:")
         shown = [(names_of(action), action.help or "") for action in self._actions if action.option_strings]
-        # Last, as in the help of the other commands.
+        # It comes last, as in the help of the other commands.
         shown.append(shown.pop(0))
         column = min(max(len(names) for names, _ in shown) + 4, _OPTIONS_COLUMN)
         for names, text in shown:
@@ -113,7 +114,7 @@ class CommandParser(argparse.ArgumentParser):
                 lines += [f"  {names}", *_wrapped(text, width, " " * column, " " * column)]
             else:
                 lines += _wrapped(text, width, f"  {names}".ljust(column), " " * column)
-        # Not wrapped: a command line is copied.
+        # The lines are not wrapped, so that they can be copied.
         lines += ["", "Example:", *(f"  $ {line}" for line in self.example.splitlines())]
         return "\n".join(lines) + "\n"
 
@@ -122,13 +123,13 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def names_of(action: argparse.Action) -> str:
-    """An option's names, the short one first, and the place of its value."""
+    """Return an option's names, the short one first, and the place of its value."""
     names = ", ".join(sorted(action.option_strings, key=len))
     return names if action.nargs == 0 else f"{names} {action.metavar}"
 
 
 def integer(text: str) -> int:
-    """A type of argparse."""
+    """Parse an integer, as a type of argparse."""
     try:
         return int(text)
     except ValueError:
@@ -136,7 +137,7 @@ def integer(text: str) -> int:
 
 
 def one_of(values: Collection[str]) -> Callable[[str], str]:
-    """A type of argparse: one of these words, in capitals or not."""
+    """Return a type of argparse that accepts one of these words, in any case."""
 
     def chosen(text: str) -> str:
         for value in values:

@@ -1,7 +1,7 @@
-"""How a command ends: its exit status, and the one line that is said of a failure.
+"""The end of a command: its exit status, and the one line about a failure.
 
-Responsible for which exceptions are failures that a person can do something about, and for their words; every other
-one is a fault of the program, and keeps its traceback.
+Responsible for the choice of exceptions that are failures which a user can correct, and for their texts. Every other
+exception is a fault of the program, and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from pykbroker.entry.command_parser import UsageError
 
-#: Looked up among the modules that are loaded: what was not loaded has raised nothing.
+#: Their modules are looked up only if they are loaded, because a module that is not loaded has raised nothing.
 _EXPECTED: Final = (
     ("pykbroker.config.kinds", "ConfigError"),
     ("pykbroker.storage.format", "StorageFormatError"),
@@ -23,17 +23,18 @@ _EXPECTED: Final = (
     ("pykbroker.tools.cluster.failure", "AskFailed"),
     ("pykbroker.tools.cluster.failure", "NotServed"),
 )
-#: Exit status of words that no command takes, as of the programs of a shell.
+#: Exit status for words that no command takes, as in the programs of a shell.
 USAGE: Final = 2
-#: Exit status of a program that Ctrl-C has ended, as a shell has it.
+#: Exit status of a program that Ctrl-C has ended, as a shell reports it.
 _INTERRUPTED: Final = 128 + signal.SIGINT
-#: What ends a line for a reader or a terminal (those of str.splitlines), what else steers one (escapes, the direction
-#: of letters), and halves of characters, which no encoding has. A tab stays.
+#: Characters that end a line for a reader or a terminal (those of str.splitlines), others that control one (escapes,
+#: the direction of letters), and halves of surrogate pairs, which no encoding has. A tab stays.
 _STEERS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def exit_status(act: Callable[[], int | None]) -> int:
-    """Run a command to its end. `act` returns the exit status; None is 0. What is no failure is raised on."""
+    """Run a command to its end and return its exit status. `act` returns the status; None means 0. An exception that is
+    not a failure is raised again."""
     try:
         status = act()
         sys.stdout.flush()
@@ -43,7 +44,7 @@ def exit_status(act: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # What reads the output has ended. The interpreter flushes once more at its end.
+        # The reader of the output has closed it. The interpreter flushes once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
@@ -56,19 +57,19 @@ def exit_status(act: Callable[[], int | None]) -> int:
 
 
 def say(line: str) -> None:
-    """Write a failure's line to standard error, behind the program's name."""
+    """Write a failure's line to standard error, after the program's name."""
     sys.stdout.flush()
     print(f"pykbroker: {one_line(line)}", file=sys.stderr, flush=True)
 
 
 def one_line(text: str) -> str:
-    r"""A text that a client, a file or another program has chosen, as one line that steers no terminal: such characters
-    as Python writes them, \n for the end of a line."""
+    r"""Return a text of a client, a file or another program as one line that cannot control a terminal: such characters
+    are written as in Python, \n for the end of a line."""
     return _STEERS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def said_of(error: BaseException) -> str | None:
-    """The line; None for a fault of the program."""
+    """Return the line of a failure, or None for a fault of the program."""
     if isinstance(error, OSError):
         return _of_system(error)
     for module, name in _EXPECTED:
@@ -85,6 +86,6 @@ def said_of(error: BaseException) -> str | None:
 
 
 def _of_system(error: OSError) -> str:
-    """Without the number of the error, which says nothing to a person."""
+    """Return the line without the number of the error, which does not help the user."""
     reason = error.strerror or str(error)
     return reason if error.filename is None else f"{error.filename}: {reason}"

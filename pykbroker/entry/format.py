@@ -1,7 +1,8 @@
-"""`pykbroker format`: what `kafka-storage format` does to the log directories of a properties file, in few words.
+"""`pykbroker format`: format the log directories of a properties file, as `kafka-storage format` does, with fewer
+options.
 
-`pykbroker storage format` (tools/commands/storage.py) takes kafka-storage's to the letter. Here a cluster id need not
-be given, and `--standalone` is the default for a controller without `controller.quorum.voters`.
+`pykbroker storage format` (tools/commands/storage.py) follows kafka-storage exactly. Here a cluster id is optional, and
+`--standalone` is the default for a controller without `controller.quorum.voters`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def parser() -> CommandParser:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Raises ConfigError, StorageFormatError, OSError."""
+    """Format the directories; returns the exit status. Raises ConfigError, StorageFormatError, OSError."""
     if given.config_file is not None and given.properties is not None:
         raise ConfigError("Name the configuration file once: with --config or without")
     config = read(given.config_file or given.properties, given.settings, default_data_dir(), None).config

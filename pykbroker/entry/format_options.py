@@ -1,4 +1,4 @@
-"""What `pykbroker format` and `pykbroker storage format` are both told: features, users, the first voters."""
+"""The options that `pykbroker format` and `pykbroker storage format` share: features, users, the first voters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """The words of the command line."""
+    """The options of the command line."""
 
     ignore_formatted: bool
     release_version: str | None
@@ -28,7 +28,7 @@ class FormatOptions:
     add_scram: Sequence[str]
 
     def check(self, config: Config) -> None:
-        """Raises ConfigError with Apache Kafka's text."""
+        """Raise ConfigError with Apache Kafka's text if the options do not fit the node."""
         if config.voters and (self.standalone or self.initial_controllers is not None):
             raise ConfigError(
                 "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
@@ -39,13 +39,13 @@ class FormatOptions:
             raise ConfigError("You can only use --standalone on a controller.")
 
     def voters(self, config: Config) -> VoterSet | None:
-        """Those of --initial-controllers. Raises ConfigError, ValueError."""
+        """Return the voters of --initial-controllers. Raises ConfigError, ValueError."""
         from pykbroker.storage.initial_voters import parse_voters
 
         return None if self.initial_controllers is None else parse_voters(self.initial_controllers, config)
 
     def levels(self, config: Config) -> dict[str, int]:
-        """The level of each feature that the cluster begins with. Raises ValueError."""
+        """Return the level of each feature that the cluster begins with. Raises ValueError."""
         from pykbroker.metadata.features import chosen_levels
 
         return chosen_levels(
@@ -53,14 +53,14 @@ class FormatOptions:
         )
 
     def credentials(self, levels: dict[str, int]) -> list[UserScramCredentialRecord]:
-        """Those of --add-scram. Raises ValueError."""
+        """Return the credentials of --add-scram. Raises ValueError."""
         from pykbroker.storage.scram_arguments import scram_records
 
         return scram_records(self.add_scram, levels)
 
 
 def add_format_options(parser: CommandParser) -> None:
-    """`format_options` finds what they were given."""
+    """Add the options; `format_options` reads their values."""
     parser.add_argument(
         "-g",
         "--ignore-formatted",
@@ -107,12 +107,12 @@ def add_format_options(parser: CommandParser) -> None:
 
 
 def format_options(words: Mapping[str, Any]) -> FormatOptions:
-    """`words`: by the names of FormatOptions, among others."""
+    """Return the options. `words`: the values by the names of FormatOptions, among others."""
     return FormatOptions(**{name: words[name] for name in FormatOptions.__dataclass_fields__})
 
 
 def name_and_level(text: str) -> tuple[str, int]:
-    """`--feature NAME=LEVEL`, as kafka-storage reads it. Raises ValueError with Apache Kafka's text."""
+    """Parse `--feature NAME=LEVEL`, as kafka-storage does. Raises ValueError with Apache Kafka's text."""
     name, equals, level = text.partition("=")
     if not equals:
         raise ValueError(f"Can't parse feature=level string {text}: equals sign not found.")

@@ -1,7 +1,7 @@
-"""`pykbroker health`: ask a node on this machine over its health socket; exit status 0 when it serves.
+"""`pykbroker health`: ask a node on this machine over its health socket; exit status 0 if it serves.
 
-It imports as little as possible: a container engine runs it every few seconds. Responsible for the client's side; what
-is answered is node/node_health.py's.
+It imports as little as possible, because a container engine runs it every few seconds. Responsible for the client's
+side; node/node_health.py answers.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from collections.abc import Iterable
 
 from pykbroker.entry.command_parser import CommandParser, one_of
 
-#: of the container image: the first that has a directory which the node may write to (a read-only root has only the
-#: second)
+#: of the container image: the first in a directory that the node may write to (with a read-only root, only the second)
 USUAL_SOCKETS = ("/run/pykbroker/health.sock", f"/dev/shm/pykbroker-{os.getuid()}/health.sock")  # noqa: S108  # a directory that its user alone has made
 _PATIENCE_SECONDS = 2.0
 
@@ -44,7 +43,7 @@ def parser() -> CommandParser:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Raises OSError when no node answers."""
+    """Print the node's answer; returns the exit status. Raises OSError if no node answers."""
     paths = USUAL_SOCKETS if given.path is None else (given.path,)
     try:
         line = ask(paths)
@@ -62,7 +61,8 @@ def run(given: argparse.Namespace) -> int:
 
 
 def ask(paths: Iterable[str]) -> bytes:
-    """The answer of the first node that takes a connection. Raises the OSError of the last path that has none."""
+    """Return the answer of the first node that accepts a connection. Raises the OSError of the last path if none
+    does."""
     failure = OSError("no path was given")
     for path in paths:
         with socket.socket(socket.AF_UNIX) as connection:

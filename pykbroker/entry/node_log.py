@@ -1,6 +1,6 @@
-"""The log that the process of a node writes: on a terminal, in a file, or of a container.
+"""The log that the process of a node writes: on a terminal, in a file, or in a container.
 
-Not responsible for a node inside another program (pykbroker.Broker), whose log is that program's.
+Not responsible for a node inside another program (pykbroker.Broker), which has its own log.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from pykbroker.entry.failures import one_line
 
 
 def log_to(handler: logging.Handler, level: str) -> None:
-    """Every line of this process goes there, in the shape that Apache Kafka's log has."""
+    """Send every log line of this process to the handler, in the format of Apache Kafka's log."""
     handler.setFormatter(OneLineFormatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)"))
     logging.basicConfig(level=level, handlers=[handler])
 
 
 class OneLineFormatter(logging.Formatter):
-    """A message is one line, whatever a client has named in it. A traceback keeps its lines, each with two blanks
-    before it: what an exception says begins no line of the log."""
+    """Writes a message as one line, whatever a client has put into it. A traceback keeps its lines, each with two
+    blanks before it, so that the text of an exception never begins a line of the log."""
 
     def format(self, record: logging.LogRecord) -> str:
         message, *traceback = super().format(record).split("\n")

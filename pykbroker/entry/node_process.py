@@ -1,6 +1,6 @@
-"""A node in this process: it runs until a signal, the end of standard input or a failure ends it.
+"""Runs a node in this process until a signal, the end of standard input or a failure ends it.
 
-Only here may a node change its process: signals, garbage collector, file limits. An embedded broker never does.
+Only this module may change the process: signals, garbage collector, file limits. An embedded broker never does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pykbroker")
 
-#: Between two looks at whether a node that ends still turns.
+#: The interval of the check whether the loop of a node that is ending still turns.
 _LOOK_SECONDS = 0.5
 
 
@@ -38,8 +38,8 @@ def run_node(
     until_stdin_ends: bool = False,
     faults: FaultsServer | None = None,
 ) -> int:
-    """Run a node in this process until a signal or a failure ends it; returns the exit status. `faults`: not started.
-    Raises OSError when its address cannot be taken."""
+    """Run a node in this process until a signal or a failure ends it; returns the exit status. `faults`: a server that
+    is not started yet. Raises OSError if its address is in use."""
     if faults is not None:
         faults.start()
     _raise_file_limit()
@@ -89,7 +89,7 @@ async def _serve(
     from pykbroker.node.shared import StartError
     from pykbroker.runtime import OsRuntime
 
-    # Set by tests: see pykbroker/net/connection.py.
+    # Tests set it: see pykbroker/net/connection.py.
     connection.POISON_RECEIVED = bool(os.environ.get("PYKBROKER_POISON_RECEIVED"))
     if os.environ.get("PYKBROKER_CHECK_OWNERS"):
         from pykbroker.node import owner_check
@@ -97,14 +97,15 @@ async def _serve(
         owner_check.install(owner_check.parts_of_loops())
     stop = asyncio.Event()
     runtime = OsRuntime(loop, two_loops=True)
-    # Nothing of the testing kit is in the way of a request unless --faults asks for it.
+    # The testing kit takes part in requests only if --faults asks for it.
     make_dispatcher = Dispatcher if faults is None else faults.make_dispatcher
     node = Node(config, runtime, may_format=may_format, make_dispatcher=make_dispatcher)
-    # What the imports made lives as long as the process: no collection needs to look at it again. Before anything
-    # runs, because this one takes some time.
+    # Objects of the imports live as long as the process, so no collection needs to visit them again. This is done
+    # before the node runs, because this collection takes some time.
     gc.collect()
     gc.freeze()
-    # Requests make hundreds of objects that die by their count; looking for cycles among them every 700 is for nothing.
+    # Requests make hundreds of objects, and reference counts free them; a search for cycles every 700 objects finds
+    # nothing.
     gc.set_threshold(20_000, 20, 50)
     runtime.on_keep = gc.freeze
 
@@ -124,8 +125,8 @@ async def _serve(
         status.follow_recovery(loop, node.recovery_progress, lambda: not starting.done())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if node.fatal is None:
-        starting.cancel()  # of no effect when it is done
-    # Else the start ends by itself, and says why.
+        starting.cancel()  # has no effect if it is done
+    # Otherwise the start ends by itself, and logs why.
     try:
         await _unless_it_stands(node, starting)
     except (StartError, OSError, asyncio.CancelledError) as error:
@@ -135,7 +136,8 @@ async def _serve(
         await _unless_it_stands(node, node.stop())
         runtime.close()
         return 0 if interrupted else 1
-    # What start-up made stays as well. Not collected first: coordinators may be loading, and clients are there already.
+    # Objects of the start-up stay as well. They are not collected first, because coordinators may be loading and
+    # clients are connected.
     gc.freeze()
     print(f"pykbroker is ready: {node.bootstrap_servers}", flush=True)
     await stop.wait()
@@ -146,8 +148,8 @@ async def _serve(
 
 
 async def _unless_it_stands(node: Node, end: Awaitable[None]) -> None:
-    """Wait for the end of a start or of a stop. Both wait for the broker loop. If that has not turned for a session,
-    nothing can be closed in order any more, and the process ends as it stands."""
+    """Wait for the end of a start or of a stop. Both wait for the broker loop. If that has not turned for a session
+    timeout, nothing can be closed in order, and the process ends at once."""
     ending, longest = asyncio.ensure_future(end), node.config.int("broker.session.timeout.ms") / 1000
     while not ending.done():
         await asyncio.wait({ending}, timeout=_LOOK_SECONDS)
@@ -165,7 +167,7 @@ async def _unless_it_stands(node: Node, end: Awaitable[None]) -> None:
 
 
 def _read_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """What comes is of no meaning, but its end."""
+    """Stop when standard input ends; other input is ignored."""
     if not os.read(sys.stdin.fileno(), 4096):
         loop.remove_reader(sys.stdin.fileno())
         stop.set()

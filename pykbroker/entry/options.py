@@ -1,4 +1,4 @@
-"""From command-line options to a configuration: the properties file, --set, and the development profile without a
+"""Makes a configuration from command-line options: the properties file, --set, and the development profile without a
 file."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WHERE_CONTROLLERS_ARE: Final = {
 @dataclass(slots=True)
 class Settings:
     config: Config
-    #: a node without a properties file may format directories that are absent or empty
+    #: without a properties file, a node may format directories that are absent or empty
     has_file: bool
 
 
@@ -40,7 +40,7 @@ def default_data_dir(name: str = "pykbroker") -> str:
 
 
 def add_properties(parser: CommandParser) -> None:
-    """The argument `properties` and the option `--set` of a command."""
+    """Add the argument `properties` and the option `--set` to a command."""
     parser.add_argument("properties", nargs="?", metavar="[server.properties]")
     parser.add_argument(
         "--set",
@@ -60,9 +60,9 @@ def read(
     *,
     is_taken: Callable[[int], bool] = lambda port: False,
 ) -> Settings:
-    """Raises ConfigError or OSError with a message for the user.
+    """Read the configuration. Raises ConfigError or OSError with a message for the user.
 
-    The controller of the development profile gets a free port where its own `is_taken`, unless --set names a listener.
+    The controller of the development profile gets a free port if its own `is_taken`, unless --set names a listener.
     """
     given = dict(assignments(settings))
     properties: dict[str, str] = {}
@@ -77,7 +77,7 @@ def read(
 
 
 def _pairs_of(path: str) -> dict[str, str]:
-    """The pairs of a properties file, which is read as Latin-1, as by Java."""
+    """Return the pairs of a properties file, which is read as Latin-1, as in Java."""
     with open(path, "rb") as file:
         data = file.read()
     if data.startswith(BOM_UTF8):
@@ -101,7 +101,7 @@ def _development_profile(
 
 
 def assignments(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The keys and values of --set. Raises ConfigError."""
+    """Yield the keys and values of --set. Raises ConfigError."""
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals:

@@ -1,8 +1,8 @@
 """Waits for the orphans of a container, which are processes that its first process inherits.
 
-A script of `docker exec` that leaves a child behind gives it to the first process, here the node, which has to wait for
-it: else a zombie keeps its place in the table of processes for as long as the container runs. A zombie that is there at
-two looks is an orphan, because this process waits for its own children at once.
+If a script of `docker exec` ends before its child, the first process inherits the child, and here that is the node. It
+has to wait for the child; otherwise a zombie stays in the table of processes for as long as the container runs. A
+zombie that two looks find is an orphan, because this process waits for its own children at once.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _PERIOD_S: Final = 5.0
 
 
 class Orphans:
-    """Takes zombies away that two looks in a row have seen."""
+    """Removes zombies that two looks in a row have found."""
 
     def __init__(self) -> None:
         self._seen: frozenset[tuple[int, str]] = frozenset()
 
     def look(self) -> None:
-        """One look; what the look before this one has seen is waited for."""
+        """Look once, and wait for the zombies that the previous look has found too."""
         zombies = frozenset(_zombies() if _some_child_has_ended() else ())
         for pid, _ in zombies & self._seen:
             with contextlib.suppress(ChildProcessError):
@@ -45,7 +45,7 @@ def reap_as_first_process(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _some_child_has_ended() -> bool:
-    """Without waiting for it: one call of the kernel, and not a file for each process."""
+    """Return True if a child has ended, without waiting for it: one system call, and not a file for each process."""
     try:
         return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -53,7 +53,8 @@ def _some_child_has_ended() -> bool:
 
 
 def _zombies() -> Iterable[tuple[int, str]]:
-    """Children of this process that have ended, with the times of their start: numbers are used again."""
+    """Return children of this process that have ended, with the times of their start, because process ids are used
+    again."""
     for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue

@@ -1,6 +1,6 @@
-"""The commands of this room by name, each in a module of that name: `parser()` and `run(given)`.
+"""The commands of this package by name, each in a module of that name: `parser()` and `run(given)`.
 
-A module is imported when its command is asked for.
+A module is imported when its command is used.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ OWN_COMMANDS: Final = {
     "health": "Ask a running node whether it serves.",
     "version": "Print the version.",
 }
-#: By this variable the script of `generate completion` asks what may follow.
+#: The variable by which the script of `generate completion` asks for the possible next words.
 COMPLETE_VARIABLE: Final = "_PYKBROKER_COMPLETE"
 
 
 class OwnCommand(Protocol):
-    """What each of the modules has."""
+    """The functions of each of these modules."""
 
     def parser(self) -> CommandParser: ...
 
     def run(self, given: argparse.Namespace) -> int:
-        """Returns the exit status."""
+        """Run the command; returns the exit status."""
 
 
 def own_command(name: str) -> OwnCommand:
@@ -36,11 +36,12 @@ def own_command(name: str) -> OwnCommand:
 
 
 def run_own_command(name: str, words: Sequence[str]) -> int:
-    """Returns the exit status. Raises UsageError, and what `exit_status` in failures.py makes a line of."""
+    """Run a command; returns the exit status. Raises UsageError, and the exceptions that `exit_status` in failures.py
+    turns into a line."""
     found = own_command(name)
     try:
         given = found.parser().parse(words)
     except SystemExit:
-        # The help is printed.
+        # The help was printed.
         return 0
     return found.run(given)

@@ -1,4 +1,4 @@
-"""`pykbroker start`: run a node, or a cluster of nodes, until it is told to stop."""
+"""`pykbroker start`: run a node, or a cluster of nodes, until a signal stops it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def parser() -> CommandParser:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Raises ConfigError, OSError."""
+    """Run the command; returns the exit status. Raises ConfigError, OSError."""
     status = StatusLine(sys.stderr) if sys.stderr.isatty() else None
     log_to(status or logging.StreamHandler(sys.stderr), given.log_level)
 
@@ -107,7 +107,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _run(given: argparse.Namespace, data_dir: str, status: StatusLine | None) -> int:
-    """Raises ConfigError, OSError."""
+    """Run one node; returns the exit status. Raises ConfigError, OSError."""
     chosen = read(given.properties, given.settings, data_dir, given.port, is_taken=_is_taken)
     if chosen.has_file and (given.data_dir or given.ephemeral):
         option = "--data-dir" if given.data_dir else "--ephemeral"
@@ -136,7 +136,7 @@ def _is_taken(port: int) -> bool:
 
 
 def _faults_server(given: argparse.Namespace, config: Config) -> FaultsServer | None:
-    """Raises ConfigError."""
+    """Return the server of --faults, or None. Raises ConfigError."""
     if given.faults is None:
         if given.faults_host:
             raise ConfigError("--faults-host goes with --faults")

@@ -1,6 +1,6 @@
-"""The log on a terminal, with one line under it that says how far something is and is drawn again and again.
+"""The log on a terminal, with one line under it that shows progress and is redrawn repeatedly.
 
-Only where standard error is a terminal; anywhere else the log lines say the same.
+Only if standard error is a terminal; elsewhere the log lines contain the same.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _BAR_WIDTH = 30
 _ERASE = "\r\x1b[K"
 _MIB = 1 << 20
 
-#: (bytes checked, bytes to check, logs left); None when there is nothing to recover
+#: (bytes checked, bytes to check, logs left), or None if there is nothing to recover
 RecoveryProgress = Callable[[], tuple[int, int, int] | None]
 
 
 class StatusLine(logging.StreamHandler[TextIO]):
-    """A log handler, so that no log line gets into the status line."""
+    """A log handler, so that no log line is written into the status line."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -34,8 +34,8 @@ class StatusLine(logging.StreamHandler[TextIO]):
         self.show(text)
 
     def show(self, text: str) -> None:
-        """An empty text takes the line away."""
-        # The lock of a handler, which `emit` holds: another thread may be in the middle of a log line.
+        """Show a text in the status line; an empty text removes the line."""
+        # This is the handler's lock, which `emit` holds, because another thread may be in the middle of a log line.
         assert self.lock is not None
         with self.lock:
             if text != self._text:
@@ -46,7 +46,7 @@ class StatusLine(logging.StreamHandler[TextIO]):
     def follow_recovery(
         self, loop: asyncio.AbstractEventLoop, progress: RecoveryProgress, is_starting: Callable[[], bool]
     ) -> None:
-        """Draw a bar until there is nothing to recover any more."""
+        """Draw a bar until there is nothing left to recover."""
         found = progress()
         self.show("" if found is None else bar(*found))
         if found is not None or is_starting():

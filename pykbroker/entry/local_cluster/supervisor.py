@@ -1,10 +1,10 @@
-"""The processes of a cluster on one machine: start, watch, start again, stop in order.
+"""The processes of a cluster on one machine: start, watch, restart, stop in order.
 
 Responsible for the directory tree (`cluster.json`, and `node-N` with `server.properties`, `server.log` and `data`) and
-for one process per node. Not responsible for what a node is told (topology.py).
+for one process per node. Not responsible for a node's properties (topology.py).
 
-Invariants: a node ends at the latest when this process does (its standard input ends then); Ctrl-C reaches this process
-alone, so that it decides the order; a tree belongs to one supervisor at a time.
+Invariants: a node ends at the latest when this process does, because its standard input ends then. Ctrl-C reaches this
+process alone, so that it decides the order. A tree belongs to one supervisor at a time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from pykbroker_wire.primitives import random_uuid
 
 READY = b"pykbroker is ready: "
 _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.5, 30.0
-#: A node that ran for so long did not fail at its start: the next delay is the first one again.
+#: A node that ran for this long did not fail at its start, so the next delay is the first one again.
 _STEADY_SECONDS = 30.0
 _TAIL_LINES = 15
 
@@ -87,7 +87,7 @@ def prepare(wanted: WantedCluster) -> tuple[Layout, dict[int, int]]:
     configs = {}
     for number, values in told.items():
         configs[number] = start_config(values)
-    # From here on the tree is written: whatever interrupts it, the next start goes on.
+    # From here on the tree is written; if it is interrupted, the next start continues.
     _write(path, layout.to_json())
     for member in layout.members:
         folder = node_folder(wanted.tree, member.number)
@@ -124,7 +124,7 @@ def run(wanted: WantedCluster) -> int:
 
 
 class Supervisor:
-    """Keeps the nodes of one cluster running. `prepare` has made its tree."""
+    """Keeps the nodes of one cluster running. `prepare` must have made its tree."""
 
     def __init__(self, layout: Layout, ports: Mapping[int, int], wanted: WantedCluster) -> None:
         self._layout = layout
@@ -138,7 +138,7 @@ class Supervisor:
         self._is_hurried = False
 
     async def run(self) -> int:
-        """Returns the exit status."""
+        """Run until a signal, or until a node fails at its start; returns the exit status."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._asked_to_stop)
@@ -158,7 +158,8 @@ class Supervisor:
     # -- one node -----------------------------------------------------------------------------------------------------
 
     async def _keep(self, member: Member) -> None:
-        """Start a node, and start it again whenever it ends unasked. Raises NodeFailed before it was ready once."""
+        """Start a node, and restart it whenever it ends unexpectedly. Raises NodeFailed if it ends before it was ready
+        once."""
         delay = _FIRST_DELAY_SECONDS
         folder = node_folder(self._wanted.tree, member.number)
         log = os.path.join(folder, "server.log")
@@ -177,17 +178,17 @@ class Supervisor:
             delay = min(2 * delay, _LONGEST_DELAY_SECONDS)
 
     async def _run_once(self, member: Member, properties_path: str, log: str) -> int:
-        """Returns the exit status, or the number of the signal that ended it, below 0."""
+        """Run a node until it ends. Returns its exit status, or the number of the signal that ended it, negated."""
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             process = await asyncio.create_subprocess_exec(
-                # -P: a module of the current directory is none of ours.
+                # -P, so that no module of the current directory is imported.
                 *(sys.executable, "-P", "-m", "pykbroker", "start", properties_path),
                 *("--until-stdin-ends", "--log-level", self._wanted.log_level),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=out,
-                # Ctrl-C on a terminal is for all processes of its group.
+                # Ctrl-C on a terminal goes to all processes of its group.
                 start_new_session=True,
             )
         finally:
@@ -210,7 +211,8 @@ class Supervisor:
     # -- all of them --------------------------------------------------------------------------------------------------
 
     async def _until_ready(self, kept: list[asyncio.Task[None]]) -> None:
-        """Or until the user asks to stop. Raises what a node that failed raises."""
+        """Wait until all nodes are ready, or until the user asks to stop. Raises the exception of a node that
+        failed."""
         waiting = [asyncio.create_task(event.wait()) for event in (self._all_ready, self._stop)]
         await asyncio.wait([*waiting, *kept], return_when=asyncio.FIRST_COMPLETED)
         for either in waiting:
@@ -220,7 +222,7 @@ class Supervisor:
                 task.result()
 
     def _asked_to_stop(self) -> None:
-        """The second time: at once."""
+        """Stop in order; the second time, kill the nodes at once."""
         if self._stop.is_set():
             self._is_hurried = True
             for process in self._running.values():
@@ -228,7 +230,7 @@ class Supervisor:
         self._stop.set()
 
     async def _end(self, kept: list[asyncio.Task[None]]) -> int:
-        """Controlled shutdowns, in order. Returns 1 when a node did not end well."""
+        """Shut the nodes down in order. Returns 1 if a node did not end well."""
         is_well = True
         for members in self._layout.stop_order():
             ending = [self._running[member.number] for member in members if member.number in self._running]
@@ -241,7 +243,7 @@ class Supervisor:
 
 
 def _free_ports(held: ExitStack) -> Callable[[], int]:
-    """Different ones for as long as the sockets are held."""
+    """Return a function that finds free ports; they differ as long as `held` holds the sockets."""
 
     def one() -> int:
         found = held.enter_context(socket.socket())
@@ -253,8 +255,8 @@ def _free_ports(held: ExitStack) -> Callable[[], int]:
 
 
 def _write(path: str, text: str) -> None:
-    """All of it, or what was there before."""
-    # It may have passwords.
+    """Write the whole file, or leave the old one as it was."""
+    # The file may contain passwords.
     descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,10 +1,10 @@
-"""Which nodes a cluster on one machine has, where they listen, and what each is told. Pure.
+"""The nodes of a cluster on one machine, their ports, and their properties. Pure.
 
-Responsible for `cluster.json`, which says what a directory tree holds, and for the properties of each node. Not
-responsible for files and processes (supervisor.py).
+Responsible for `cluster.json`, which describes a directory tree, and for the properties of each node. Not responsible
+for files and processes (supervisor.py).
 
 Invariant: voters, their addresses and their directory ids never change once `cluster.json` names them; brokers may be
-added. So a cluster that was interrupted while it was made is made to the end by the next start.
+added. So if making a cluster was interrupted, the next start completes it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
 
 HOST = "127.0.0.1"
-#: Controllers without a broker have the ids behind this one: brokers may be added, from 1 upwards.
+#: Controllers without a broker have ids above this one, because brokers may be added, from 1 upwards.
 CONTROLLERS_BEHIND = 1000
-#: Controllers listen so many ports above the brokers, or below where there are none.
+#: The ports of controllers are this far above those of the brokers, or below if there are none above.
 _PORTS_ABOVE = 10_000
 _MOST_PORT = 65_535
 _MOST_VOTERS = 3
@@ -64,8 +64,8 @@ class Layout:
         )
 
     def stop_order(self) -> list[list[Member]]:
-        """The members that stop together: first those that are only brokers, which need a controller to be let go; then
-        the voters."""
+        """Return the members that stop together: first those that are only brokers, because their shutdown needs a
+        controller; then the voters."""
         voters = [member for member in self.members if member.controller_port is not None]
         return [[member for member in self.members if member not in voters], voters]
 
@@ -89,7 +89,7 @@ class Layout:
 
 
 def layout_from_json(text: str, path: str) -> Layout:
-    """Raises ConfigError for what `to_json` has not written."""
+    """Parse `cluster.json`. Raises ConfigError for a text that `to_json` has not written."""
     try:
         found = json.loads(text)
         if found["version"] != 1:
@@ -112,8 +112,9 @@ def layout_from_json(text: str, path: str) -> Layout:
 def new_layout(
     brokers: int, controllers: int, port: int, new_id: Callable[[], bytes], free_port: Callable[[], int]
 ) -> Layout:
-    """`brokers` nodes, and `controllers` nodes beside them; without those, one or three of the brokers are voters, as
-    many as can make a majority of use. `port`: of the first broker; 0 takes free ports."""
+    """Return a layout of `brokers` nodes, and of `controllers` further nodes. Without those, one or three of the
+    brokers are voters, three only if there are at least three brokers. `port`: of the first broker; 0 takes free
+    ports."""
     _check(brokers, controllers, port)
     voting = controllers or (_MOST_VOTERS if brokers >= _MOST_VOTERS else 1)
     first = port + _PORTS_ABOVE if port + _PORTS_ABOVE + voting <= _MOST_PORT else port - _PORTS_ABOVE
@@ -132,7 +133,8 @@ def new_layout(
 
 
 def grown(layout: Layout, brokers: int, controllers: int, port: int, path: str) -> Layout:
-    """An earlier cluster with as many brokers as are asked for now. Raises ConfigError for what it cannot become."""
+    """Return the layout of an existing cluster with the wanted number of brokers. Raises ConfigError if it cannot
+    change like that."""
     _check(brokers, controllers, port)
     earlier = len(layout.brokers)
     others = len(layout.members) - earlier
@@ -152,7 +154,7 @@ def grown(layout: Layout, brokers: int, controllers: int, port: int, path: str) 
 
 
 def client_ports(layout: Layout, port: int, free_port: Callable[[], int]) -> dict[int, int]:
-    """Where each broker listens for clients: `port` and those behind it, or free ones for 0."""
+    """Return the port of each broker for clients: `port` and the following ones, or free ones for 0."""
     return {member.number: port + place if port else free_port() for place, member in enumerate(layout.brokers)}
 
 
@@ -163,7 +165,8 @@ def node_folder(tree: str, number: int) -> str:
 def properties_of(
     layout: Layout, member: Member, tree: str, ports: Mapping[int, int], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """What a node is told. `given`: keys for all nodes. Raises ConfigError for one that the cluster decides."""
+    """Return the properties of a node. `given`: keys for all nodes. Raises ConfigError for a key that the cluster
+    decides."""
     listeners = []
     if member.is_broker:
         listeners.append(f"PLAINTEXT://{HOST}:{ports[member.number]}")
@@ -189,7 +192,7 @@ def bootstrap_servers(ports: Mapping[int, int]) -> str:
 
 
 def signals_of(status: int) -> str:
-    """How a process ended, in words."""
+    """Return how a process ended, in words."""
     return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
 
 
