@@ -1,7 +1,8 @@
-"""Kafka in the tests of others: `Broker`, one node in this process, `SecureBroker`, one whose clients prove which
-user they are, and `Cluster`, several; fixtures for pytest; `PykbrokerContainer`, the image, for testcontainers.
+"""Kafka in the tests of other projects: `Broker` is one node in this process, `SecureBroker` one whose clients must
+authenticate, and `Cluster` several nodes. There are fixtures for pytest, and `PykbrokerContainer` runs the image with
+testcontainers.
 
-`from pykbroker.testing import Broker, Cluster`. Nothing is imported before it is asked for.
+`from pykbroker.testing import Broker, Cluster`. A class is imported only when it is used.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Several nodes inside one process, as one cluster: `with Cluster(nodes=3) as cluster: cluster.bootstrap_servers`.
 
 Each node is broker and controller, on a thread and a loop of its own, with sockets of the loopback interface and a
-temporary directory. Nodes can be killed, stopped, paused and cut off from each other. Responsible for what belongs to
-all of them: ports, directories, the first voters. How a node ends or stands still is in node_thread.py, how its traffic
-is held back in killable.py.
+temporary directory. Nodes can be killed, stopped, paused and cut off from each other. Responsible for the resources
+that they share: ports, directories, the first voters. node_thread.py ends and pauses a node, and killable.py holds back
+its traffic.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _PATIENCE_SECONDS = 60.0
 
 
 def cluster_profile(nodes: int) -> dict[str, str]:
-    """What the nodes run with, besides addresses: topics survive the loss of a node, a node that is lost is missed
-    within a few seconds, and internal topics are small."""
+    """Return the keys of the nodes, without addresses. With them topics survive the loss of a node, a lost node is
+    detected within a few seconds, and internal topics are small."""
     return {
         **replicated_profile(nodes),
         "offsets.topic.num.partitions": "6",
@@ -57,9 +57,10 @@ def cluster_profile(nodes: int) -> dict[str, str]:
 class Cluster(WithBlock, Watched, Inspected):
     """Nodes 1 to `nodes`, each broker and controller.
 
-    nodes: how many. properties: Kafka's configuration keys of every node, over `cluster_profile`. node_properties:
-    those of single nodes, by node id (`broker.rack`). The directories go with the cluster at the end; until then a node
-    that was stopped or killed may be started again, at the same address. record: keep what clients ask, for `requests`.
+    `nodes`: their number. `properties`: Kafka's configuration keys of every node, which override `cluster_profile`.
+    `node_properties`: those of single nodes, by node id (`broker.rack`). The directories are removed with the cluster;
+    until then a node that was stopped or killed may be started again, at the same address. `record`: keep the requests
+    of clients, for `requests`.
 
     Methods may be called from any thread of the host, one at a time.
     """
@@ -72,7 +73,7 @@ class Cluster(WithBlock, Watched, Inspected):
         *,
         record: bool = False,
     ) -> None:
-        """Raises ValueError for a node that is not there, ConfigError for a key that the cluster itself decides."""
+        """Raises ValueError for an unknown node, ConfigError for a key that the cluster itself decides."""
         super().__init__(record=record)
         if nodes < 1:
             raise ValueError(f"a cluster of {nodes} nodes")
@@ -103,18 +104,19 @@ class Cluster(WithBlock, Watched, Inspected):
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of every node, separated by commas: clients find those that run. RuntimeError before `start`."""
+        """`host:port` of every node, separated by commas, so that clients find those that run. Raises RuntimeError
+        before `start`."""
         return ",".join(self.address(number) for number in self.nodes)
 
     def address(self, number: int) -> str:
-        """`host:port` of one node, whether it runs or not. RuntimeError before `start`."""
+        """Return `host:port` of one node, whether it runs or not. Raises RuntimeError before `start`."""
         self._known((number,))
         if not self._ports:
             raise RuntimeError("the cluster is not running")
         return f"{HOST}:{self._ports[number]}"
 
     def data_dir(self, number: int) -> str:
-        """The log directory of one node. RuntimeError before `start`."""
+        """Return the log directory of one node. Raises RuntimeError before `start`."""
         self._known((number,))
         if self._temporary is None:
             raise RuntimeError("the cluster is not running")
@@ -122,35 +124,36 @@ class Cluster(WithBlock, Watched, Inspected):
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The nodes that were started and neither stopped nor killed; those that are paused too."""
+        """The nodes that were started and neither stopped nor killed, including paused ones."""
         return tuple(sorted(number for number, run in self._running.items() if run.runs))
 
     @property
     def paused(self) -> tuple[int, ...]:
-        """The nodes that stand still."""
+        """The paused nodes."""
         return tuple(number for number in self.running if self._running[number].is_paused)
 
     def metrics(self, number: int) -> dict[str, float]:
-        """Kafka's metric names of one node with their present numbers. RuntimeError if it does not run, or is
-        paused."""
+        """Return the metrics of one node by Kafka's names, with their current values. Raises RuntimeError if it does
+        not run, or is paused."""
         self._node(number)
         if number in self.paused:
             raise RuntimeError(f"node {number} is paused")
         return {sample.name: sample.value for sample in self._running[number].metrics()}
 
     def controller(self) -> int | None:
-        """The active controller: of the nodes that lead the quorum as they see it, the one of the newest epoch."""
+        """Return the active controller: of the nodes that consider themselves leader of the quorum, the one of the
+        newest epoch."""
         quorums = [node.shared.quorum for node in self._serving() if node.shared.quorum.is_leader]
         return max(quorums, key=lambda quorum: quorum.epoch).node_id if quorums else None
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
-        """The leader of a partition, as the newest metadata of a node that runs has it. None: there is no leader, or no
-        such partition."""
+        """Return the leader of a partition, from the newest metadata of a running node. None if there is no leader, or
+        no such partition."""
         found = self._image().topics.partition(topic, partition)
         return None if found is None or found.leader < 0 else found.leader
 
     def in_sync_replicas(self, topic: str, partition: int = 0) -> tuple[int, ...]:
-        """The ISR of a partition, as the newest metadata of a node that runs has it."""
+        """Return the ISR of a partition, from the newest metadata of a running node."""
         found = self._image().topics.partition(topic, partition)
         return () if found is None else found.isr
 
@@ -159,8 +162,8 @@ class Cluster(WithBlock, Watched, Inspected):
     def start(self, *nodes: int, timeout_seconds: float = _PATIENCE_SECONDS) -> Self:
         """Start those of these nodes, or of all, that do not run, and wait until each of them serves clients.
 
-        Raises what kept a node from starting; TimeoutError if one does not serve in time (a quorum needs more than half
-        of the nodes), and that node goes on with its start.
+        Raises the exception that kept a node from starting. Raises TimeoutError if one does not serve in time (a quorum
+        needs more than half of the nodes); that node continues its start.
         """
         self._known(nodes)
         chosen = [number for number in nodes or self.nodes if number not in self.running]
@@ -176,14 +179,14 @@ class Cluster(WithBlock, Watched, Inspected):
                 raise
             except BaseException:
                 self.close()
-                # It is raised now, and not again at the end of the block.
+                # It is raised now, and must not be raised again at the end of the block.
                 self._failure = None
                 raise
         return self
 
     def stop(self, *nodes: int) -> None:
-        """A controlled shutdown of these nodes at once, or of all; returns when they are gone. A node that does not run
-        is left alone. RuntimeError for one that is paused."""
+        """Shut these nodes down in parallel, or all; returns when they have ended. A node that does not run is ignored.
+        Raises RuntimeError for a paused one."""
         self._known(nodes)
         chosen = [number for number in nodes or self.nodes if number in self._running]
         still = [number for number in chosen if number in self.paused]
@@ -195,10 +198,10 @@ class Cluster(WithBlock, Watched, Inspected):
             self._end(number, self._running[number].stop)
 
     def kill(self, *nodes: int) -> None:
-        """End these nodes at once, or all, as `kill -9` does; returns when they are gone.
+        """End these nodes at once, or all, as `kill -9` does; returns when they have ended.
 
-        Sockets are closed and ports refuse; nothing is written or flushed any more, and no other node is told. The
-        directory stays as it is, for `start`. A node that does not run is left alone.
+        Sockets are closed and ports refuse. Nothing is written or flushed after that, and other nodes are not notified.
+        The directory stays as it is, for `start`. A node that does not run is ignored.
         """
         self._known(nodes)
         chosen = [number for number in nodes or self.nodes if number in self._running]
@@ -208,8 +211,8 @@ class Cluster(WithBlock, Watched, Inspected):
             self._end(number, self._running[number].kill)
 
     def pause(self, *nodes: int) -> None:
-        """Let these nodes stand still, or all, as SIGSTOP does; returns when they do. Their sockets stay open, and take
-        connections and requests that nothing answers. RuntimeError for a node that does not run."""
+        """Pause these nodes, or all, as SIGSTOP does; returns when they are paused. Their sockets stay open, and accept
+        connections and requests without answering. Raises RuntimeError for a node that does not run."""
         self._known(nodes)
         for number in nodes or self.nodes:
             self._node(number)
@@ -217,14 +220,14 @@ class Cluster(WithBlock, Watched, Inspected):
                 self._running[number].pause()
 
     def resume(self, *nodes: int) -> None:
-        """Let these nodes go on, or all that are paused."""
+        """Resume these nodes, or all that are paused."""
         self._known(nodes)
         for number in nodes or self.paused:
             if number in self._running:
                 self._running[number].resume()
 
     def close(self) -> None:
-        """The end of the cluster: its nodes are killed, its directories removed, its ports free. Twice is fine."""
+        """End the cluster: kill its nodes, remove its directories, free its ports. A second call changes nothing."""
         self.kill()
         self._network.close()
         if self._temporary is not None:
@@ -236,11 +239,11 @@ class Cluster(WithBlock, Watched, Inspected):
     def partition_network(self, *groups: Iterable[int]) -> None:
         """Cut the traffic between nodes of different groups: `partition_network([1], [2, 3])`.
 
-        Nodes that are named in no group are one more group, so that `partition_network([1])` isolates node 1. All
-        traffic between two nodes is cut, the controllers' too, in both directions: what is sent waits, and arrives
-        after `heal`; new connections wait. Clients reach every node, unless `CLIENTS` is a member of a group:
-        `partition_network([1], [2, 3, CLIENTS])`. What they send to a node of another group is not read then. A second
-        call replaces the first.
+        Nodes that are in no group form one more group, so that `partition_network([1])` isolates node 1. All traffic
+        between two nodes is cut in both directions, the controllers' too: sent bytes wait, and arrive after `heal`; new
+        connections wait. Clients reach every node, unless `CLIENTS` is a member of a group: `partition_network([1], [2,
+        3, CLIENTS])`. Then a node does not read the bytes of clients in another group. A second call replaces the
+        first.
         """
         self._network.partition(groups, self.nodes)
         self._network_changed()
@@ -254,7 +257,7 @@ class Cluster(WithBlock, Watched, Inspected):
 
     def wait_until_in_sync(self, *topics: str, timeout_seconds: float = _PATIENCE_SECONDS) -> None:
         """Wait until every node runs, serves clients, and has every replica of these topics, or of all, in the ISR.
-        Raises TimeoutError, which says what is missing."""
+        Raises TimeoutError, which names what is missing."""
         deadline = time.monotonic() + timeout_seconds
         while missing := self._missing(topics):
             if time.monotonic() > deadline:
@@ -262,8 +265,8 @@ class Cluster(WithBlock, Watched, Inspected):
             time.sleep(_POLL_SECONDS)
 
     def restore(self) -> None:
-        """Undo every fault: take the fault rules away, heal, resume, start what does not run, and wait until all is in
-        sync."""
+        """Undo every fault: remove the fault rules, heal, resume, start stopped nodes, and wait until all replicas are
+        in sync."""
         self.faults.clear()
         self.heal()
         self.resume()
@@ -271,7 +274,7 @@ class Cluster(WithBlock, Watched, Inspected):
         self.wait_until_in_sync()
 
     def _missing(self, topics: Iterable[str]) -> str:
-        """What keeps the cluster from being whole; "" when nothing does."""
+        """Return what keeps the cluster from being whole, or ""."""
         images = [node.loader.image for node in self._serving()]
         if len(images) < len(self.nodes):
             return f"only nodes {self.running} run, of them are paused: {self.paused}"
@@ -306,7 +309,7 @@ class Cluster(WithBlock, Watched, Inspected):
         return run.node
 
     def _serving(self) -> list[Node]:
-        """In the order of their ids."""
+        """Return the nodes that serve, in the order of their ids."""
         nodes = (self._running[number].node for number in self.running)
         return [node for node in nodes if node is not None]
 
@@ -318,7 +321,7 @@ class Cluster(WithBlock, Watched, Inspected):
         return self._running[node].ask(request)
 
     def _asked_nodes(self) -> tuple[int, ...]:
-        """A node that is paused answers nothing."""
+        """Return the nodes that answer; a paused one does not."""
         return tuple(
             number for number in self.running if self._running[number].node is not None and number not in self.paused
         )
@@ -328,7 +331,7 @@ class Cluster(WithBlock, Watched, Inspected):
             self._running[number].network_changed()
 
     def _prepare(self) -> None:
-        """Ports, directories and the first voters."""
+        """Choose ports, directories and the first voters."""
         disk, rng = OsDisk(), random.SystemRandom()
         temporary = tempfile.TemporaryDirectory(prefix="pykbroker-")
         try:

@@ -1,7 +1,7 @@
 """A node inside another process: `with pykbroker.Broker() as broker: broker.bootstrap_servers`.
 
-Runs in a thread of its own with a loop of its own (node_thread.py). It changes nothing of its host. `async with` does
-the same without blocking the host's loop.
+Runs in a thread of its own with a loop of its own (node_thread.py). It changes nothing in its host process. `async
+with` does the same without blocking the host's loop.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pykbroker.testing.with_block import WithBlock
 class Broker(WithBlock, Watched, Inspected):
     """A single combined node.
 
-    config: Kafka's configuration keys, over the development profile. data_dir: kept at the end when given; otherwise a
-    temporary directory that is removed. port: of the listener for clients; 0 takes a free one, anew with every start,
-    as the controller's listener always does. record: keep what clients ask, for `requests`.
+    `config`: Kafka's configuration keys, which override the development profile. `data_dir`: kept at the end; without
+    it a temporary directory is used and removed. `port`: of the listener for clients; 0 takes a free one at every
+    start, as the controller's listener always does. `record`: keep the requests of clients, for `requests`.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Broker(WithBlock, Watched, Inspected):
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients. Raises RuntimeError when the broker is not running."""
+        """`host:port` for clients. Raises RuntimeError if the broker is not running."""
         return self._node.bootstrap_servers
 
     @property
@@ -76,13 +76,13 @@ class Broker(WithBlock, Watched, Inspected):
         return self._node.loader.image
 
     def metrics(self) -> dict[str, float]:
-        """Kafka's metric names with their present numbers."""
+        """Return the metrics by Kafka's names, with their current values."""
         if self._run is None:
             raise RuntimeError("the broker is not running")
         return {sample.name: sample.value for sample in self._run.metrics()}
 
     def start(self) -> Self:
-        """Start and wait until clients can connect. Raises what kept the node from starting."""
+        """Start and wait until clients can connect. Raises the exception that kept the node from starting."""
         if self._run is not None:
             raise RuntimeError("the broker is running already")
         if self._data_dir is None:
@@ -102,13 +102,13 @@ class Broker(WithBlock, Watched, Inspected):
             self._run.wait_until_ready()
         except BaseException:
             self.stop()
-            # It is raised now, and not again at the end of the block.
+            # It is raised now, and must not be raised again at the end of the block.
             self._failure = None
             raise
         return self
 
     def stop(self) -> None:
-        """A controlled shutdown; returns when the node is gone. Stopping twice is fine."""
+        """Shut the node down; returns when it has ended. A second call changes nothing."""
         run, self._run = self._run, None
         if run is not None:
             run.stop()
@@ -125,5 +125,5 @@ class Broker(WithBlock, Watched, Inspected):
 
 
 def as_text(value: object) -> str:
-    """As a properties file says it."""
+    """Return a value as text for a properties file."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -7,10 +7,11 @@
     DELETE /faults/ID                           take it away
     GET    /faults/ID/wait?count=1&timeout_ms=  wait until that many requests have matched; 408 when they have not
 
-Answers are JSON; an error is `{"error": "one line"}`. Responsible for who may ask: the address is loopback unless names
-are given under which other machines reach it. A request must have one of these names in its Host header, and in its
-Origin header if it has one: no web page reaches it through a browser, whatever its DNS says (DNS rebinding). Bounded
-are connections, the bytes of a request, and rules (faults/rule_set.py). A broker with an authorizer does not get one.
+Answers are JSON; an error is `{"error": "one line"}`. Responsible for the check of callers: the address is loopback
+unless names are given under which other machines reach it. A request must have one of these names in its Host header,
+and in its Origin header if it has one, so that no web page can send requests through a browser by DNS rebinding. The
+numbers of connections and rules (faults/rule_set.py) and the bytes of a request are limited. A broker with an
+authorizer does not get this server.
 """
 
 from __future__ import annotations
@@ -44,23 +45,23 @@ MOST_CONNECTIONS = 32
 _MOST_DRAINED_BYTES = 16 * MOST_BODY_BYTES
 LONGEST_WAIT_MS = 600_000
 _DEFAULT_WAIT_MS = 60_000
-#: For a request to arrive.
+#: The longest time in which a request must arrive.
 _REQUEST_SECONDS = 10.0
-#: Between two looks whether it is to end.
+#: The interval of the check whether the server is to end.
 _POLL_SECONDS = 0.05
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _RULE = re.compile(r"/faults/([0-9]{1,12})(/wait)?")
 
 
 class FaultsServer:
-    """Made before the node, which gets `make_dispatcher`; `start` when the address may be taken, `close` at the end.
+    """Made before the node, which gets `make_dispatcher`; call `start` to take the address, and `close` at the end.
 
-    address: `host:port`, port 0 takes a free one. hosts: names under which other machines reach it; without them the
-    address must be loopback.
+    `address`: `host:port`, where port 0 takes a free one. `hosts`: names under which other machines reach it; without
+    them the address must be loopback.
     """
 
     def __init__(self, address: str, config: Config, hosts: Iterable[str] = ()) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError for an address or a configuration that cannot be served."""
         host, colon, port = address.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not colon or not port.isdecimal() or int(port) > 65535:
@@ -89,13 +90,13 @@ class FaultsServer:
 
     @property
     def address(self) -> str:
-        """`host:port`, when it was started."""
+        """`host:port`, after the start."""
         assert self._server is not None, "the server of fault rules is not started"
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{host}:{self._server.server_address[1]}"
 
     def start(self) -> None:
-        """Take the address and serve it, on a thread. Raises OSError."""
+        """Take the address and serve it on a thread. Raises OSError."""
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         try:
             self._server = _Server(family, (self._host, self._port), partial(_Handler, self.faults, self._names))
@@ -109,7 +110,7 @@ class FaultsServer:
         logger.warning("Fault rules are taken at http://%s/faults: what reaches it may break any request", self.address)
 
     def close(self) -> None:
-        """Serve no more. Rules stay."""
+        """Stop serving. Rules stay."""
         if self._server is not None and self._thread is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -118,7 +119,7 @@ class FaultsServer:
 
 
 class _Server(ThreadingHTTPServer):
-    """A thread for each of at most MOST_CONNECTIONS connections; another one is closed at once."""
+    """Runs a thread for each of at most MOST_CONNECTIONS connections; a further one is closed at once."""
 
     daemon_threads = True
     block_on_close = False
@@ -146,7 +147,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Refused(Exception):
-    """An answer that says an error."""
+    """A request is refused, with a status and a reason."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
@@ -154,7 +155,8 @@ class _Refused(Exception):
 
 
 class _InTime(io.RawIOBase):
-    """What a connection receives before a request's time is over; TimeoutError behind that, however slowly it comes."""
+    """The bytes of a connection until a request's time is over; after that it raises TimeoutError, however slowly they
+    come."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         super().__init__()
@@ -166,7 +168,7 @@ class _InTime(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        # Not 0, which would stand for a socket that does not wait.
+        # Not 0, which would stand for a non-blocking socket.
         self._connection.settimeout(max(0.001, self._ends - time.monotonic()))
         try:
             return self._connection.recv_into(buffer)
@@ -175,7 +177,7 @@ class _InTime(io.RawIOBase):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request, and the end of its connection."""
+    """Answers one request, and closes its connection."""
 
     server_version = "pykbroker"
     sys_version = ""
@@ -223,13 +225,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _drain(self) -> None:
-        """A connection that ends with a body unread is reset, and its client does not see the answer."""
+        """Read the rest of a body, because a connection that is closed with an unread body is reset, and its client
+        does not receive the answer."""
         length = self.headers.get("Content-Length", "")
         if not self._has_read and length.isdecimal():
             self.rfile.read(min(int(length), _MOST_DRAINED_BYTES))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What http.server itself refuses."""
+        """Send an error of http.server itself."""
         status = HTTPStatus(code)
         self._send(status, {"error": message or status.phrase})
 
@@ -310,7 +313,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _name_of(host: str) -> str:
-    """A host's name without its port, as it is compared."""
+    """Return a host's name without its port, in the form for comparison."""
     name, bracket, _ = host.partition("]")
     return (name + bracket if bracket else host.partition(":")[0]).lower()
 

@@ -1,7 +1,8 @@
-"""What a broker or a cluster holds, as a test reads it: records, offsets, groups, transactions; typed values.
+"""The state of a broker or a cluster for a test: records, offsets, groups, transactions; typed values.
 
-The nodes are asked in memory, in the newest version of each API: no socket, no client, no fault rule, nothing in the
-recorded traffic. Not responsible for what nodes answer (api/). In a cluster the leader is asked, or the coordinator.
+The nodes are asked in memory, in the newest version of each API: without a socket, a client, a fault rule or an entry
+in the recorded traffic. Not responsible for the answers of nodes (api/). In a cluster the leader or the coordinator is
+asked.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _TRY_AGAIN = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-#: What the key of a control record says of a transaction that was aborted.
+#: The type in the key of a control record of an aborted transaction.
 _ABORT = 0
 NamedIndex = tuple[str, int]
 T = TypeVar("T")
@@ -52,7 +53,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class InspectedRecord:
-    """A record as a consumer gets it. timestamp_ms: since 1970. headers: names with their values."""
+    """A record as a consumer gets it. `timestamp_ms`: since 1970. `headers`: names with their values."""
 
     topic: str
     partition: int
@@ -65,7 +66,7 @@ class InspectedRecord:
 
 @dataclass(frozen=True, slots=True)
 class InspectedMember:
-    """assignment: topics with the index of a partition, sorted."""
+    """`assignment`: topics with the index of a partition, sorted."""
 
     member_id: str
     client_id: str
@@ -76,7 +77,8 @@ class InspectedMember:
 
 @dataclass(frozen=True, slots=True)
 class InspectedGroup:
-    """type: `classic` or `consumer` (KIP-848). state: Kafka's word, `Stable`, `Empty`, ... protocol: the assignor."""
+    """`type`: `classic` or `consumer` (KIP-848). `state`: Kafka's word, `Stable`, `Empty`, ... `protocol`: the
+    assignor."""
 
     group_id: str
     type: str
@@ -87,7 +89,7 @@ class InspectedGroup:
 
 @dataclass(frozen=True, slots=True)
 class InspectedOffset:
-    """leader_epoch: -1 when the commit said none."""
+    """`leader_epoch`: -1 if the commit had none."""
 
     offset: int
     metadata: str | None
@@ -96,8 +98,8 @@ class InspectedOffset:
 
 @dataclass(frozen=True, slots=True)
 class InspectedTransaction:
-    """state: Kafka's word, `Ongoing`, `CompleteCommit`, ... start_ms: since 1970, -1 when none runs. partitions: what
-    takes part, sorted."""
+    """`state`: Kafka's word, `Ongoing`, `CompleteCommit`, ... `start_ms`: since 1970, -1 if none is open. `partitions`:
+    those in the transaction, sorted."""
 
     transactional_id: str
     state: str
@@ -111,26 +113,26 @@ class InspectedTransaction:
 class Inspected(ABC):
     """A broker, or a cluster. Its methods may be called from any thread of the host.
 
-    LookupError for a topic, a group or a transactional id that there is not, TimeoutError when no node that runs can
-    answer for a minute.
+    They raise LookupError for an unknown topic, group or transactional id, and TimeoutError if no running node can
+    answer within a minute.
     """
 
     @abstractmethod
     def _ask(self, node: int, request: Any) -> Any:
-        """What a node answers to a request. RuntimeError if it does not serve."""
+        """Return a node's answer to a request. Raises RuntimeError if it does not serve."""
 
     @abstractmethod
     def _asked_nodes(self) -> tuple[int, ...]:
-        """The ids of the nodes that serve."""
+        """Return the ids of the nodes that serve."""
 
     @abstractmethod
     def _image(self) -> MetadataImage:
-        """The newest metadata."""
+        """Return the newest metadata."""
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
     def topics(self, *, internal: bool = False) -> dict[str, int]:
-        """The names of all topics with their numbers of partitions; `internal`: Kafka's own topics too."""
+        """Return the names of all topics with their numbers of partitions; `internal`: with Kafka's own topics."""
         found = self._image().topics.by_name
         return {
             name: len(topic.partitions)
@@ -141,8 +143,8 @@ class Inspected(ABC):
     def records(
         self, topic: str, partition: int | None = None, *, read_committed: bool = False
     ) -> list[InspectedRecord]:
-        """What a consumer from the beginning would get: of one partition, or of all, one after the other. With
-        `read_committed` neither records of open transactions nor of those that were aborted."""
+        """Return the records that a consumer would get from the beginning: of one partition, or of all, one after the
+        other. With `read_committed`, records of open and of aborted transactions are left out."""
         indexes = [partition] if partition is not None else sorted(self._topic(topic).partitions)
         return [record for index in indexes for record in self._read(topic, index, read_committed=read_committed)]
 
@@ -154,7 +156,8 @@ class Inspected(ABC):
         read_committed: bool = False,
         timeout_seconds: float = _PATIENCE_SECONDS,
     ) -> list[InspectedRecord]:
-        """`records`, when there are that many. The topic may come later. TimeoutError says how many there are."""
+        """Wait for `count` records, and return them. The topic may be created later. Raises TimeoutError with the
+        number so far."""
         deadline = time.monotonic() + timeout_seconds
         while True:
             try:
@@ -168,29 +171,29 @@ class Inspected(ABC):
             time.sleep(_POLL_SECONDS)
 
     def beginning_offsets(self, topic: str) -> dict[int, int]:
-        """The first offset of each partition that can still be read."""
+        """Return the first readable offset of each partition."""
         return self._offsets(topic, _EARLIEST)
 
     def end_offsets(self, topic: str, *, read_committed: bool = False) -> dict[int, int]:
-        """The offset behind the last record that consumers get, for each partition: the high watermark; with
+        """Return the offset after the last record that consumers get, for each partition: the high watermark, or with
         `read_committed` the last stable offset."""
         return self._offsets(topic, _LATEST, read_committed=read_committed)
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
     def groups(self) -> list[InspectedGroup]:
-        """All groups, sorted by their ids."""
+        """Return all groups, sorted by their ids."""
         return [self._describe(*found) for _, found in sorted(self._listed().items())]
 
     def group(self, group_id: str) -> InspectedGroup:
-        """One group. LookupError when there is no such group."""
+        """Return one group. Raises LookupError if there is no such group."""
         found = self._listed().get(group_id)
         if found is None:
             raise LookupError(f"there is no group {group_id}")
         return self._describe(*found)
 
     def committed_offsets(self, group_id: str) -> dict[NamedIndex, InspectedOffset]:
-        """The offsets that a group has committed, by topic and partition; none for a group that there is not."""
+        """Return the offsets that a group has committed, by topic and partition; none for an unknown group."""
         listed = self._listed().get(group_id)
         if listed is None:
             return {}
@@ -210,7 +213,7 @@ class Inspected(ABC):
     # -- transactions -------------------------------------------------------------------------------------------------
 
     def transactions(self) -> list[InspectedTransaction]:
-        """All transactional ids, sorted."""
+        """Return all transactional ids, sorted."""
         found = {}
         for node in self._asked_nodes():
             answer = self._patiently(node, ListTransactionsRequest(duration_filter=-1), _whole)
@@ -219,7 +222,7 @@ class Inspected(ABC):
         return [self._transaction(node, transactional_id) for transactional_id, node in sorted(found.items())]
 
     def transaction(self, transactional_id: str) -> InspectedTransaction:
-        """One transactional id. LookupError when there is no such id."""
+        """Return one transactional id. Raises LookupError if there is no such id."""
         for found in self.transactions():
             if found.transactional_id == transactional_id:
                 return found
@@ -314,7 +317,7 @@ class Inspected(ABC):
                         )
 
     def _listed(self) -> dict[str, tuple[int, str, str]]:
-        """Each group with its coordinator, its id and its type."""
+        """Return each group with its coordinator, its id and its type."""
         found = {}
         for node in self._asked_nodes():
             for group in self._patiently(node, ListGroupsRequest(), _whole).groups:
@@ -378,7 +381,7 @@ class Inspected(ABC):
         )
 
     def _of_leader(self, topic: str, index: int, request: Any, part: Callable[[Any], Any]) -> Any:
-        """What the leader says of a partition."""
+        """Return the leader's answer for a partition."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             leader = self._leader_of(topic, index)
@@ -418,7 +421,7 @@ def _sorted(partitions: Mapping[str, list[int]]) -> tuple[NamedIndex, ...]:
 
 
 def _assigned(assignment: bytes) -> tuple[NamedIndex, ...]:
-    """A classic member's assignment; nothing while it has none."""
+    """Return a classic member's assignment, or nothing while it has none."""
     if not assignment:
         return ()
     version = min(int.from_bytes(assignment[:2], "big"), ConsumerProtocolAssignment.MAX_VERSION)

@@ -1,9 +1,9 @@
 """Helpers under the names that Spark's own Kafka tests use, over a broker of this process.
 
 `KafkaUtils` has the names of PySpark's tests since 4.1, `KafkaTestUtils` those of Spark's Scala tests and of PySpark's
-before. A test that was written with Spark's keeps its lines, and needs no container and no JVM for its broker. What
-clients do goes through kafka-python, as in PySpark's: versions 2.0.2, 2.2 and 3 of it do, and it is imported when it is
-needed first. Offsets and sizes are read from the broker itself.
+earlier ones. A test that was written for Spark's helpers stays as it is, and needs no container and no JVM for its
+broker. The client is kafka-python, as in PySpark's tests: versions 2.0.2, 2.2 and 3 work, and it is imported at its
+first use. Offsets and sizes are read from the broker itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.02
 class KafkaUtils:
     """`setup` first and `teardown` last, or a `with` block.
 
-    on: a broker or a cluster that runs already and stays; without it `setup` starts a broker and `teardown` stops it.
+    `on`: a broker or a cluster that runs already and stays; without it `setup` starts a broker and `teardown` stops it.
     `broker` is its address.
     """
 
@@ -93,7 +93,7 @@ class KafkaUtils:
         return self._producer
 
     def create_topics(self, topic_names: Iterable[str], num_partitions: int = 1, replication_factor: int = 1) -> None:
-        """Create topics; those that are there stay as they are."""
+        """Create topics; existing ones stay as they are."""
         from kafka.admin import NewTopic
         from kafka.errors import TopicAlreadyExistsError
 
@@ -105,7 +105,7 @@ class KafkaUtils:
             self._wait_for_topic(name, is_there=True)
 
     def delete_topics(self, topic_names: Iterable[str]) -> None:
-        """Delete topics; those that are not there are passed over."""
+        """Delete topics; unknown ones are ignored."""
         from kafka.errors import UnknownTopicOrPartitionError
 
         for name in topic_names:
@@ -122,7 +122,7 @@ class KafkaUtils:
         )
 
     def send_messages(self, topic: str, messages: Iterable[tuple[Any, Any]]) -> None:
-        """Send pairs of key and value, and wait until the broker has them."""
+        """Send pairs of key and value, and wait until the broker has acknowledged them."""
         sent = [self.producer.send(topic, key=key, value=value) for key, value in messages]
         for one in sent:
             one.get(timeout=_PATIENCE_SECONDS)
@@ -130,7 +130,7 @@ class KafkaUtils:
     def get_all_records(
         self, spark: Any, topic: str, key_deserializer: str = "STRING", value_deserializer: str = "STRING"
     ) -> list[tuple[Any, Any]]:
-        """Keys and values of a topic as Spark reads them, sorted."""
+        """Return keys and values of a topic as Spark reads them, sorted."""
         options = {
             "kafka.bootstrap.servers": self.broker,
             "subscribe": topic,
@@ -144,14 +144,14 @@ class KafkaUtils:
     def assert_eventually(
         self, result_func: Callable[[], Any], expected: Any, timeout: float = 60, interval: float = 1.0
     ) -> None:
-        """Ask until the result is the expected one. AssertionError after `timeout` seconds."""
+        """Call `result_func` until the result is the expected one. Raises AssertionError after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while (result := result_func()) != expected:
             assert time.monotonic() < deadline, f"after {timeout} s the result is {result!r}, not {expected!r}"
             time.sleep(interval)
 
     def wait_for_query_alive(self, query: Any, timeout: float = 60, interval: float = 1.0) -> None:
-        """Wait until a streaming query has begun with its work; raises what it failed with."""
+        """Wait until a streaming query has begun its work; raises its exception if it failed."""
         deadline = time.monotonic() + timeout
         while not (query.status["isDataAvailable"] or query.status["isTriggerActive"]):
             if (failure := query.exception()) is not None:
@@ -169,7 +169,7 @@ class KafkaTestUtils(KafkaUtils):
         return self._running.bootstrap_servers
 
     def createTopic(self, topic: str, partitions: int = 1, overwrite: bool = False) -> None:
-        """Create a topic; with `overwrite` in place of one that is there, else TopicAlreadyExistsError."""
+        """Create a topic; with `overwrite` it replaces an existing one, otherwise TopicAlreadyExistsError is raised."""
         from kafka.errors import TopicAlreadyExistsError
 
         if topic in self._running.topics():
@@ -179,11 +179,11 @@ class KafkaTestUtils(KafkaUtils):
         self.create_topics([topic], partitions)
 
     def deleteTopic(self, topic: str) -> None:
-        """Delete a topic, and wait until it is gone."""
+        """Delete a topic, and wait until it is deleted."""
         self.delete_topics([topic])
 
     def addPartitions(self, topic: str, partitions: int) -> None:
-        """Let a topic have so many partitions in all."""
+        """Increase the number of partitions of a topic to this total."""
         from kafka.admin import NewPartitions
 
         self.admin_client.create_partitions({topic: NewPartitions(partitions)})
@@ -193,20 +193,20 @@ class KafkaTestUtils(KafkaUtils):
         )
 
     def getAllTopicsAndPartitionSize(self) -> list[tuple[str, int]]:
-        """Every topic with the number of its partitions, Kafka's own topics too."""
+        """Return every topic with the number of its partitions, with Kafka's own topics."""
         return list(self._running.topics(internal=True).items())
 
     def sendMessages(
         self, topic: str, messages: Sequence[Any] | Mapping[Any, int], partition: int | None = None
     ) -> list[tuple[Any, Any]]:
-        """Send messages, of a mapping each as often as it says; returns each with the client's RecordMetadata."""
+        """Send messages, those of a mapping as often as its values; returns each with the client's RecordMetadata."""
         if isinstance(messages, Mapping):
             messages = [message for message, count in messages.items() for _ in range(count)]
         sent = [(message, self.producer.send(topic, message, partition=partition)) for message in messages]
         return [(message, one.get(timeout=_PATIENCE_SECONDS)) for message, one in sent]
 
     def getEarliestOffsets(self, topics: Iterable[str]) -> dict[tuple[str, int], int]:
-        """The first offsets of partitions, by topic and index."""
+        """Return the first offsets of partitions, by topic and index."""
         return {
             (topic, index): offset
             for topic in topics
@@ -214,7 +214,7 @@ class KafkaTestUtils(KafkaUtils):
         }
 
     def getLatestOffsets(self, topics: Iterable[str]) -> dict[tuple[str, int], int]:
-        """The offsets behind the last records of partitions, by topic and index."""
+        """Return the offsets after the last records of partitions, by topic and index."""
         return {
             (topic, index): offset for topic in topics for index, offset in self._running.end_offsets(topic).items()
         }

@@ -1,15 +1,16 @@
-"""A world that can be cut off from a node: what `kill -9` and a network partition do to a process, done to one thread.
+"""The runtime of a node that can be cut off at any moment: it does to one thread what `kill -9` and a network partition
+do to a process.
 
 Responsible for every socket and every file of one node, for closing them all at any moment, and for holding back the
-traffic with nodes that are apart. Not responsible for the node's thread and loop (node_thread.py), nor for which are
-apart (network.py).
+traffic with nodes that are apart. Not responsible for the node's thread and loop (node_thread.py), nor for the choice
+of nodes that are apart (network.py).
 
-How a node dies: its sockets are shut down first, from another thread, so that its peers see the end of each connection
-and its ports refuse. Then its loop stops, and then its files are closed. What it writes between the first and the last
-step was never acknowledged to anything; a process that was killed a moment later would have left the same.
+The death of a node: another thread shuts its sockets down first, so that its peers see the end of each connection and
+its ports refuse. Then its loop stops, and then its files are closed. Data that it writes between the first and the last
+step was never acknowledged; a process that was killed a moment later would have left the same.
 
-How traffic is held back: both ends of a connection stop reading. What is sent waits in the buffers of the operating
-system and arrives when the network heals, as TCP has it; the end of a connection is not seen before that either. A new
+Traffic that is held back: both ends of a connection stop reading. Sent bytes wait in the buffers of the operating
+system and arrive when the network heals, as TCP does it; the end of a connection is not seen before that either. A new
 connection waits.
 """
 
@@ -42,14 +43,14 @@ logger = logging.getLogger(__name__)
 Factory = Callable[[], asyncio.BaseProtocol]
 Connected = tuple[asyncio.BaseTransport, asyncio.BaseProtocol]
 
-#: For fsyncs of many files: those that no node of this process uses just now.
+#: Contexts for fsyncs of many files that no node of this process uses at the moment.
 _idle_contexts: Contexts = []
 _FEW_LINKS = 64
 
 
 class KillableRuntime(OsRuntime):
-    """The world of one node of a cluster, on two loops: that of the second has a runtime of its own. `cut_off`, then,
-    when a loop has stopped, `bury` on its thread."""
+    """The runtime of one node of a cluster, which has two loops; the second loop has a runtime of its own. Call
+    `cut_off`, then, when a loop has stopped, `bury` on its thread."""
 
     def __init__(
         self,
@@ -60,18 +61,18 @@ class KillableRuntime(OsRuntime):
         *,
         is_second: bool = False,
     ) -> None:
-        """`descriptors`: of the node, or, if this is for its second loop, of that."""
+        """`descriptors`: the limit of the node, or of its second loop if this runtime is for that."""
         own, beside = (descriptors, descriptors) if is_second else descriptors.for_two_loops()
         super().__init__(loop, KillableDisk(own.files), descriptors=own)
         self._budget_beside = beside
         self.node_id = node_id
         self.network = network
-        #: that of the second loop, once there is one
+        #: the runtime of the second loop, once there is one
         self.second: KillableRuntime | None = None
         self._lock = threading.Lock()
         self.is_cut_off = False
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        #: of every connection; those that have ended go when there are many
+        #: of every connection; ended ones are removed when there are many
         self._links: list[_Link] = []
         self._look_at = _FEW_LINKS
         #: connections that wait until the network changes
@@ -94,13 +95,13 @@ class KillableRuntime(OsRuntime):
 
     @property
     def each(self) -> tuple[KillableRuntime, ...]:
-        """This one, and that of the second loop."""
+        """Return this runtime, and that of the second loop."""
         return (self,) if self.second is None else (self, self.second)
 
     # -- sockets
 
     def keep_socket(self, sock: socket.socket) -> None:
-        """Close it when the node dies. Raises OSError, and has closed it, when that has happened."""
+        """Close the socket when the node dies. If the node is dead, closes it at once and raises OSError."""
         with self._lock:
             if not self.is_cut_off:
                 self._sockets.add(sock)
@@ -109,7 +110,8 @@ class KillableRuntime(OsRuntime):
         raise OSError(errno.ENETDOWN, "the node was killed")
 
     def linked(self, make: Factory, peer: int | None) -> Factory:
-        """Make protocols whose connections follow the network, if a client or another node is the peer."""
+        """Return a factory of protocols whose connections follow the network, if a client or another node is the
+        peer."""
         if peer is None or peer == self.node_id:
             return make
         return lambda: _Handover(self, make(), peer)
@@ -119,11 +121,11 @@ class KillableRuntime(OsRuntime):
         if len(self._links) > self._look_at:
             self._links = [link for link in self._links if not link.is_closing()]
             self._look_at = max(_FEW_LINKS, 2 * len(self._links))
-        # Not at once: a transport may begin to read when its protocol has been told of it.
+        # Not at once, because a transport may begin to read after it has called its protocol.
         self.loop.call_soon(link.follow)
 
     def network_changed(self) -> None:
-        """On the loop."""
+        """Let all connections follow the network. Runs on the loop."""
         for link in self._links:
             link.follow()
         waiting, self._waiting = self._waiting, []
@@ -169,7 +171,7 @@ class KillableRuntime(OsRuntime):
     # -- its death
 
     def cut_off(self) -> None:
-        """Shut every socket down; there will be no other. From any thread."""
+        """Shut every socket down, and let no further one be made. May be called from any thread."""
         with self._lock:
             self.is_cut_off = True
             sockets = list(self._sockets)
@@ -180,24 +182,24 @@ class KillableRuntime(OsRuntime):
                 pass  # it is closed, or was not connected yet
 
     def read_no_more(self) -> None:
-        """On the loop, when it has been cut off."""
+        """Stop reading. Runs on the loop after `cut_off`."""
         for link in self._links:
             link.read_no_more()
 
     def bury(self) -> None:
-        """Close what the operating system would close after a process that was killed. The loop has stopped, and never
-        runs again."""
-        # Files first: threads that have not ended yet open no other.
+        """Close everything that the operating system would close after a process was killed. The loop has stopped and
+        never runs again."""
+        # Files come first, so that threads that still run open no others.
         cast(KillableDisk, self.disk).die()
         loop = self.loop
-        # Futures and tasks that no caller waits for any more complain when they are collected.
+        # Futures and tasks without a waiting caller complain when they are collected.
         loop.set_exception_handler(lambda *_: None)
         closed: set[asyncio.Task[object]] = set()
         while left := asyncio.all_tasks(loop) - closed:
             for task in left:
                 closed.add(task)
                 coroutine = task.get_coro()
-                # Its `finally` clauses run, in a world that is cut off. What they raise is of no use to anything.
+                # Its `finally` clauses run while the node is cut off, and their exceptions are of no use.
                 with contextlib.suppress(BaseException):
                     coroutine.close()
         if self._second_loop is not None:
@@ -206,7 +208,7 @@ class KillableRuntime(OsRuntime):
         self.close_loop()
 
     def close_loop(self) -> None:
-        """Close the loop, which does not run, with its transports and their sockets."""
+        """Close the stopped loop with its transports and their sockets."""
         with warnings.catch_warnings():
             # They were not closed in order.
             warnings.simplefilter("ignore", ResourceWarning)
@@ -218,10 +220,10 @@ class KillableRuntime(OsRuntime):
 
 
 class PlainLoop(asyncio.SelectorEventLoop):
-    """Where there is no uvloop: a loop that may be closed with its transports, as uvloop's may.
+    """A loop for hosts without uvloop that may be closed with its transports, as uvloop's may.
 
-    Python's transports close their sockets in a callback, which needs a loop that runs, and complain if it has not. So
-    this one knows them, and does what the callback does.
+    Python's transports close their sockets in a callback, which needs a running loop, and complain if it was not
+    called. So this loop keeps them, and does what the callback does.
     """
 
     def __init__(self) -> None:
@@ -234,7 +236,7 @@ class PlainLoop(asyncio.SelectorEventLoop):
         return transport
 
     def drop_transports(self) -> None:
-        """Close their sockets without a word to the protocols. The loop has stopped."""
+        """Close their sockets without notifying the protocols. The loop has stopped."""
         for transport in list(self._made):
             if transport.get_extra_info("socket").fileno() >= 0:
                 transport.set_protocol(asyncio.Protocol())
@@ -242,7 +244,7 @@ class PlainLoop(asyncio.SelectorEventLoop):
 
 
 def killable_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed."""
+    """Return uvloop's loop if it is installed, else a `PlainLoop`."""
     try:
         import uvloop
     except ImportError:
@@ -251,7 +253,7 @@ def killable_loop() -> asyncio.AbstractEventLoop:
 
 
 class _Acceptor(Acceptor):
-    """Lets the runtime know each socket, and the network each peer."""
+    """Reports each socket to the runtime, and each peer to the network."""
 
     def __init__(self, runtime: KillableRuntime, sockets: list[socket.socket], accept: MakeProtocol) -> None:
         super().__init__(runtime.loop, sockets, accept)
@@ -267,7 +269,7 @@ class _Acceptor(Acceptor):
 
 
 class _Handover(asyncio.Protocol):
-    """Puts a link between a transport and its protocol, and is out of the way from then on."""
+    """Puts a link between a transport and its protocol, and takes no part after that."""
 
     def __init__(self, runtime: KillableRuntime, protocol: asyncio.BaseProtocol, peer: int) -> None:
         self._runtime = runtime
@@ -282,7 +284,7 @@ class _Handover(asyncio.Protocol):
 
 
 class _Link(asyncio.Transport):
-    """One end of a connection: reads nothing while this node and its peer are apart."""
+    """One end of a connection, which reads nothing while this node and its peer are apart."""
 
     def __init__(self, runtime: KillableRuntime, transport: asyncio.Transport, peer: int) -> None:
         super().__init__()
@@ -294,14 +296,14 @@ class _Link(asyncio.Transport):
         self._is_paused = False
 
     def follow(self) -> None:
-        """Do as the network says."""
+        """Read or pause, depending on the network."""
         cut = self._runtime.network.are_apart(self._runtime.node_id, self._peer)
         if cut != self._is_cut:
             self._is_cut = cut
             self._read_or_not()
 
     def read_no_more(self) -> None:
-        """The node was killed."""
+        """Stop reading, because the node was killed."""
         if not self._transport.is_closing():
             self._transport.pause_reading()
 
@@ -350,18 +352,18 @@ class _Link(asyncio.Transport):
 
 
 class KillableDisk(OsDisk):
-    """The operating system's disk until `die`; then every call that would change or open something fails."""
+    """The operating system's disk until `die`; after that every call that would change or open something fails."""
 
     def __init__(self, max_open_files: int | None = None) -> None:
         super().__init__(max_open_files=max_open_files)
         self.descriptors: _Descriptors = _Descriptors(max_open_files)
-        # The system gives out few, and takes none back from a process that lives.
+        # The system provides only few, and takes none back from a process that lives.
         self._contexts = _idle_contexts
         self._is_dead = False
         self._locks: list[OsLock] = []
 
     def die(self) -> None:
-        """Close the files and give up the locks."""
+        """Close the files and release the locks."""
         self._is_dead = True
         self.descriptors.die()
         for lock in self._locks:
@@ -399,7 +401,7 @@ class KillableDisk(OsDisk):
 
 
 class _Descriptors(Descriptors):
-    """Descriptors that can be taken away all at once."""
+    """Descriptors that can be closed all at once."""
 
     def __init__(self, limit: int | None) -> None:
         super().__init__(limit)

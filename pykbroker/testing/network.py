@@ -1,10 +1,10 @@
-"""The network between the nodes of a cluster in one process: which of them reach each other.
+"""The network between the nodes of a cluster in one process: the pairs of nodes that can reach each other.
 
-Responsible for knowing to which node a port belongs, and which nodes are apart. Not responsible for holding traffic
-back: each node does that at its own end of a connection (killable.py). Calls may come from several threads.
+Responsible for mapping ports to nodes, and for the nodes that are apart. Not responsible for holding traffic back: each
+node does that at its own end of a connection (killable.py). Several threads may call it.
 
-A connection between two nodes is known at both ends. The node that connects says from which port it does, before it
-connects; so the node that accepts finds out whether it is a node's or a client's.
+Both ends of a connection between two nodes are known. Before a node connects, it registers the port from which it does,
+so the accepting node can find out whether the peer is a node or a client.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterable
 
 HOST = "127.0.0.1"
-#: Everything that is no node, as a member of a group.
+#: All peers that are not nodes, as a member of a group.
 CLIENTS = 0
 
 
@@ -30,11 +30,11 @@ class Network:
         self._groups: dict[int, int] = {}
 
     def reserve(self, node_id: int) -> int:
-        """A free port that nothing else gets before `close`. Raises OSError.
+        """Return a free port that no other program gets before `close`. Raises OSError.
 
-        On Linux a socket that is bound and never listens keeps it: connections to it are refused, and the node itself
-        may listen beside it because both sockets reuse addresses. Elsewhere the port may be lost while the node is
-        down.
+        On Linux a bound socket that never listens keeps the port: connections to it are refused, and the node itself
+        can listen on it too, because both sockets reuse addresses. On other systems the port may be lost while the node
+        is down.
         """
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -52,7 +52,7 @@ class Network:
         return port
 
     def close(self) -> None:
-        """Give the ports back."""
+        """Release the ports."""
         for sock in self._reserved:
             sock.close()
         self._reserved.clear()
@@ -60,15 +60,15 @@ class Network:
     # -- who is who
 
     def listening(self, port: int) -> int | None:
-        """The node that listens there."""
+        """Return the node that listens on the port, or None."""
         return self._listening.get(port)
 
     def connecting(self, port: int) -> int:
-        """The node that connects from there, or CLIENTS."""
+        """Return the node that connects from the port, or CLIENTS."""
         return self._connecting.get(port, CLIENTS)
 
     def connects(self, node_id: int, sock: socket.socket) -> None:
-        """A node is about to connect with this socket, which has its port."""
+        """Register that a node is about to connect with this socket, which has its port."""
         port: int = sock.getsockname()[1]
         self._connecting[port] = node_id
         weakref.finalize(sock, self._connecting.pop, port, None)
@@ -76,8 +76,8 @@ class Network:
     # -- which are apart
 
     def partition(self, groups: Iterable[Iterable[int]], nodes: Iterable[int]) -> None:
-        """Members of different groups are apart. Those of `nodes` in no group are one more; CLIENTS in no group reach
-        every node. Raises ValueError."""
+        """Separate the members of different groups. The members of `nodes` in no group form one more; without a group
+        CLIENTS reach every node. Raises ValueError."""
         known = {*nodes, CLIENTS}
         found: dict[int, int] = {}
         for number, group in enumerate(groups, start=1):

@@ -1,10 +1,10 @@
 """One run of a node inside another program: on a thread and a loop of its own.
 
-Responsible for the thread, and for the ways in which a run begins, stands still and ends. Not responsible for the
-node's configuration, nor for how a killed node's world is cut off (killable.py). Changes nothing of the process: no
-signals, no garbage collector settings, no loop policy, no root logging, no limits.
+Responsible for the thread, and for the start, the pause and the end of a run. Not responsible for the node's
+configuration, nor for cutting a killed node off (killable.py). Changes nothing in the process: no signals, no garbage
+collector settings, no loop policy, no root logging, no limits.
 
-Invariant: when `stop` or `kill` returns, the thread is gone, and with it everything that the run has opened.
+Invariant: when `stop` or `kill` returns, the thread has ended, and everything that the run opened is closed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ R = TypeVar("R", bound=OsRuntime)
 
 
 class NodeThread(Generic[R]):
-    """Begins as it is made. Its methods are for the threads of the host; they may not be called on the node's loop."""
+    """Starts when it is made. Its methods are for the threads of the host; they may not be called on the node's
+    loop."""
 
     def __init__(
         self,
@@ -39,12 +40,12 @@ class NodeThread(Generic[R]):
         may_format: bool = False,
         make_dispatcher: MakeDispatcher = Dispatcher,
     ) -> None:
-        """`make_runtime` is called on the thread. `may_format`: directories that are absent or empty."""
+        """`make_runtime` is called on the thread. `may_format`: format directories that are absent or empty."""
         self._config = config
         self._make_runtime = make_runtime
         self._may_format = may_format
         self._make_dispatcher = make_dispatcher
-        #: what kept the node from starting, or ended it without being asked
+        #: the exception that kept the node from starting, or ended it unexpectedly
         self.failure: BaseException | None = None
         self._node: Node | None = None
         self._runtime: R | None = None
@@ -66,7 +67,8 @@ class NodeThread(Generic[R]):
         return self._thread.is_alive()
 
     def wait_until_ready(self, timeout_seconds: float | None = None) -> None:
-        """Wait until clients are served. Raises what kept the node from starting, or TimeoutError: it goes on then."""
+        """Wait until clients are served. Raises the exception that kept the node from starting, or TimeoutError while
+        it continues its start."""
         if not self._is_ready.wait(timeout_seconds):
             raise TimeoutError(f"node {self._config.node_id} does not serve clients after {timeout_seconds} s")
         if self.failure is not None:
@@ -77,9 +79,10 @@ class NodeThread(Generic[R]):
             raise RuntimeError(f"node {self._config.node_id} was stopped before it served clients")
 
     def ask(self, request: object, timeout_seconds: float = 60.0) -> Any:
-        """What the node's broker half answers to a request, in the newest version of its API, past its sockets.
+        """Return the answer of the node's broker half to a request, in the newest version of its API, without its
+        sockets.
 
-        RuntimeError if it does not serve, TimeoutError, or what the handler raised.
+        Raises RuntimeError if it does not serve, TimeoutError, or the handler's exception.
         """
         node = self._node
         if node is None:
@@ -110,19 +113,20 @@ class NodeThread(Generic[R]):
         return answer.result(timeout_seconds)
 
     def metrics(self, timeout_seconds: float = 60.0) -> list[Sample]:
-        """The metrics of the node with their present numbers, sorted by name. RuntimeError if it does not serve."""
+        """Return the metrics of the node with their current values, sorted by name. Raises RuntimeError if it does not
+        serve."""
         node = self._node
         if node is None or self._loop is None:
             raise RuntimeError(f"node {self._config.node_id} does not serve")
         return asyncio.run_coroutine_threadsafe(node.samples(), self._loop).result(timeout_seconds)
 
     def begin_stop(self) -> None:
-        """Ask for a controlled shutdown, or for the end of a start. `stop` waits for it."""
+        """Request a shutdown, or the end of a start. `stop` waits for it."""
         if self._stop is not None:
             self._on_loop(self._stop.set)
 
     def stop(self) -> None:
-        """`begin_stop`; returns when the node is gone. Stopping twice is fine."""
+        """Do `begin_stop`, and return when the node has ended. A second call changes nothing."""
         self.begin_stop()
         self._thread.join()
 
@@ -157,7 +161,7 @@ class NodeThread(Generic[R]):
     async def _live(self, node: Node, stop: asyncio.Event) -> None:
         starting, stopping = asyncio.ensure_future(node.start()), asyncio.ensure_future(stop.wait())
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        starting.cancel()  # of no effect when it is done
+        starting.cancel()  # has no effect if it is done
         try:
             await starting
         except BaseException as error:  # noqa: BLE001  # raised again in the thread that waits for the start
@@ -172,13 +176,13 @@ class NodeThread(Generic[R]):
         self.failure = node.fatal
 
     def _on_loop(self, callback: Callable[[], object]) -> bool:
-        """Have it called on the loop, if there still is one."""
+        """Schedule a callback on the loop, if it still exists."""
         assert self._loop is not None
         return _called(self._loop, callback)
 
 
 class KillableNode(NodeThread[KillableRuntime]):
-    """A node that may also end as by `kill -9`, and stand still as by SIGSTOP."""
+    """A node that may also end as by `kill -9`, and pause as by SIGSTOP."""
 
     def __init__(
         self,
@@ -198,7 +202,7 @@ class KillableNode(NodeThread[KillableRuntime]):
         return self._go is not None
 
     def begin_kill(self) -> None:
-        """From here on nothing of the node reaches a client or another node. `kill` waits for the rest."""
+        """From here on the node reaches no client and no other node. `kill` waits for the rest."""
         self._killed = True
         for runtime in self._runtimes:
             runtime.cut_off()
@@ -208,12 +212,12 @@ class KillableNode(NodeThread[KillableRuntime]):
             self._go.set()
 
     def kill(self) -> None:
-        """End it where it stands: no shutdown, nothing written that is not written yet."""
+        """End the node at once: without a shutdown, and without writing anything more."""
         self.begin_kill()
         self._thread.join()
 
     def pause(self) -> None:
-        """Stand still until `resume` or `kill`; returns when it does, with both loops. Its sockets stay open."""
+        """Pause both loops until `resume` or `kill`; returns when they are paused. The node's sockets stay open."""
         go = threading.Event()
 
         def stand(runtime: KillableRuntime, stands: threading.Event) -> None:
@@ -232,7 +236,7 @@ class KillableNode(NodeThread[KillableRuntime]):
                 standing.append(stands)
         for stands in standing:
             while not stands.wait(0.05) and self.runs:
-                pass  # a node that is about to end never stands still
+                pass  # a node that is about to end is never paused
 
     def resume(self) -> None:
         go, self._go = self._go, None
@@ -240,8 +244,8 @@ class KillableNode(NodeThread[KillableRuntime]):
             go.set()
 
     def network_changed(self) -> None:
-        """Have the node's connections follow the network; returns when they do. A node that stands still does so first
-        thing when it goes on."""
+        """Let the node's connections follow the network; returns when they do. A paused node does it first when it
+        resumes."""
         if self.is_paused:
             return
 
@@ -257,7 +261,7 @@ class KillableNode(NodeThread[KillableRuntime]):
 
     @property
     def _runtimes(self) -> tuple[KillableRuntime, ...]:
-        """Those of both loops, as far as the node has come."""
+        """The runtimes of both loops, as far as the start has come."""
         return () if self._runtime is None else self._runtime.each
 
     # -- on the thread ------------------------------------------------------------------------------------------------
@@ -268,7 +272,7 @@ class KillableNode(NodeThread[KillableRuntime]):
             runner.run(self._serve())
         except RuntimeError:
             if not self._killed:
-                raise  # else: "Event loop stopped before Future completed"
+                raise  # otherwise it is "Event loop stopped before Future completed"
         finally:
             if self._killed and not self._over:
                 assert self._runtime is not None
@@ -283,22 +287,22 @@ class KillableNode(NodeThread[KillableRuntime]):
 
 
 def _drop(runtime: KillableRuntime) -> None:
-    """Stop where it stands. A loop that stops looks at its sockets once more: what they hold is not read."""
+    """Stop at once. A loop that stops visits its sockets once more, so their content must not be read."""
     runtime.read_no_more()
     runtime.loop.stop()
 
 
 def _called(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> bool:
-    """Have it called on the loop, if there still is one."""
+    """Schedule a callback on the loop, if it still exists."""
     try:
         loop.call_soon_threadsafe(callback)
     except RuntimeError:
-        return False  # the loop is closed: its thread is at its end
+        return False  # the loop is closed, so its thread is about to end
     return True
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed."""
+    """Return uvloop's loop if it is installed, else asyncio's."""
     try:
         import uvloop
     except ImportError:

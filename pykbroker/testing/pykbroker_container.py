@@ -1,11 +1,10 @@
-"""The container image in tests of others: `with PykbrokerContainer() as kafka: kafka.bootstrap_servers`.
+"""The container image in tests of other projects: `with PykbrokerContainer() as kafka: kafka.bootstrap_servers`.
 
-For clients that run in containers themselves, or that are to meet the image as it runs elsewhere; `Broker` is sooner
-there and needs no Docker. Stands on testcontainers (the extra `testcontainers`); docker/README.md is
-about the image.
+For clients that run in containers themselves, or that are to use the image as it runs elsewhere; `Broker` starts sooner
+and needs no Docker. Needs testcontainers (the extra `testcontainers`); docker/README.md describes the image.
 
-The port on this machine is known when the container runs, and the node must advertise it: the container waits for a
-line with its listeners, and only then starts the node.
+The port on this machine is known only when the container runs, and the node must advertise it. So the container waits
+for a line with its listeners, and only then starts the node.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from pykbroker.config.variables import variable_of
 from pykbroker.testing.embedded import as_text
 
 IMAGE: Final = "pykbroker:latest"
-#: Logged once, when the listeners serve clients; Apache Kafka's line.
+#: Logged once, when the listeners serve clients; Apache Kafka has the same line.
 SERVES: Final = r"\[KafkaRaftServer nodeId=\d+\] Kafka Server started"
 PORT: Final = 9092
 NETWORK_PORT: Final = 19092
 _CONTROLLER_PORT: Final = 19093
 _LISTENERS_FILE: Final = "/tmp/advertised-listeners"  # noqa: S108  # inside the container
-#: `read` fails until the line is there as a whole.
+#: `read` fails until the whole line is there.
 _COMMAND: Final = (
     f"until read -r listeners <{_LISTENERS_FILE}; do sleep 0.05; done 2>/dev/null; "
     'exec /etc/kafka/docker/run "KAFKA_ADVERTISED_LISTENERS=$listeners"'
@@ -41,7 +40,7 @@ _PROPERTIES: Final = {
     "controller.listener.names": "CONTROLLER",
     "controller.quorum.voters": f"1@localhost:{_CONTROLLER_PORT}",
 }
-#: Over these a caller's win.
+#: A caller's keys override these.
 _DEFAULTS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
@@ -50,13 +49,14 @@ _DEFAULTS: Final = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-#: What the container decides, and no caller may.
+#: Keys that the container decides, and no caller may set.
 _OWN_KEYS: Final = frozenset((*_PROPERTIES, "advertised.listeners", "controller.quorum.bootstrap.servers", "broker.id"))
 _LINES_OF_LOG: Final = 20
 
 
 def variables(config: Mapping[str, object]) -> dict[str, str]:
-    """The container's environment: variable -> text. ConfigError for a key that the container itself decides."""
+    """Return the container's environment: variable -> text. Raises ConfigError for a key that the container itself
+    decides."""
     refused = sorted(_OWN_KEYS & config.keys())
     if refused:
         raise ConfigError(f"{refused[0]}: the container decides it")
@@ -67,9 +67,10 @@ def variables(config: Mapping[str, object]) -> dict[str, str]:
 class PykbrokerContainer(DockerContainer):
     """A single combined node in a container.
 
-    image: `make image` builds `pykbroker:latest`. config: Kafka's configuration keys. kwargs: what DockerContainer has
-    (name, volumes, network, network_aliases, ...). ConfigError for a key that the container itself decides: listeners,
-    roles, node.id. Its other methods are DockerContainer's (`with_env`, `with_network`, `exec`, `get_logs`).
+    `image`: `make image` builds `pykbroker:latest`. `config`: Kafka's configuration keys. `kwargs`: those of
+    DockerContainer (name, volumes, network, network_aliases, ...). Raises ConfigError for a key that the container
+    itself decides: listeners, roles, node.id. The other methods are DockerContainer's (`with_env`, `with_network`,
+    `exec`, `get_logs`).
     """
 
     def __init__(self, image: str = IMAGE, config: Mapping[str, object] | None = None, **kwargs: Any) -> None:
@@ -81,27 +82,27 @@ class PykbrokerContainer(DockerContainer):
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients on this machine. RuntimeError when the container is not running."""
+        """`host:port` for clients on this machine. Raises RuntimeError if the container is not running."""
         self._must_run()
         return f"{self.get_container_host_ip()}:{self.get_exposed_port(PORT)}"
 
     @property
     def network_bootstrap_servers(self) -> str:
-        """`host:port` for clients in containers of the same network: its first alias there, or its address.
-        RuntimeError when the container is not running."""
+        """`host:port` for clients in containers of the same network: its first alias there, or its address. Raises
+        RuntimeError if the container is not running."""
         self._must_run()
         return f"{self._network_host()}:{NETWORK_PORT}"
 
     def start(self, timeout_seconds: float = 60.0) -> Self:
         """Start, and wait until clients can connect.
 
-        Raises RuntimeError with the end of its log when the container ends instead (a setting that the image refuses),
-        TimeoutError when it does not serve in time, docker.errors.DockerException when the engine has no such image or
-        does not answer. The container is removed then.
+        Raises RuntimeError with the end of its log if the container ends instead (for a setting that the image
+        refuses), and TimeoutError if it does not serve in time. Raises docker.errors.DockerException if the engine has
+        no such image or does not answer. In these cases the container is removed.
         """
         if self._container is not None:
             raise RuntimeError("the container is running already")
-        # The caller's own strategy has its turn when the node serves.
+        # The caller's own strategy waits after the node serves.
         strategy, self._wait_strategy = self._wait_strategy, None
         try:
             super().start()
@@ -118,7 +119,7 @@ class PykbrokerContainer(DockerContainer):
         return self
 
     def stop(self, force: bool = True, delete_volume: bool = True) -> None:
-        """Remove the container, with what it wrote. Stopping twice is fine, and it may be started anew."""
+        """Remove the container and its data. A second call changes nothing, and it may be started again."""
         try:
             super().stop(force, delete_volume)
         finally:
@@ -134,7 +135,7 @@ class PykbrokerContainer(DockerContainer):
         container = self.get_wrapped_container()
         container.reload()
         networks = container.attrs["NetworkSettings"]["Networks"]
-        # Without an address it has the host's network.
+        # A container without an address has the host's network.
         return next((network["IPAddress"] for network in networks.values() if network["IPAddress"]), "localhost")
 
     def _wait_until_it_serves(self, timeout_seconds: float) -> None:

@@ -1,6 +1,6 @@
-"""pytest fixtures: `kafka_broker` (one node per session and per xdist worker), `kafka_faults` (its fault rules),
-`kafka_broker_secure` (one with TLS and users), `kafka_cluster` (three nodes that a test may disturb) and `kafka_topics`
-(names that belong to one test).
+"""pytest fixtures. `kafka_broker` is one node per session and per xdist worker, and `kafka_faults` has its fault rules.
+`kafka_broker_secure` is a node with TLS and users, `kafka_cluster` has three nodes that a test may disturb, and
+`kafka_topics` makes names that belong to one test.
 
 Nothing of pykbroker is imported until a fixture is used.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the markers."""
     config.addinivalue_line(
         "markers",
         "kafka_cluster(nodes=3, properties=None, node_properties=None): kafka_cluster is a cluster of this test's own, "
@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[Broker]:
-    """A broker on a free port of localhost; `kafka_broker.bootstrap_servers` goes into any client."""
+    """A broker on a free port of localhost; pass `kafka_broker.bootstrap_servers` to any client."""
     from pykbroker.testing.embedded import Broker
 
     with Broker() as broker:
@@ -44,7 +44,7 @@ def kafka_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka_faults(kafka_broker: Broker) -> Iterator[Faults]:
-    """The fault rules of `kafka_broker`; those that a test has set go with the test."""
+    """The fault rules of `kafka_broker`; those that a test has set are removed after the test."""
     yield kafka_broker.faults
     kafka_broker.faults.clear()
 
@@ -59,11 +59,11 @@ def _kafka_shared_secure() -> Iterator[SecureBroker]:
 
 @pytest.fixture
 def kafka_broker_secure(request: pytest.FixtureRequest) -> Iterator[SecureBroker]:
-    """A broker whose clients prove which user they are: SASL_SSL with SCRAM-SHA-512, and the users alice and bob.
+    """A broker whose clients must authenticate: SASL_SSL with SCRAM-SHA-512, and the users alice and bob.
 
-    `kafka_broker_secure.kafka_python("alice")` are the settings of a client; `confluent`, `aiokafka` and `java` make
-    those of others. One broker for the whole session; with `@pytest.mark.kafka_broker_secure(protocol="SSL")` a test
-    has one of its own.
+    `kafka_broker_secure.kafka_python("alice")` returns the settings of a client; `confluent`, `aiokafka` and `java`
+    return those of other clients. The session has one broker; with `@pytest.mark.kafka_broker_secure(protocol="SSL")` a
+    test has one of its own.
     """
     marker = request.node.get_closest_marker("kafka_broker_secure")
     if marker is None:
@@ -76,13 +76,13 @@ def kafka_broker_secure(request: pytest.FixtureRequest) -> Iterator[SecureBroker
 
 
 class _SharedCluster:
-    """The session's cluster, made when a test asks for it, and made anew when a test has left it broken."""
+    """The session's cluster, made when a test first needs it, and made again after a test has left it broken."""
 
     def __init__(self) -> None:
         self._cluster: Cluster | None = None
 
     def get(self) -> Cluster:
-        """A whole cluster: all nodes serve, nothing is cut, every replica is in sync."""
+        """Return a whole cluster: all nodes serve, no traffic is cut, every replica is in sync."""
         from pykbroker.testing.cluster import Cluster
 
         if self._cluster is not None:
@@ -111,7 +111,7 @@ def _kafka_shared_cluster() -> Iterator[_SharedCluster]:
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Three nodes; a test may kill, stop and pause them and cut the network between them.
 
-    One cluster for the whole session: before each test that asks for it, what other tests did to it is undone. With
+    The session has one cluster; before each test that uses it, the effects of other tests are undone. With
     `@pytest.mark.kafka_cluster(nodes=5, properties={...})` a test has one of its own.
     """
     marker = request.node.get_closest_marker("kafka_cluster")
@@ -127,8 +127,8 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture
 def kafka_topics(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """`kafka_topics("orders")` is a topic name that no other test uses, of this run or of another on the same
-    broker."""
+    """A function: `kafka_topics("orders")` returns a topic name that no other test uses, of this run or of another on
+    the same broker."""
     import re
     import uuid
 

@@ -1,10 +1,10 @@
-"""A node whose clients must prove which user they are: `with SecureBroker() as broker: broker.kafka_python("alice")`.
+"""A node whose clients must authenticate: `with SecureBroker() as broker: broker.kafka_python("alice")`.
 
-Responsible for certificates, users and the listener that asks for them, and for the settings that clients connect with.
-Not responsible for the node itself (embedded.py).
+Responsible for certificates, users and the listener that authenticates them, and for the settings that clients connect
+with. Not responsible for the node itself (embedded.py).
 
 Invariant: `bootstrap_servers` is the protected listener. The broker's own plain listener is on 127.0.0.1 alone, on a
-port that nothing tells.
+port that is not advertised to clients.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _POLL_SECONDS: Final = 0.005
 class SecureBroker(Broker):
     """A single combined node, whose first listener is SSL, SASL_PLAINTEXT or SASL_SSL.
 
-    users: names with their passwords, or names alone, whose passwords are then `<name>-secret`; `admin` is always one
-    of them. With SSL a user is the name in a client's certificate, and passwords are of no use. acls: users may do
-    nothing but what ACLs allow them; `admin` may do everything. config, data_dir, port, record: those of Broker. Raises
-    ConfigError for a protocol or a mechanism that there is not.
+    `users`: names with their passwords, or names alone, whose passwords are then `<name>-secret`; `admin` is always one
+    of them. With SSL a user is the name in a client's certificate, and passwords are not used. `acls`: users may do
+    only what ACLs allow them; `admin` may do everything. `config`, `data_dir`, `port`, `record`: those of Broker.
+    Raises ConfigError for an unknown protocol or mechanism.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class SecureBroker(Broker):
     # -- the node -----------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start and wait until every user can log in. Raises what kept the node from starting."""
+        """Start and wait until every user can log in. Raises the exception that kept the node from starting."""
         self._folder = tempfile.TemporaryDirectory(prefix="pykbroker-clients-")
         try:
             super().start()
@@ -136,7 +136,7 @@ class SecureBroker(Broker):
     def _rules() -> dict[str, str]:
         return {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            # What the broker is asked past its sockets has no user (inspection.py).
+            # Requests in memory have no user (inspection.py).
             "super.users": f"User:{ADMIN};User:ANONYMOUS",
         }
 
@@ -167,7 +167,7 @@ class SecureBroker(Broker):
             time.sleep(_POLL_SECONDS)
 
     def _asked_over_own_listener(self, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
-        """A broker hands this request on to the controller, which one past its sockets does not pass."""
+        """A broker forwards this request to the controller, which it does not do for a request in memory."""
         from pykbroker_wire.headers import decode_response, encode_request
 
         node = self._node
@@ -184,7 +184,7 @@ class SecureBroker(Broker):
     # -- its clients --------------------------------------------------------------------------------------------------
 
     def kafka_python(self, user: str = DEFAULT_USERS[0]) -> dict[str, Any]:
-        """Settings of kafka-python, `bootstrap_servers` among them."""
+        """Return settings of kafka-python, with `bootstrap_servers`."""
         self._check(user)
         found: dict[str, Any] = {"bootstrap_servers": self.bootstrap_servers, "security_protocol": self.protocol}
         if self.protocol.endswith("SSL"):
@@ -199,7 +199,7 @@ class SecureBroker(Broker):
         }
 
     def aiokafka(self, user: str = DEFAULT_USERS[0]) -> dict[str, Any]:
-        """Settings of aiokafka: those of kafka-python, with a context for TLS."""
+        """Return settings of aiokafka: those of kafka-python, with a context for TLS."""
         found = {key: value for key, value in self.kafka_python(user).items() if not key.startswith("ssl_")}
         if self.protocol.endswith("SSL"):
             context = ssl.create_default_context(cadata=self._authority.certificate_pem.decode())
@@ -209,7 +209,7 @@ class SecureBroker(Broker):
         return found
 
     def confluent(self, user: str = DEFAULT_USERS[0]) -> dict[str, Any]:
-        """Settings of confluent-kafka, and of all else that stands on librdkafka."""
+        """Return settings of confluent-kafka, and of all other clients that use librdkafka."""
         self._check(user)
         found: dict[str, Any] = {"bootstrap.servers": self.bootstrap_servers, "security.protocol": self.protocol}
         if self.protocol.endswith("SSL"):
@@ -224,7 +224,7 @@ class SecureBroker(Broker):
         }
 
     def java(self, user: str = DEFAULT_USERS[0]) -> dict[str, str]:
-        """Properties of a Java client, of Spark (each with `kafka.` before it) and of Apache Kafka's tools."""
+        """Return properties of a Java client, of Spark (each with the prefix `kafka.`) and of Apache Kafka's tools."""
         self._check(user)
         found = {"bootstrap.servers": self.bootstrap_servers, "security.protocol": self.protocol}
         if self.protocol.endswith("SSL"):
@@ -236,7 +236,7 @@ class SecureBroker(Broker):
         return found | {"sasl.mechanism": self.mechanism, "sasl.jaas.config": login}
 
     def properties_file(self, user: str = DEFAULT_USERS[0]) -> str:
-        """The path of a file with `java(user)`, for `--command-config`. It is gone when the broker stops."""
+        """Return the path of a file with `java(user)`, for `--command-config`. It is removed when the broker stops."""
         text = "".join(f"{key}={_escaped(value)}\n" for key, value in self.java(user).items())
         return self._file(f"{self._number(user)}.properties", text.encode())
 
@@ -245,7 +245,7 @@ class SecureBroker(Broker):
             raise ValueError(f"there is no user {user!r}; there are {', '.join(self.users)}")
 
     def _number(self, user: str) -> int:
-        """For names of files: that of a user may have anything in it."""
+        """Return a number for names of files, because the name of a user may contain any character."""
         return [*self.users].index(user)
 
     def _key_file(self, user: str) -> str:
@@ -264,10 +264,10 @@ class SecureBroker(Broker):
 
 
 def _quoted(text: str) -> str:
-    """A value in a JAAS line."""
+    """Return a value for a JAAS line."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _escaped(text: str) -> str:
-    """A value in a properties file."""
+    """Return a value for a properties file."""
     return "".join(char if " " <= char <= "~" else f"\\u{ord(char):04x}" for char in text.replace("\\", "\\\\"))

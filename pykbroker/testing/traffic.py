@@ -1,7 +1,7 @@
-"""Requests of clients as a node received them, with what it answered: `broker.requests(api="Produce")`.
+"""Requests of clients as a node received them, with its answers: `broker.requests(api="Produce")`.
 
-Bounded: the newest MOST_REQUESTS, and of them as many as have MOST_BYTES together; older ones are forgotten. Records
-only between `start` and `stop`. What brokers ask each other is not recorded.
+Bounded: the newest MOST_REQUESTS, and of these as many as fit into MOST_BYTES together; older ones are forgotten.
+Records only between `start` and `stop`. Requests between brokers are not recorded.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ MOST_BYTES = 64 * 1024 * 1024
 class RecordedRequest:
     """A request.
 
-    api: its name. version: the API's. node: the id of the broker that it came to. topics: the names of those that it
-    asks about. request: decoded, as `pykbroker_wire.messages` has it. arrival_ms: milliseconds since 1970. errors: what
-    the answer says, without NONE; None while there is no answer. took_ms: until the answer. bytes: of its frame.
+    `api`: its name. `version`: the API's. `node`: the id of the broker that received it. `topics`: the names of those
+    in it. `request`: decoded, as `pykbroker_wire.messages` has it. `arrival_ms`: milliseconds since 1970. `errors`:
+    those in the answer, without NONE; None while there is no answer. `took_ms`: until the answer. `bytes`: of its
+    frame.
     """
 
     api: str
@@ -48,23 +49,23 @@ class Traffic:
         self._lock = threading.Lock()
         self._ring: deque[RecordedRequest] = deque()
         self._bytes = 0
-        #: read by nodes without the lock
+        #: nodes read it without the lock
         self.is_recording = False
         self._was_started = False
 
     def start(self) -> None:
-        """Forget what was recorded before, and record."""
+        """Forget earlier requests, and record."""
         with self._lock:
             self._ring.clear()
             self._bytes = 0
             self.is_recording = self._was_started = True
 
     def stop(self) -> None:
-        """Record no more; what was recorded stays."""
+        """Stop recording; recorded requests stay."""
         self.is_recording = False
 
     def add(self, request: RecordedRequest) -> None:
-        """For nodes, when a request comes."""
+        """Add a request; nodes call it when one arrives."""
         with self._lock:
             self._ring.append(request)
             self._bytes += request.bytes
@@ -79,8 +80,8 @@ class Traffic:
         client_id: str | None = None,
         node: int | None = None,
     ) -> Sequence[RecordedRequest]:
-        """The recorded requests that are so, the oldest first. RuntimeError when nothing was ever recorded, FaultError
-        for an API that there is not."""
+        """Return the recorded requests that match, the oldest first. Raises RuntimeError if nothing was ever recorded,
+        and FaultError for an unknown API."""
         name = None if api is None else APIS[api_key(api)].name
         with self._lock:
             if not self._was_started:

@@ -1,6 +1,6 @@
-"""What a test orders and sees of the nodes that it runs: fault rules and recorded traffic.
+"""Fault rules and recorded traffic of the nodes that a test runs.
 
-Of `Broker` and of `Cluster` alike, and the same over every stop and start of a node.
+`Broker` and `Cluster` have them alike, and they survive every stop and start of a node.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Watched:
     """Its nodes are made with `_make_dispatcher`."""
 
     def __init__(self, *, record: bool = False) -> None:
-        #: the fault rules; of a cluster those of all nodes
+        #: the fault rules; in a cluster those of all nodes
         self.faults = Faults()
         self._traffic = Traffic()
         if record:
@@ -37,14 +37,15 @@ class Watched:
         client_id: str | None = None,
         node: int | None = None,
     ) -> Sequence[RecordedRequest]:
-        """What clients asked since recording began, the oldest first: of this API (`Produce`), about this topic, from
-        this client, to this node. The newest 10,000 requests, or fewer when they have more than 64 MiB together.
-        RuntimeError when nothing was ever recorded, FaultError (a ValueError) for an API that there is not."""
+        """Return the requests of clients since recording began, the oldest first: of this API (`Produce`), about this
+        topic, from this client, to this node. The newest 10,000 requests are kept, or fewer if they have more than 64
+        MiB together. Raises RuntimeError if nothing was ever recorded, and FaultError (a ValueError) for an unknown
+        API."""
         return self._traffic.requests(api, topic=topic, client_id=client_id, node=node)
 
     @contextmanager
     def recording(self) -> Iterator[Traffic]:
-        """Record what clients ask while the block runs; what was recorded before is forgotten."""
+        """Record the requests of clients while the block runs; earlier ones are forgotten."""
         self._traffic.start()
         try:
             yield self._traffic

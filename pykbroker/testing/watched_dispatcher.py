@@ -1,11 +1,11 @@
-"""A dispatcher that asks fault rules about each request, and records what clients ask.
+"""A dispatcher that applies fault rules to each request, and records the requests of clients.
 
-A node has it in place of `Dispatcher` only when it is composed so (`Node(make_dispatcher=...)`): `Broker`, `Cluster`
-and `pykbroker start --faults` do. While no rule is set and nothing is recorded it passes every frame on as it is.
-Responsible for carrying out what a rule says; not responsible for which rule that is (faults/).
+A node has it in place of `Dispatcher` only if it is composed with it (`Node(make_dispatcher=...)`), as `Broker`,
+`Cluster` and `pykbroker start --faults` do. While no rule is set and nothing is recorded it passes every frame on
+unchanged. Responsible for applying the action of a rule; not responsible for the choice of the rule (faults/).
 
-It stands in front of the listeners of the broker half. What a controller is asked, and what the node asks itself in
-memory, passes no rule.
+It is between the listeners of the broker half and the handlers. Rules do not apply to requests to a controller, nor to
+requests of the node in memory.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class WatchedDispatcher(Dispatcher[BrokerServices]):
                 return super().__call__(peer, frame)
             if not self._traffic.is_recording and not self._faults.may_match(row.key):
                 return super().__call__(peer, frame)
-            # A copy: a request that is recorded or delayed outlives its frame.
+            # A copy, because a request that is recorded or delayed outlives its frame.
             kept = memoryview(bytes(frame))
             request, _ = row.decode(kept, position, header.version)
         except DecodeError:
@@ -109,7 +109,7 @@ class WatchedDispatcher(Dispatcher[BrokerServices]):
         )
 
     def _in_full(self, version: int, request: TopLevel) -> TopLevel:
-        """A request that names everything it asks about: the partitions of a fetch session, all topics."""
+        """Return a request that names everything it asks for: the partitions of a fetch session, all topics."""
         if isinstance(request, FetchRequest) and request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._with_session(request)
         if isinstance(request, MetadataRequest) and (request.topics is None or (version == 0 and not request.topics)):
@@ -155,7 +155,8 @@ class WatchedDispatcher(Dispatcher[BrokerServices]):
         return recorded
 
     def carry_out(self, row: Row, ctx: BrokerContext, request: Any, frame: memoryview) -> Any:
-        """As every request without `handle_frame`: the response, or one of these later."""
+        """Execute a request like every one without `handle_frame`; returns the response, or a future or promise of
+        it."""
         if row.api.forward and self._forward is not None:
             if row.check is not None:
                 row.check(request)
@@ -163,12 +164,12 @@ class WatchedDispatcher(Dispatcher[BrokerServices]):
         return self._run(row, row.handle, ctx, request)
 
     def now_ms(self) -> int:
-        """Wall-clock time."""
+        """Return the wall-clock time."""
         return self._now_ms()
 
 
 class _Exchange:
-    """One request with a verdict, or one that is recorded, from here to its answer."""
+    """One request that a rule acts on, or that is recorded, until its answer."""
 
     def __init__(
         self,
@@ -188,7 +189,7 @@ class _Exchange:
         self._refused: ErrorAnswer | None = None
 
     def run(self, frame: memoryview) -> Any:
-        """The response, one of these later, or None when nothing is answered. Raises CloseConnection."""
+        """Return the response, a future or promise of it, or None if nothing is answered. Raises CloseConnection."""
         verdict, request = self._verdict, self._seen.request
         if verdict is not None:
             rule = verdict.rule
@@ -211,7 +212,7 @@ class _Exchange:
                     request = self._refused.rest
                     frame = self._frame_of(request)
                 elif isinstance(request, FetchRequest):
-                    # There is something to tell at once.
+                    # There is an error to return at once.
                     request = _at_once(request)
         result = self._dispatcher.carry_out(self._row, self._ctx, request, frame)
         if isinstance(result, asyncio.Future | Promise):
@@ -253,26 +254,26 @@ class _Exchange:
             promise.set_result(answer)
 
     def _end(self, response: Any) -> Any:
-        """From what the broker answers to what the client gets. `response`: None when nothing was carried out, or when
-        the client waits for no answer. Raises CloseConnection."""
+        """Turn the broker's answer into the client's. `response`: None if the request was not executed, or if the
+        client waits for no answer. Raises CloseConnection."""
         verdict = self._verdict
         if verdict is None:
             return self._noted(response)
         rule = verdict.rule
         if rule.drop:
-            # Later answers of this connection wait behind it: answers leave in the order of the requests.
+            # Later answers of this connection wait for this one, because answers leave in the order of the requests.
             return None if self._wants_no_answer else Promise()
         if rule.disconnect:
             return self._delayed(lambda: self._close(f"fault {verdict.number} says so"))
         if self._refused is not None:
             if self._wants_no_answer:
-                # As Apache Kafka: a producer that waits for no answer can be told in no other way.
+                # As in Apache Kafka: a producer that waits for no answer can be notified in no other way.
                 return self._delayed(
                     lambda: self._close(f"fault {verdict.number}: an error of a request that wants no answer")
                 )
             response = self._refused.answer(self._row.key, self._decoded(response))
             if isinstance(response, ApiVersionsResponse) and response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-                # KIP-511: the one answer that a client reads in version 0, whatever it has asked in.
+                # KIP-511: a client reads this one answer in version 0, whatever version it requested.
                 response.api_keys = [
                     one for one in self._dispatcher.rows.advertised if one.api_key == ApiKey.API_VERSIONS
                 ]
@@ -334,7 +335,7 @@ def _pass_on(done: Any, promise: Promise) -> None:
 
 
 def _at_once(request: FetchRequest) -> FetchRequest:
-    """The same fetch, answered with what there is."""
+    """Return the same fetch, to be answered with the available records."""
     at_once = copy.copy(request)
     at_once.max_wait_ms = 0
     return at_once

@@ -1,4 +1,4 @@
-"""What lives as long as a `with` block, or an `async with` block that leaves the host's loop free meanwhile."""
+"""A resource that lives as long as a `with` block, or as an `async with` block, which leaves the host's loop free."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 
 
 class WithBlock(ABC):
-    """Starts with the block and ends with it. `_failure`: of a node that gave up by itself."""
+    """Starts with the block and ends with it. `_failure`: the exception of a node that stopped by itself."""
 
     _failure: BaseException | None = None
 
@@ -19,7 +19,7 @@ class WithBlock(ABC):
 
     @abstractmethod
     def _end_block(self) -> None:
-        """Stop; noted in `_failure` is what had stopped before."""
+        """Stop; `_failure` gets the exception of a node that had stopped before."""
 
     def __enter__(self) -> Self:
         return self.start()
@@ -40,7 +40,7 @@ class WithBlock(ABC):
         self._raise_failure(kind)
 
     def _raise_failure(self, kind: type[BaseException] | None) -> None:
-        """A node that gave up while the block ran is the block's failure, unless it has one of its own."""
+        """Raise the failure of a node that stopped while the block ran, unless the block itself has failed."""
         failure, self._failure = self._failure, None
         if failure is not None and kind is None:
             raise RuntimeError(f"a node stopped by itself: {failure}") from failure

@@ -1,6 +1,6 @@
-"""Faults that a test orders: rules that match requests of clients, and say what happens to them.
+"""Fault injection for tests: rules that match requests of clients, and change how they are answered.
 
-`fault_rule.py` is a rule as a value, `named_parts.py` says where each API names topics and partitions, `rewriting.py`
-makes and changes answers; these are pure. `rule_set.py` has the rules that are set, with their counts. Not responsible
-for how a node serves: `testing/watched_dispatcher.py` asks the rules.
+`fault_rule.py` has a rule as a value, `named_parts.py` the places where each API names topics and partitions, and
+`rewriting.py` makes and changes answers; these are pure. `rule_set.py` has the active rules with their counts. Not
+responsible for serving requests: `testing/watched_dispatcher.py` applies the rules.
 """

@@ -1,7 +1,7 @@
-"""One fault rule: which requests it matches, and what happens to them. A value; as JSON it has the same names.
+"""One fault rule: the requests that it matches, and its effect on them. A value; as JSON it has the same names.
 
-Responsible for what a rule may say: `FaultRule.of` raises FaultError with one line for anything else. Not responsible
-for counting (rule_set.py) nor for carrying it out.
+Responsible for the validity of a rule: `FaultRule.of` raises FaultError with one line for an invalid one. Not
+responsible for counting (rule_set.py) nor for applying it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.primitives import Message, TopLevel
 
-#: A client waits no longer for anything.
+#: No client waits longer than this.
 LONGEST_DELAY_MS = 3_600_000
 _LONGEST_TEXT = 1000
 _MOST_CHANGES = 50
@@ -31,15 +31,15 @@ Scalar = str | int | float | bool | None
 
 
 class FaultError(ValueError):
-    """A rule that cannot be; the text says why in one line."""
+    """A rule that is not valid; the text is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenRequest:
     """A request as rules see it.
 
-    key: the API's. node: the id of the broker that it came to. parts: what it asks about. between_brokers: another
-    broker sent it.
+    `key`: the API's. `node`: the id of the broker that received it. `parts`: the topics and partitions in it.
+    `between_brokers`: another broker sent it.
     """
 
     key: int
@@ -59,14 +59,15 @@ class SeenRequest:
 class FaultRule:
     """Conditions, all of which must hold, and at most one action, which may have a delay.
 
-    api: its name (`Produce`) or key. topic, partition, client_id: exactly these. node: of a cluster. between_brokers:
-    requests of other brokers, and not those of clients. nth: the first request that it acts on, counting those that
-    match, from 1. times: on how many it acts; None: on all, or on one alone if `nth` is given.
+    `api`: its name (`Produce`) or key. `topic`, `partition`, `client_id`: must be equal. `node`: of a cluster.
+    `between_brokers`: match requests of other brokers, and not those of clients. `nth`: the first match on which the
+    rule acts, counted from 1. `times`: the number of matches on which it acts; None for all, or for one if `nth` is
+    given.
 
-    error: an ErrorCode. drop: no answer; the connection stays. disconnect: the connection is closed. change: fields of
-    the answer by their path (`responses.partition_responses.base_offset`). delay_ms: the answer, or the end of the
-    connection, waits for so long. carried_out: the broker does what the request asks for before it gives the error,
-    drops the answer or disconnects.
+    `error`: an ErrorCode. `drop`: send no answer; the connection stays. `disconnect`: close the connection. `change`:
+    fields of the answer by their path (`responses.partition_responses.base_offset`). `delay_ms`: delay the answer, or
+    the end of the connection. `carried_out`: the broker executes the request before it returns the error, drops the
+    answer or disconnects.
     """
 
     api: int | None = None
@@ -86,7 +87,7 @@ class FaultRule:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """From names and values as a test or JSON gives them; None is as if not given. Raises FaultError."""
+        """Make a rule from names and values of a test or of JSON; None counts as absent. Raises FaultError."""
         known = {one.name for one in fields(cls)}
         for name in given:
             if name not in known:
@@ -146,7 +147,8 @@ class FaultRule:
             _check_path(self.api, path, value)
 
     def chosen(self, seen: SeenRequest) -> tuple[NamedPart, ...] | None:
-        """The parts of the request that the rule is about: all of them where it names none. None: it does not match."""
+        """Return the parts of the request to which the rule applies, or all parts if it names none. None if it does not
+        match."""
         if (
             (self.api is not None and self.api != seen.key)
             or (self.client_id is not None and self.client_id != seen.client_id)
@@ -172,15 +174,15 @@ class FaultRule:
 
     @property
     def acts(self) -> bool:
-        """Whether it does anything but count."""
+        """True if the rule does more than count."""
         return self.error is not None or self.drop or self.disconnect or bool(self.change) or self.delay_ms > 0
 
     def is_turn(self, matches: int) -> bool:
-        """Whether it acts on its match number `matches`, counting from 1."""
+        """Return True if the rule acts on its match number `matches`, counted from 1."""
         return matches >= self.nth and (self.times is None or matches < self.nth + self.times)
 
     def to_json(self) -> dict[str, Any]:
-        """What `of` takes; without what has its default."""
+        """Return the argument for `of`, without values that are the default."""
         found: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)
@@ -197,7 +199,7 @@ class FaultRule:
 
 
 def api_key(given: Any) -> int:
-    """The key of an API out of its name or its key. Raises FaultError."""
+    """Return the key of an API from its name or its key. Raises FaultError."""
     if isinstance(given, int) and not isinstance(given, bool):
         if given in APIS:
             return int(given)
@@ -255,7 +257,7 @@ def _change(given: Any) -> tuple[tuple[str, Scalar], ...]:
 
 
 def _check_path(key: int, path: str, value: Scalar) -> None:
-    """Raises FaultError unless the path leads to a field of the answer that may have this value."""
+    """Raise FaultError unless the path leads to a field of the answer that may have this value."""
     cls: type[Message] = APIS[key].response
     *outer, last = path.split(".")
     for name in outer:
@@ -276,7 +278,7 @@ def _no_field(key: int, path: str, name: str, cls: type[Message]) -> str:
 
 
 def _message_class(hint: Any) -> type[Message] | None:
-    """The class of a field that is a struct or a list of structs."""
+    """Return the class of a field that is a struct or a list of structs, or None."""
     for one in (hint, *typing.get_args(hint)):
         if isinstance(one, type) and issubclass(one, Message):
             return one

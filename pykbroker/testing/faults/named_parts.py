@@ -1,8 +1,8 @@
-"""Where the requests of each API name topics and partitions, and where its answers have the error about each of them.
+"""The places where the requests of each API name topics and partitions, and where its answers have the error of each.
 
-Pure: messages in, values out. An API without a row here says an error in the `error_code` of its whole answer, if that
-has one. Some APIs (Metadata, Fetch) are named in `ALWAYS_CARRIED_OUT`: their answers say more than one verdict for each
-part, so that a part which is refused is replaced in the answer.
+Pure: messages in, values out. An API without a row here has its error in the `error_code` of the whole answer, if that
+has one. Some APIs (Metadata, Fetch) are in `ALWAYS_CARRIED_OUT`: their answers contain more than one error code for
+each part, so a refused part is replaced in the answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ITSELF = ""
 class Level:
     """A list of the request and the list of the answer with an element for each of its elements.
 
-    keys: pairs of fields that are equal in both, the request's first.
+    `keys`: pairs of fields that are equal in both, the request's first.
     """
 
     asked: str
@@ -40,8 +40,8 @@ class Level:
 class Parts:
     """The levels of one API in versions `first` to `last`, the outermost first.
 
-    topic_at, partition_at: the level whose elements name a topic, a partition. blank: fields of an element of the last
-    level that says an error, where they are not the default.
+    `topic_at`, `partition_at`: the level whose elements name a topic, a partition. `blank`: fields of an element of the
+    last level that has an error, if they are not the default.
     """
 
     levels: tuple[Level, ...]
@@ -55,9 +55,9 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class NamedPart:
-    """What a request asks about: the request's elements from the outermost level to the last.
+    """A topic, a partition or another element in a request: its elements from the outermost level to the last.
 
-    topic: its name; None where the request names a topic that there is not, or none.
+    `topic`: its name, or None if the request names an unknown topic, or none.
     """
 
     elements: tuple[Any, ...]
@@ -66,7 +66,7 @@ class NamedPart:
 
 
 def _names(*pairs: str) -> tuple[tuple[str, str], ...]:
-    """`"name"` for both sides, `"partition:partition_index"` for different names."""
+    """Parse `"name"` for both sides, `"partition:partition_index"` for different names."""
     found = []
     for pair in pairs:
         asked, colon, answered = pair.partition(":")
@@ -181,11 +181,12 @@ _PARTS: dict[int, tuple[Parts, ...]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (_list("group_ids", "groups", ":group_id"),),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_topics(),),
 }
-#: Where an error is put that is about no topic in particular, when that is neither the whole answer nor each last part.
+#: The places for errors that apply to no single topic, in answers where that is neither the whole answer nor each last
+#: part.
 _WHOLES: dict[int, Parts] = {
     ApiKey.OFFSET_FETCH: Parts((Level("groups", "groups", _names("group_id")),), first=8),
 }
-#: Errors of these answers are about topics or partitions, but for those of a fetch session and of the cluster.
+#: Errors of these answers apply to topics or partitions, except those of a fetch session and of the cluster.
 _WHOLE_ERRORS: dict[int, frozenset[ErrorCode]] = {
     ApiKey.FETCH: frozenset(
         {
@@ -196,10 +197,10 @@ _WHOLE_ERRORS: dict[int, frozenset[ErrorCode]] = {
     ),
     ApiKey.METADATA: frozenset({ErrorCode.REBOOTSTRAP_REQUIRED}),
 }
-#: Their answers are replaced part by part. The broker has no side effects to spare, and without brokers in it an answer
-#: of Metadata is of no use; of a fetch session the broker and the client would know different partitions.
+#: Answers of these are replaced part by part. The broker has no side effects to avoid, and an answer of Metadata
+#: without brokers is useless; in a fetch session the broker and the client would have different partitions.
 ALWAYS_CARRIED_OUT = frozenset({ApiKey.METADATA, ApiKey.FETCH, ApiKey.DESCRIBE_TOPIC_PARTITIONS})
-#: Of an answer that is an error as a whole, where they are not the default.
+#: Fields of an answer that is an error as a whole, if they are not the default.
 _BLANK_ANSWER: dict[int, Mapping[str, Any]] = {
     ApiKey.INIT_PRODUCER_ID: {"producer_id": -1, "producer_epoch": -1},
     ApiKey.JOIN_GROUP: {"generation_id": -1, "protocol_name": "", "leader": ""},
@@ -208,23 +209,24 @@ _BLANK_ANSWER: dict[int, Mapping[str, Any]] = {
 
 
 def parts_of(key: int, version: int) -> Parts | None:
-    """Where this version of an API names what it asks about; None: it does not, or the error is the whole answer's."""
+    """Return where this version of an API names its parts; None if it names none, or if the error is in the whole
+    answer."""
     return next((parts for parts in _PARTS.get(key, ()) if parts.first <= version <= parts.last), None)
 
 
 def whole_of(key: int, version: int) -> Parts | None:
-    """Where an error stands that is about all that a request asks, when the answer has a place of its own for it."""
+    """Return the place of an error that applies to the whole request, if the answer has a separate place for it."""
     parts = _WHOLES.get(key)
     return parts if parts is not None and version >= parts.first else None
 
 
 def is_of_the_whole(key: int, code: ErrorCode) -> bool:
-    """Whether an answer that has a place for both says this error of itself, and not of each part."""
+    """Return True if an answer with places for both has this error in itself, and not in each part."""
     return key not in _WHOLE_ERRORS or code in _WHOLE_ERRORS[key]
 
 
 def names_topics(key: int) -> bool:
-    """Whether requests of any version name topics."""
+    """Return True if requests of any version name topics."""
     return any(parts.topic_at is not None for parts in _PARTS.get(key, ()))
 
 
@@ -233,13 +235,13 @@ def names_partitions(key: int) -> bool:
 
 
 def says_errors(key: int) -> bool:
-    """Whether an answer in the newest version can say an error."""
+    """Return True if an answer in the newest version can contain an error."""
     return parts_of(key, APIS[key].max_version) is not None or has_code(key, APIS[key].max_version)
 
 
 @cache
 def has_code(key: int, version: int) -> bool:
-    """Whether the answer as a whole has an `error_code` in this version."""
+    """Return True if the answer as a whole has an `error_code` in this version."""
     response = APIS[key].response
     if "error_code" not in response.__slots__:
         return False
@@ -256,13 +258,13 @@ def has_code(key: int, version: int) -> bool:
 def parts_in(
     key: int, version: int, request: TopLevel, name_of: typing.Callable[[bytes], str | None]
 ) -> list[NamedPart]:
-    """Everything that a request asks about. `name_of`: the name of a topic id."""
+    """Return all parts of a request. `name_of`: returns the name for a topic id."""
     parts = parts_of(key, version)
     return [] if parts is None else parts_at(parts, request, name_of)
 
 
 def parts_at(parts: Parts, request: TopLevel, name_of: typing.Callable[[bytes], str | None]) -> list[NamedPart]:
-    """What a request asks about at these levels."""
+    """Return the parts of a request at these levels."""
     found: list[NamedPart] = []
 
     def descend(message: Any, depth: int, elements: tuple[Any, ...], topic: str | None) -> None:
@@ -291,7 +293,7 @@ def _topic_name(element: Any, level: Level, name_of: typing.Callable[[bytes], st
 
 
 def without(parts: Parts, request: Any, refused: Iterable[NamedPart]) -> Any | None:
-    """The request without these parts; None when nothing is left of it. The request itself stays as it is."""
+    """Return the request without these parts, or None if nothing is left of it. The request itself stays unchanged."""
     gone = {tuple(map(id, part.elements)) for part in refused}
 
     def rest(message: Any, depth: int, path: tuple[int, ...]) -> Any | None:
@@ -315,7 +317,8 @@ def without(parts: Parts, request: Any, refused: Iterable[NamedPart]) -> Any | N
 
 
 def put_errors(parts: Parts, response: Any, refused: Iterable[NamedPart], code: int) -> Any:
-    """The answer with `code` about these parts, in place of what it says of them. A copy: handlers share messages."""
+    """Return the answer with `code` for these parts instead of their own results. It is a copy, because handlers share
+    messages."""
     answer = copy.copy(response)
     last = len(parts.levels) - 1
     for part in refused:
@@ -330,7 +333,7 @@ def put_errors(parts: Parts, response: Any, refused: Iterable[NamedPart], code: 
                 at = len(answered)
                 answered.append(element_class(**names))
             elif depth == last:
-                # With what the answer has found out of its name: a topic's beside its id.
+                # With the names that the answer has added: a topic's name besides its id.
                 names = {name: getattr(answered[at], name) for name in names}
             if depth == last:
                 answered[at] = element_class(**{**parts.blank, **names, parts.code: code})
@@ -341,13 +344,14 @@ def put_errors(parts: Parts, response: Any, refused: Iterable[NamedPart], code: 
 
 
 def part_names(part: NamedPart, level: Level, depth: int) -> dict[str, Any]:
-    """The fields of the answer's element for this part, and their values."""
+    """Return the fields of the answer's element for this part, and their values."""
     element = part.elements[depth]
     return {said: element if asked == ITSELF else getattr(element, asked) for asked, said in level.keys}
 
 
 def is_about(one: Any, names: Mapping[str, Any]) -> bool:
-    """Whether an element of an answer has these names. Of a topic's name and id an answer may say one alone."""
+    """Return True if an element of an answer has these names. An answer may have only the name or only the id of a
+    topic."""
     said = [(getattr(one, name), wanted) for name, wanted in names.items()]
     return any(value == wanted and _is_said(value) for value, wanted in said) and all(
         value == wanted or not (_is_said(value) and _is_said(wanted)) for value, wanted in said
@@ -359,7 +363,7 @@ def _is_said(value: Any) -> bool:
 
 
 def refusal(key: int, code: int) -> Any:
-    """An answer that says an error as a whole."""
+    """Return an answer that is an error as a whole."""
     response: Any = APIS[key].response()
     for name, value in _BLANK_ANSWER.get(key, {}).items():
         setattr(response, name, value)
@@ -371,7 +375,7 @@ _FIELD_TYPES: dict[str, dict[str, Any]] = {}
 
 
 def field_types(cls: type[Message]) -> dict[str, Any]:
-    """The fields of a message class and what their annotations say."""
+    """Return the fields of a message class with their annotations."""
     name = f"{cls.__module__}.{cls.__qualname__}"
     found = _FIELD_TYPES.get(name)
     if found is None:
@@ -386,7 +390,7 @@ def _element_class(cls: type[Message], name: str) -> Any:
 
 
 def error_codes(message: Message) -> list[int]:
-    """Every error code in an answer that is not 0, in its order, each once."""
+    """Return every error code in an answer that is not 0, in its order, each once."""
     found: dict[int, None] = {}
 
     def look(one: Message) -> None:

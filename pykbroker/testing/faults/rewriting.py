@@ -1,4 +1,4 @@
-"""What a rule does to an answer: errors in their places, and other values in fields. Pure, on decoded messages."""
+"""The effect of a rule on an answer: errors in their places, and other values in fields. Pure, on decoded messages."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from pykbroker_wire.primitives import Message
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
-    """How a request is answered with an error.
+    """The answer to a request that fails with an error.
 
-    rest: what the broker is to carry out nevertheless; None: nothing. parts: what the answer says the error of, at
-    `where`; empty: of itself.
+    `rest`: the request that the broker executes nevertheless, or None. `parts`: the parts that get the error in the
+    answer, at `where`; without `where` the answer as a whole gets it.
     """
 
     code: ErrorCode
@@ -43,7 +43,7 @@ class ErrorAnswer:
     parts: tuple[NamedPart, ...]
 
     def answer(self, key: int, response: Any | None) -> Any:
-        """The answer, from that to the rest."""
+        """Return the answer, made from the answer to the rest."""
         if self.where is None:
             return refusal(key, self.code)
         if response is None:
@@ -52,7 +52,7 @@ class ErrorAnswer:
 
 
 def refused(rule: FaultRule, seen: SeenRequest, chosen: tuple[NamedPart, ...]) -> ErrorAnswer | None:
-    """How the request is refused; None: an answer of this version has no place for it."""
+    """Return how the request is refused, or None if an answer of this version has no place for the error."""
     code = rule.error
     assert code is not None
     where = parts_of(seen.key, seen.version)
@@ -71,8 +71,8 @@ def refused(rule: FaultRule, seen: SeenRequest, chosen: tuple[NamedPart, ...]) -
 
 
 def change(rule: FaultRule, seen: SeenRequest, chosen: Iterable[NamedPart], response: Any) -> Any:
-    """The answer with the rule's values in it; of a rule that names a topic or a partition only in what is about it. A
-    copy: handlers share messages."""
+    """Return the answer with the rule's values in it. If the rule names a topic or a partition, only their elements
+    change. It is a copy, because handlers share messages."""
     where = parts_of(seen.key, seen.version) if rule.names_parts else None
     about = tuple(chosen)
     for path, value in rule.change:

@@ -1,8 +1,8 @@
-"""The fault rules that are set, and how often each has matched: `broker.faults`.
+"""The active fault rules, and how often each has matched: `broker.faults`.
 
-A test's threads set rules and wait, the nodes' threads ask for a verdict on each request. Responsible for the order of
-the rules, their counts and their number; not responsible for carrying a verdict out (testing/watched_dispatcher.py).
-Every node of a cluster asks the same set, so that rules and counts outlive a node that is started again.
+A test's threads set rules and wait; the nodes' threads ask for a verdict on each request. Responsible for the order of
+the rules, their counts and their limit; not responsible for applying a verdict (testing/watched_dispatcher.py). Every
+node of a cluster uses the same set, so that rules and counts survive the restart of a node.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ MOST_RULES = 100
 
 
 class Fault:
-    """A rule that is set, until `remove` or the end of a `with` block."""
+    """A rule that is active until `remove` or the end of a `with` block."""
 
     def __init__(self, faults: Faults, number: int, rule: FaultRule) -> None:
         self._faults = faults
-        #: of this set, never given twice
+        #: unique in this set, never used twice
         self.number = number
         self.rule = rule
         #: requests that matched since it was set
         self.matched = 0
-        #: those on which it acted
+        #: requests on which it acted
         self.acted = 0
 
     def wait_for(self, count: int = 1, timeout_seconds: float = 60.0) -> None:
-        """Wait until that many requests have matched since it was set. Raises TimeoutError, which says how many."""
+        """Wait until this many requests have matched since it was set. Raises TimeoutError with the number so far."""
         self._faults.wait_for(self, count, timeout_seconds)
 
     def remove(self) -> None:
-        """Take the rule away; its counts stay as they are. Twice is fine."""
+        """Remove the rule; its counts stay as they are. A second call changes nothing."""
         self._faults.remove(self)
 
     def __enter__(self) -> Self:
@@ -53,13 +53,13 @@ class Fault:
         return f"Fault({self.number}, {self.rule.to_json()}, matched={self.matched}, acted={self.acted})"
 
     def to_json(self) -> dict[str, Any]:
-        """As HTTP shows it."""
+        """Return the rule as HTTP shows it."""
         return {"id": self.number, "rule": self.rule.to_json(), "matched": self.matched, "acted": self.acted}
 
 
 @dataclass(frozen=True, slots=True)
 class ActingRule:
-    """The rule that acts on a request, and the parts of the request that it is about."""
+    """The rule that acts on a request, and the parts of the request that it applies to."""
 
     rule: FaultRule
     number: int
@@ -67,11 +67,11 @@ class ActingRule:
 
 
 class Faults:
-    """Rules in the order in which they were added. Every rule counts each request that it matches; the first of them
-    that has something to do and whose turn it is (`nth`, `times`) acts."""
+    """Rules in the order in which they were added. Every rule counts each request that it matches. The first of them
+    that has an action and whose turn it is (`nth`, `times`) acts."""
 
     def __init__(self) -> None:
-        #: replaced and never changed: nodes read it without the lock
+        #: replaced and never changed, because nodes read it without the lock
         self.rules: tuple[Fault, ...] = ()
         self._last_number = 0
         self._changed = threading.Condition()
@@ -96,12 +96,13 @@ class Faults:
         change: dict[str, Any] | None = None,
         carried_out: bool | None = None,
     ) -> Fault:
-        """Set a rule behind the others; without an action it only counts. The words: FaultRule. Raises FaultError."""
+        """Add a rule after the others; without an action it only counts. FaultRule describes the arguments. Raises
+        FaultError."""
         given = {name: value for name, value in locals().items() if name != "self"}
         return self.put(FaultRule.of(given))
 
     def put(self, rule: FaultRule) -> Fault:
-        """Set a rule. Raises FaultError when there are MOST_RULES."""
+        """Add a rule. Raises FaultError if there are MOST_RULES already."""
         with self._changed:
             if len(self.rules) >= MOST_RULES:
                 raise FaultError(f"there are {MOST_RULES} fault rules already")
@@ -114,19 +115,19 @@ class Faults:
         return next((fault for fault in self.rules if fault.number == number), None)
 
     def remove(self, fault: Fault) -> None:
-        """Take a rule away; of no effect when it is not set."""
+        """Remove a rule; has no effect if it is not set."""
         with self._changed:
             self.rules = tuple(other for other in self.rules if other is not fault)
             self._changed.notify_all()
 
     def clear(self) -> None:
-        """Take every rule away."""
+        """Remove every rule."""
         with self._changed:
             self.rules = ()
             self._changed.notify_all()
 
     def wait_for(self, fault: Fault, count: int, timeout_seconds: float) -> None:
-        """Wait until a rule has matched that many requests. Raises TimeoutError, also when it is taken away before."""
+        """Wait until a rule has matched this many requests. Raises TimeoutError, also if the rule is removed before."""
         deadline = time.monotonic() + timeout_seconds
         with self._changed:
             while fault.matched < count:
@@ -148,11 +149,11 @@ class Faults:
     # -- for nodes ----------------------------------------------------------------------------------------------------
 
     def may_match(self, key: int) -> bool:
-        """Whether a rule is about this API."""
+        """Return True if a rule may apply to this API."""
         return any(fault.rule.api is None or fault.rule.api == key for fault in self.rules)
 
     def judge(self, seen: SeenRequest) -> ActingRule | None:
-        """Count a request, and say what acts on it."""
+        """Count a request, and return the rule that acts on it."""
         verdict: ActingRule | None = None
         with self._changed:
             for fault in self.rules:
