@@ -1,7 +1,7 @@
-"""Which keys act: the names whose effect in today's broker a test shows. The only place that says so.
+"""The keys that act: those whose effect in today's broker a test shows. They are listed in this module alone.
 
 A key is added together with the test that proves it, which names it with `@acts` (tests/acting.py);
-tests/config/test_acting.py compares the two. `Key.acts`, docs/configuration.md and the README count from here.
+tests/config/test_acting.py compares the two. `Key.acts`, docs/configuration.md and the README use this list.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a properties file says of authorization: the authorizer, and the two keys that Apache Kafka hands to it.
+"""The authorization of a properties file: the authorizer, and the two keys that Apache Kafka passes to it.
 
-`super.users` and `allow.everyone.if.no.acl.found` are keys of StandardAuthorizer's, not of a broker: they have no row
-in the key table, and count only beside `authorizer.class.name`. Only the properties file is asked; a dynamic
-configuration cannot change who may do what.
+`super.users` and `allow.everyone.if.no.acl.found` are keys of StandardAuthorizer, not of a broker: they have no row in
+the key table, and apply only together with `authorizer.class.name`. Only the properties file is read; a dynamic
+configuration cannot change permissions.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class AuthorizerSettings(NamedTuple):
 
 
 def authorizer_settings(config: Config) -> AuthorizerSettings | None:
-    """None without StandardAuthorizer. ConfigError for a super user that is no principal, and for
-    an audit without an authorizer."""
+    """Return the settings, or None without StandardAuthorizer. Raises ConfigError for a super user that is not a
+    principal, and for an audit without an authorizer."""
     if config.optional_str(AUDIT_FILE) and not config.optional_str(AUTHORIZER):
         raise ConfigError(f"{AUDIT_FILE} is set, but no {AUTHORIZER}: there is nothing to audit")
     if (config.optional_str(AUTHORIZER) or "").strip() != STANDARD_AUTHORIZER:
@@ -45,6 +45,6 @@ def authorizer_settings(config: Config) -> AuthorizerSettings | None:
 
 
 def starts_early(config: Config, listener_name: str) -> bool:
-    """Whether a listener serves before the ACLs are loaded (KIP-801). Not set: those of the controller do."""
+    """Return True if a listener serves before the ACLs are loaded (KIP-801). By default those of the controller do."""
     early = config.optional_list(EARLY_LISTENERS)
     return listener_name in (config.listeners.controller_names if early is None else early)

@@ -1,7 +1,7 @@
 """The rules between keys that Apache Kafka checks before a node starts.
 
-Responsible for what no single value can violate alone. Each function raises ConfigError, or gives warnings; the message
-names the keys, their values and what is allowed. Single values are the table's.
+Responsible for rules that no single value can violate alone. Each function raises ConfigError, or returns warnings; the
+message names the keys, their values and what is allowed. The table checks single values.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ASSIGNORS: Final = {
     },
     "group.share.assignors": {"simple": "simple", _ASSIGNOR_PACKAGE + "SimpleAssignor": "simple"},
 }
-#: KIP-392: the one class that Apache Kafka brings.
+#: KIP-392: the only class that Apache Kafka contains.
 REPLICA_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _DEDUPE_BYTES_PER_THREAD: Final = 1024 * 1024
@@ -62,7 +62,8 @@ _HOST: Final = re.compile(r"[0-9a-zA-Z\-._:%]+")
 
 
 def check_all(config: Config) -> list[str]:
-    """Raises for what must not start; what may start but is likely wrong comes back as warnings."""
+    """Check all rules. Raises ConfigError if the node must not start; returns warnings for settings that are likely
+    wrong."""
     warnings: list[str] = []
     if config.int("broker.id") != config.int("node.id"):
         raise ConfigError(
@@ -100,7 +101,7 @@ def check_all(config: Config) -> list[str]:
 
 
 def check_cordoned(config: Config) -> None:
-    """`cordoned.log.dirs`, also as a dynamic change."""
+    """Check `cordoned.log.dirs`, also for a dynamic change."""
     cordoned = config.optional_list("cordoned.log.dirs") or ()
     if cordoned == ("*",):
         return
@@ -115,7 +116,7 @@ def check_cordoned(config: Config) -> None:
 
 
 def assignors(config: Config, name: str) -> tuple[str, ...]:
-    """The assignors of `group.consumer.assignors` or `group.share.assignors` by their short names."""
+    """Return the short names of the assignors in `group.consumer.assignors` or `group.share.assignors`."""
     known = _ASSIGNORS[name]
     for entry in config.list(name):
         if entry not in known:
@@ -124,8 +125,8 @@ def assignors(config: Config, name: str) -> tuple[str, ...]:
 
 
 def require_replica_selector(config: Config) -> None:
-    """Raise ConfigError for a `replica.selector.class` that is not there. As in Apache Kafka a broker looks for it when
-    it starts, and a configuration may name any."""
+    """Raise ConfigError for an unknown `replica.selector.class`. As in Apache Kafka, a broker checks it at its start,
+    while a configuration may name any class."""
     selector = config.optional_str("replica.selector.class")
     if config.is_broker and selector not in (None, REPLICA_SELECTOR):
         raise _wrong(config, "replica.selector.class", f"Class {selector} cannot be found; there is {REPLICA_SELECTOR}")
@@ -147,7 +148,7 @@ def resolve_listeners(config: Config) -> ListenerConfig:
         if advertised is None
         else parse_listeners("advertised.listeners", advertised, protocols, distinct_ports=False)
     )
-    # Written in any case, as in Apache Kafka's check of the map; everything that looks a listener up has capitals.
+    # Written in any case, as in Apache Kafka's check of the map; listeners are always looked up in capitals.
     controller_names = tuple(name.upper() for name in controller_names)
     controller = tuple(point for point in listeners if point.listener_name in controller_names)
     written = {} if advertised is None else {point.listener_name: point for point in advertised_points}
@@ -173,8 +174,8 @@ def resolve_listeners(config: Config) -> ListenerConfig:
 
 
 def _reachable(config: Config, point: EndPoint, *, first: bool) -> EndPoint:
-    """A controller end point without a host is advertised as controller.quorum.voters says, if that does; else under
-    the name of the machine."""
+    """Return how a controller end point without a host is advertised: as in controller.quorum.voters, if that is set,
+    else under the name of the machine."""
     if not is_wildcard(point.host):
         return point
     if first and (voter := config.voters.get(config.int("node.id"))) is not None:
@@ -183,8 +184,8 @@ def _reachable(config: Config, point: EndPoint, *, first: bool) -> EndPoint:
 
 
 def _under_own_name(point: EndPoint) -> EndPoint:
-    """An end point of `[::]` as one without a host: Apache Kafka advertises `::`, which reaches no other machine. It
-    refuses 0.0.0.0, and so does `_check_listeners`."""
+    """Return an end point of `[::]` as one without a host, because the `::` that Apache Kafka advertises reaches no
+    other machine. Apache Kafka refuses 0.0.0.0, and so does `_check_listeners`."""
     return replace(point, host="") if ":" in point.host and is_wildcard(point.host) else point
 
 
@@ -225,7 +226,7 @@ def _check_roles(config: Config, warnings: list[str]) -> None:
                 f"If process.roles contains the 'controller' role, it must include the node id {node_id}",
             )
         names = {point.listener_name for point in config.listeners.all}
-        # As it is written: Apache Kafka refuses a controller whose names have other letters than capitals.
+        # As it is written, because Apache Kafka refuses a controller whose names are not in capitals.
         missing = [name for name in config.list("controller.listener.names") if name not in names]
         if missing:
             raise _wrong(
@@ -376,7 +377,7 @@ def _check_log(config: Config) -> None:
 
 
 def check_local_retention(values: Mapping[str, int], prefix: str = "") -> None:
-    """Tiered storage: what stays on local disk cannot be more than what stays at all. -2 follows, -1 is without end."""
+    """Check that tiered storage keeps no more on local disk than in total. -2 means the total, -1 no limit."""
     for unit in ("bytes", "ms"):
         total, local = values[f"retention.{unit}"], values[f"local.retention.{unit}"]
         if total == -1 or local == -2:
@@ -415,7 +416,7 @@ def _check_connections(config: Config) -> None:
 
 
 def parse_ip_overrides(text: str) -> dict[str, int]:
-    """`max.connections.per.ip.overrides`: host or address -> number of connections."""
+    """Parse `max.connections.per.ip.overrides`: host or address -> number of connections."""
     limits: dict[str, int] = {}
     for entry in split_list(text):
         host, colon, number = entry.rpartition(":")

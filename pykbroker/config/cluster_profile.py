@@ -1,4 +1,4 @@
-"""What the nodes of a cluster on one machine run with, and what may not be set for them.
+"""The properties of nodes in a cluster on one machine, and the keys that may not be set for them.
 
 Shared by the cluster in a process (`pykbroker.testing.Cluster`) and the one of processes (`pykbroker start --brokers`).
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from pykbroker.config.kinds import ConfigError
 
-#: What the cluster decides for its nodes, and no caller may.
+#: Keys that the cluster decides for its nodes, and no caller may set.
 OWN_KEYS = frozenset(
     (
         "advertised.listeners",
@@ -31,7 +31,8 @@ OWN_KEYS = frozenset(
 
 
 def replicated_profile(brokers: int) -> dict[str, str]:
-    """Topics, the internal ones too, survive the loss of a broker where there are three; groups start at once."""
+    """Return keys with which topics, also internal ones, survive the loss of a broker if there are three; groups start
+    at once."""
     replicas, least = str(min(3, brokers)), str(2 if brokers > 2 else 1)
     return {
         "default.replication.factor": replicas,
@@ -46,7 +47,7 @@ def replicated_profile(brokers: int) -> dict[str, str]:
 
 
 def check_own_keys(properties: Mapping[str, str]) -> dict[str, str]:
-    """The same properties. Raises ConfigError for one that the cluster itself decides."""
+    """Return the same properties. Raises ConfigError for a key that the cluster itself decides."""
     for key in properties:
         if key in OWN_KEYS:
             raise ConfigError(f"{key} is decided by the cluster, and cannot be set for its nodes")

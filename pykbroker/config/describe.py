@@ -1,8 +1,8 @@
 """DescribeConfigs: entries with value, source, synonyms and type, for each kind of resource.
 
-Responsible for what an entry says, exactly as Apache Kafka 4.3.1 does, oddities included: a topic's `retention.ms` that
-comes from `log.retention.hours` is said to be a default, because the hours are not the first synonym. Not responsible
-for authorization, for which resources exist, nor for the response message.
+Responsible for the content of an entry, exactly as in Apache Kafka 4.3.1, with its oddities. For example a topic's
+`retention.ms` that comes from `log.retention.hours` is shown as a default, because the hours are not the first synonym.
+Not responsible for authorization, for the existence of resources, nor for the response message.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class Entry:
 
     @property
     def documentation(self) -> str | None:
-        """Loads the texts; ask only when the request wants them."""
+        """The text of the key. This loads all texts, so call it only if the request wants them."""
         return None if self.key is None else self.key.doc
 
 
 def named(entries: Sequence[Entry], names: Iterable[str] | None) -> Sequence[Entry]:
-    """The entries that a client named; all of them if `names` is None."""
+    """Return the entries that a client named, or all of them if `names` is None."""
     if names is None:
         return entries
     wanted = frozenset(names)
@@ -82,7 +82,7 @@ def named(entries: Sequence[Entry], names: Iterable[str] | None) -> Sequence[Ent
 
 
 def describe_broker(config: Config, dynamic: DynamicConfigs) -> list[Entry]:
-    """All keys of one broker. `config` is the properties file, without the dynamic layers."""
+    """Return all keys of one broker. `config` is the properties file, without the dynamic layers."""
     current = dynamic.apply(config)
     values: dict[str, str | None] = {
         name: text for name, text in current.overrides().items() if name not in DYNAMIC_ONLY_KEYS
@@ -96,7 +96,7 @@ def describe_broker(config: Config, dynamic: DynamicConfigs) -> list[Entry]:
 
 
 def describe_cluster_default(dynamic: DynamicConfigs) -> list[Entry]:
-    """The dynamic configuration of all brokers: resource BROKER with an empty name."""
+    """Return the dynamic configuration of all brokers: resource BROKER with an empty name."""
     entries = []
     for name, text in dynamic.cluster.items():
         found = [
@@ -109,8 +109,8 @@ def describe_cluster_default(dynamic: DynamicConfigs) -> list[Entry]:
 
 
 class Inheriting:
-    """The entries of topics, or of groups. What they have from their broker is found once, for all of them: a request
-    names thousands."""
+    """The entries of topics, or of groups. The values that they inherit from their broker are computed once for all of
+    them, because a request may name thousands."""
 
     def __init__(
         self,
@@ -119,7 +119,8 @@ class Inheriting:
         source: int,
         inherited: Mapping[str, tuple[Synonym, ...]],
     ) -> None:
-        """`values` and `inherited`: of one without configuration of its own; `source`: where its own comes from."""
+        """`values` and `inherited`: of a topic or group without a configuration of its own; `source`: of its own
+        values."""
         self._keys = keys
         self._source = source
         self._inherited = inherited
@@ -128,7 +129,7 @@ class Inheriting:
         }
 
     def of(self, overrides: Mapping[str, str]) -> list[Entry]:
-        """The entries of a topic or group with these `overrides`."""
+        """Return the entries of a topic or group with these `overrides`."""
         return [
             self._own(key, overrides[name]) if name in overrides else self._entries[name]
             for name, key in self._keys.items()
@@ -158,7 +159,7 @@ def groups_of(config: Config, dynamic: DynamicConfigs) -> Inheriting:
 
 
 def describe_broker_loggers(levels: Mapping[str, str]) -> list[Entry]:
-    """Logger name -> level, as the logging system has them now."""
+    """Return an entry for each logger name -> level, with the current levels of the logging system."""
     return [
         Entry(name, level, SOURCE_BROKER_LOGGER, False, False, TYPE_UNKNOWN, (), None) for name, level in levels.items()
     ]
@@ -196,7 +197,7 @@ def _broker_entry(name: str, value: str | None, synonyms: tuple[Synonym, ...]) -
 
 
 def _synonyms(name: str, config: Config, dynamic: DynamicConfigs) -> tuple[Synonym, ...]:
-    """Every layer that says something about a broker key or one of its synonyms, strongest first."""
+    """Return every layer that has a broker key or one of its synonyms, strongest first."""
     sensitive = _sensitive(name)
     names = _broker_names(name)
     static = config.overrides()
@@ -215,7 +216,7 @@ def _synonyms(name: str, config: Config, dynamic: DynamicConfigs) -> tuple[Synon
 
 
 def _from_first(name: str, found: list[Synonym]) -> tuple[Synonym, ...]:
-    """Kafka shows the chain from the first layer that has the name itself."""
+    """Return the chain from the first layer that has the name itself, as Kafka shows it."""
     for index, synonym in enumerate(found):
         if synonym.name == name:
             return tuple(found[index:])
@@ -231,13 +232,13 @@ def _broker_names(name: str) -> tuple[str, ...]:
 
 
 def may_be_secret(resource_type: int, name: str) -> bool:
-    """Whether what is stored under this key may be a secret: passwords, and keys that are not known."""
+    """Return True if the value of this key may be a secret: passwords, and unknown keys."""
     key = find_key(name) if resource_type == RESOURCE_BROKER else _KEYS_OF.get(resource_type, {}).get(name)
     return key is None or key.type is PASSWORD
 
 
 def _sensitive(name: str) -> bool:
-    """Secrets, and whatever is not known: it may be one."""
+    """Return True for secrets, and for unknown keys, because they may be secrets."""
     key = find_key(name)
     return key is None or key.type is PASSWORD
 

@@ -1,7 +1,7 @@
 """Broker configuration that changes while the broker runs: for one broker, or as the default of the whole cluster.
 
-Responsible for the order of the layers and for what may be altered. The layers themselves come from the metadata log
-(the caller hands them in as text); what a change sets in motion is the business of the parts that read the new Config.
+Responsible for the order of the layers and for the keys that may be altered. The layers come from the metadata log (the
+caller passes them as text). The modules that read the new Config apply a change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LISTENER_ONLY = frozenset(
         "ssl.engine.factory.class",
     }
 )
-#: What may change with the prefix of a TLS listener while a node runs (SslConfigs.RECONFIGURABLE_CONFIGS).
+#: Keys that may change with the prefix of a TLS listener while a node runs (SslConfigs.RECONFIGURABLE_CONFIGS).
 RELOADED = frozenset(
     {
         "ssl.keystore.type",
@@ -71,15 +71,16 @@ _THREAD_POOLS = (
 
 @dataclass(slots=True, frozen=True)
 class DynamicConfigs:
-    """What the metadata log says of this broker and of all brokers, as text."""
+    """The configuration of this broker and of all brokers in the metadata log, as text."""
 
     broker: Mapping[str, str] = field(default_factory=dict, repr=False)
     cluster: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def apply(self, config: Config) -> Config:
-        """The configuration in effect: broker over cluster over file. Keys that only exist dynamically stay out of it.
+        """Return the configuration in effect: broker over cluster over file. Keys that only exist dynamically are left
+        out.
 
-        A dynamic value in one unit (log.retention.ms) also beats a static one in another (log.retention.hours).
+        A dynamic value in one unit (log.retention.ms) also overrides a static one in another (log.retention.hours).
         """
         if not self.broker and not self.cluster:
             return config
@@ -98,10 +99,10 @@ class DynamicConfigs:
 def validate_broker_overrides(
     config: Config, current: DynamicConfigs, overrides: Mapping[str, str], *, per_broker: bool, step: bool = True
 ) -> None:
-    """Whether these may become the dynamic configuration of this broker (or of all): ConfigError if not.
+    """Raise ConfigError if these must not become the dynamic configuration of this broker (or of all).
 
-    `overrides` is the whole new layer, not the difference. Unknown names pass: they may be a plug-in's. `step` False
-    leaves out the rule for how far a thread pool may grow or shrink at once.
+    `overrides` is the whole new layer, not the difference. Unknown names pass, because they may belong to a plugin. If
+    `step` is False, the rule is skipped that limits how far a thread pool may grow or shrink at once.
     """
     check_dynamic_values(overrides, per_broker=per_broker)
     layers = (
@@ -117,9 +118,9 @@ def validate_broker_overrides(
 
 
 def check_dynamic_values(overrides: Mapping[str, str], *, per_broker: bool) -> None:
-    """Whether each of these may be changed in a running broker, and is a value of its key: ConfigError if not.
+    """Raise ConfigError if one of these may not be changed in a running broker, or is not a valid value of its key.
 
-    Of the broker itself nothing need be known.
+    This needs no knowledge of the broker itself.
     """
     read_only = [name for name in overrides if _is_read_only(name)]
     if read_only:
@@ -144,10 +145,10 @@ def check_dynamic_values(overrides: Mapping[str, str], *, per_broker: bool) -> N
 
 
 def without_invalid(config: Config, dynamic: DynamicConfigs) -> tuple[DynamicConfigs, list[str]]:
-    """The layers without what must not be applied, and a message for each such key.
+    """Return the layers without keys that must not be applied, and a message for each such key.
 
-    A record in the metadata log may be older than a rule, or written without asking this broker: Apache Kafka drops
-    such a value with an error in the log and runs on, and so must we.
+    A record in the metadata log may be older than a rule, or written without a check by this broker. Apache Kafka drops
+    such a value with an error in the log and continues, and so does this function.
     """
     messages: list[str] = []
 
@@ -172,7 +173,7 @@ def without_invalid(config: Config, dynamic: DynamicConfigs) -> tuple[DynamicCon
 
 
 def _check_thread_pool(name: str, before: int, after: int) -> None:
-    """A pool grows at most to double and shrinks at most to half in one step."""
+    """Check that a pool grows at most to double and shrinks at most to half in one step."""
     if before == after:
         return
     prefix = f"Dynamic thread count update validation failed for {name}={after}"
@@ -198,6 +199,6 @@ def _is_per_broker(name: str) -> bool:
 
 
 def loggable(name: str, text: str) -> str:
-    """The value as it may be shown in a log or an error: secrets and unknown keys are hidden."""
+    """Return the value as a log or an error may show it: secrets and unknown keys are hidden."""
     key = find_key(name)
     return HIDDEN if key is None or key.type is PASSWORD else text

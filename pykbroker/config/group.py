@@ -1,4 +1,4 @@
-"""The effective configuration of a group (KIP-848, KIP-932, KIP-1071), and whether overrides for one may be accepted.
+"""The effective configuration of a group (KIP-848, KIP-932, KIP-1071), and the check of overrides for one.
 
 Responsible for the layers (group override > broker key > default) and for the bounds that a broker sets for its groups.
 """
@@ -14,7 +14,7 @@ from pykbroker.config.load import Config
 
 
 def _bounds() -> dict[str, tuple[str | None, str | None]]:
-    """Group key -> the broker keys with its lower and upper bound."""
+    """Return group key -> the broker keys with its lower and upper bound."""
     found: dict[str, tuple[str | None, str | None]] = {}
     for name in GROUP_SYNONYMS:
         kind, _, noun = name.partition(".")
@@ -29,7 +29,7 @@ BOUNDS: Final = _bounds()
 
 
 def group_values(config: Config, overrides: Mapping[str, str]) -> dict[str, Value]:
-    """Every group key: as the group says, else as the broker does, else the default. Not bounded."""
+    """Return every group key: the group's value, else the broker's, else the default. Not limited to the bounds."""
     values: dict[str, Value] = {}
     for name, key in GROUP_KEYS.items():
         if name in overrides:
@@ -43,7 +43,7 @@ def group_values(config: Config, overrides: Mapping[str, str]) -> dict[str, Valu
 
 
 def resolve_group(config: Config, overrides: Mapping[str, str] | None = None) -> dict[str, Value]:
-    """What a coordinator works with: an override from before a bound was tightened counts as that bound."""
+    """Return the values that a coordinator uses: an override from before a bound was tightened counts as that bound."""
     values = group_values(config, overrides or {})
     for name in overrides or {}:
         value = values.get(name)
@@ -58,7 +58,7 @@ def resolve_group(config: Config, overrides: Mapping[str, str] | None = None) ->
 
 
 def validate_group_overrides(config: Config, overrides: Mapping[str, str | None]) -> None:
-    """Whether a group may have these overrides (all of them, not the difference)."""
+    """Raise ConfigError if a group must not have these overrides (all of them, not the difference)."""
     missing = [name for name, text in overrides.items() if text is None]
     if missing:
         raise ConfigError(f"Null value not supported for group configs: {','.join(missing)}")

@@ -1,10 +1,10 @@
-"""The one table of configuration keys: every broker, topic and group key of Apache Kafka 4.3.1, and our few.
+"""The one table of configuration keys: every broker, topic and group key of Apache Kafka 4.3.1, and a few of our own.
 
-Responsible for which keys there are and how they refer to one another (synonyms). What a row holds is in kinds.py, the
-rows are in keys/, their texts in texts/ (loaded only when asked for), what acts in acting.py. Importing this module
-builds some 430 small objects and must stay cheap: the node is ready within 300 ms of process start.
+Responsible for the set of keys and for their synonyms. kinds.py has the class of a row, keys/ the rows, texts/ their
+texts (loaded only when needed), and acting.py the keys that act. Importing this module builds some 430 small objects
+and must stay cheap: the node is ready within 300 ms of process start.
 
-compat_tests/differential/test_config_table.py compares it all with the released jars.
+compat_tests/differential/test_config_table.py compares the table with the released jars.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ GROUP_KEYS: Final[dict[str, Key]] = {key.name: key for key in scoped.GROUP}
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 
-# Topic key -> the broker keys that give its value when the topic says nothing, strongest first, and by what a value of
-# each must be multiplied to be one of the topic key.
+# Topic key -> the broker keys that give its value if the topic has none, strongest first, and the factor that converts
+# a value of each to the unit of the topic key.
 TOPIC_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),
@@ -87,7 +87,7 @@ _OWN_TO_GROUPS: Final = frozenset(
     {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
 )
 
-# Group key -> the broker key that gives its value when the group says nothing; absent: it has none.
+# Group key -> the broker key that gives its value if the group has none. Keys without one are absent.
 GROUP_SYNONYMS: Final[dict[str, str]] = {name: f"group.{name}" for name in GROUP_KEYS if name not in _OWN_TO_GROUPS}
 
 _SYNONYM_CHAINS: Final = (
@@ -98,7 +98,7 @@ _SYNONYM_CHAINS: Final = (
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """The broker keys that say the same thing as `name` in other units or as its fallback, strongest first."""
+    """Return the broker keys with the same meaning as `name` in other units or as its fallback, strongest first."""
     if name == "log.flush.interval.ms":
         return (name, "log.flush.scheduler.interval.ms")
     for chain in _SYNONYM_CHAINS:

@@ -1,10 +1,10 @@
-"""What a configuration key is: its type, the values it takes, how text becomes a value and a value becomes text again.
+"""A configuration key: its type, the values that it takes, and the conversion between text and value.
 
-Responsible for one value at a time, with Apache Kafka's rules for reading and printing it. Not responsible for which
-keys exist (keys/, key_table.py) nor for what two keys together may say (load.py, topic.py, dynamic.py).
+Responsible for one value at a time, with Apache Kafka's rules for reading and printing it. Not responsible for the set
+of keys (keys/, key_table.py) nor for rules between keys (load.py, topic.py, dynamic.py).
 
-Parsed values are plain Python: bool, int, float, str, a tuple of str for LIST, `Password` for PASSWORD; None is
-"not set".
+Parsed values are plain Python: bool, int, float, str, a tuple of str for LIST, `Password` for PASSWORD; None is "not
+set".
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LONG: Final = Type.LONG
 DOUBLE: Final = Type.DOUBLE
 LIST: Final = Type.LIST
 CLASS: Final = Type.CLASS
-#: What a properties file says before the path of a class of Python (plugins/).
+#: The prefix of a class of Python in a properties file (plugins/).
 PYTHON_CLASS: Final = "python:"
 _MAY_BE_PYTHON: Final = (
     "create.topic.policy.class.name",
@@ -56,7 +56,7 @@ HIGH: Final = "high"
 MEDIUM: Final = "medium"
 LOW: Final = "low"
 
-# When a key may change without a restart. Topic and group keys may always be changed, for one topic or group.
+# READ_ONLY keys need a restart to change. Topic and group keys may always be changed, for one topic or group.
 READ_ONLY: Final = "read-only"
 CLUSTER_WIDE: Final = "cluster-wide"
 PER_BROKER: Final = "per-broker"
@@ -70,7 +70,7 @@ HIDDEN: Final = "[hidden]"
 
 _BITS: Final[Mapping[Type, int]] = {INT: 32, SHORT: 16, LONG: 64}
 _INTEGER: Final = r"[+-]?[0-9]+"
-# No digit may be read in two ways: the time would grow with the square of the length.
+# Each digit can be matched in only one way; otherwise the time would grow with the square of the length.
 _DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)"
 
 
@@ -84,7 +84,7 @@ class Password(str):
 
 
 class Required:
-    """The default of a key that has none: the configuration must give it."""
+    """The default of a key that has none: the configuration must set it."""
 
     __slots__ = ()
 
@@ -96,13 +96,13 @@ REQUIRED: Final = Required()
 
 
 def invalid(name: str, value: object, message: str) -> ConfigError:
-    """The error for one wrong value, in the words that Apache Kafka's tools print."""
+    """Return the error for one wrong value, with the text that Apache Kafka's tools print."""
     shown = format_value(value) if isinstance(value, (bool, float, tuple)) else value
     return ConfigError(f"Invalid value {shown} for configuration {name}: {message}")
 
 
 class Check:
-    """A validator: `check` raises ConfigError, `str()` says what is allowed (as in Apache Kafka's reference)."""
+    """A validator: `check` raises ConfigError, `str()` returns what is allowed (as in Apache Kafka's reference)."""
 
     __slots__ = ()
 
@@ -111,7 +111,7 @@ class Check:
 
 
 class Range(Check):
-    """A number between two bounds, both included; None is no bound."""
+    """A number between two bounds, both included; None means no bound."""
 
     __slots__ = ("high", "low")
 
@@ -135,7 +135,7 @@ _at_least: dict[float, Range] = {}
 
 
 def at_least(low: float) -> Range:
-    """One shared Range per bound: half of all keys have the same three."""
+    """Return one shared Range per bound, because half of all keys have the same three."""
     found = _at_least.get(low)
     if found is None:
         found = _at_least[low] = Range(low, None)
@@ -147,7 +147,7 @@ def between(low: float, high: float) -> Range:
 
 
 class OneOf(Check):
-    """A string out of a fixed list."""
+    """A string from a fixed list."""
 
     __slots__ = ("values",)
 
@@ -163,7 +163,7 @@ class OneOf(Check):
 
 
 class OneOfAnyCase(Check):
-    """A string out of a fixed list, however its letters are cased."""
+    """A string from a fixed list, in any case."""
 
     __slots__ = ("values",)
 
@@ -179,7 +179,7 @@ class OneOfAnyCase(Check):
 
 
 class ListOf(Check):
-    """A list without duplicates or empty entries, perhaps out of a fixed set of values."""
+    """A list without duplicates or empty entries, perhaps from a fixed set of values."""
 
     __slots__ = ("empty", "null", "values")
 
@@ -209,7 +209,7 @@ class ListOf(Check):
 
 
 class NonEmpty(Check):
-    """Not set, or a string with something in it."""
+    """Not set, or a string that is not empty."""
 
     __slots__ = ()
 
@@ -222,7 +222,7 @@ class NonEmpty(Check):
 
 
 class NonNull(Check):
-    """Any string, but there must be one."""
+    """Any string, but it must be set."""
 
     __slots__ = ()
 
@@ -309,7 +309,7 @@ class ThrottledReplicas(Check):
 
 
 class ShareOffsetReset(Check):
-    """`latest`, `earliest`, or how far back from now a share group starts (KIP-1106)."""
+    """`latest`, `earliest`, or the duration before now at which a share group starts (KIP-1106)."""
 
     __slots__ = ()
 
@@ -331,7 +331,7 @@ class ShareOffsetReset(Check):
 
 
 class Key:
-    """One row of the table. `area` is stamped by `in_area`."""
+    """One row of the table. `in_area` sets `area`."""
 
     __slots__ = ("area", "check", "default", "dynamic", "importance", "internal", "name", "type")
 
@@ -363,7 +363,7 @@ class Key:
 
     @property
     def acts(self) -> bool:
-        """Whether the key has an effect in today's broker, which a test shows."""
+        """True if the key has an effect in today's broker, which a test shows."""
         from pykbroker.config import acting
 
         scope = {PER_TOPIC: acting.TOPIC, PER_GROUP: acting.GROUP}.get(self.dynamic, acting.BROKER)
@@ -371,13 +371,13 @@ class Key:
 
     @property
     def doc(self) -> str:
-        """What the key is for, in our words. The texts are loaded when first asked for."""
+        """A description of the key in our own words. The texts are loaded at the first use."""
         from pykbroker.config.texts import text_of
 
         return text_of(self)
 
     def parse(self, text: str) -> Value:
-        """The typed value of what a file or a client says; ConfigError when it is not allowed."""
+        """Return the typed value of a text from a file or a client. Raises ConfigError if it is not allowed."""
         value = parse_text(self.name, self.type, text)
         if isinstance(value, tuple) and isinstance(self.check, ListOf):
             value = tuple(dict.fromkeys(value))  # KIP-1161: duplicates are dropped, not refused
@@ -392,15 +392,16 @@ def in_area(area: str, *keys: Key) -> tuple[Key, ...]:
     return keys
 
 
-#: What Java's regular expressions call white space.
+#: The white space of Java's regular expressions.
 _WHITE_SPACE: Final = " \t\n\v\f\r"
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """The entries of a list as Apache Kafka splits it, with the blanks around each comma left out.
+    """Return the entries of a list as Apache Kafka splits it, without the blanks around each comma.
 
-    A client may send the text, so no expression with blanks on both sides of a comma looks for them: its time grows
-    with the square of a stretch of blanks."""
+    A client may send the text, so no regular expression with blanks on both sides of a comma is used: its time grows
+    with the square of a run of blanks.
+    """
     if not text:
         return ()
     first, *others = text.split(",")
@@ -411,7 +412,7 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 def parse_text(name: str, type: Type, text: str) -> Value:
-    """Text to value by type alone. Kafka trims every kind of value, passwords too."""
+    """Convert a text to a value by its type alone. Kafka trims every kind of value, also passwords."""
     trimmed = text.strip("".join(map(chr, range(33))))
     match type:
         case Type.BOOLEAN:
@@ -444,7 +445,7 @@ def parse_text(name: str, type: Type, text: str) -> Value:
 
 
 def format_value(value: object) -> str | None:
-    """Value to text, as DescribeConfigs shows it. A password is never formatted: callers hide it first."""
+    """Convert a value to text, as DescribeConfigs shows it. A password is never formatted; callers hide it first."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -457,7 +458,7 @@ def format_value(value: object) -> str | None:
 
 
 def format_double(value: float) -> str:
-    """A double as Java prints it: plain between 0.001 and ten million, otherwise d.ddE±n."""
+    """Return a double as Java prints it: plain between 0.001 and ten million, otherwise d.ddE±n."""
     if value != value:
         return "NaN"
     sign = "-" if str(value).startswith("-") else ""
@@ -474,7 +475,7 @@ def format_double(value: float) -> str:
 
 
 def parse_voter(name: str, entry: str) -> tuple[int, str, int]:
-    """`id@host:port` of controller.quorum.voters."""
+    """Parse `id@host:port` of controller.quorum.voters."""
     node_id, at, address = entry.partition("@")
     found = parse_host_port(address)
     if not at or not re.fullmatch(_INTEGER, node_id) or found is None:
@@ -483,7 +484,7 @@ def parse_voter(name: str, entry: str) -> tuple[int, str, int]:
 
 
 def parse_host_port(text: str) -> tuple[str, int] | None:
-    """`host:port` or `[ipv6]:port`; None when it is neither."""
+    """Parse `host:port` or `[ipv6]:port`; returns None for other texts."""
     match = re.fullmatch(r"(?:.*://)?(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._]*)):([0-9]{1,5})", text)
     if match is None:
         return None
@@ -492,7 +493,8 @@ def parse_host_port(text: str) -> tuple[str, int] | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there. A name other than localhost may be any address."""
+    """Return True if only this machine can reach a socket on the host. A name other than localhost may be any
+    address."""
     import ipaddress  # rarely needed, and not cheap to import
 
     try:
@@ -502,7 +504,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_duration(text: str) -> bool:
-    """An ISO-8601 duration of days to seconds that is not negative."""
+    """Return True for an ISO-8601 duration of days to seconds that is not negative."""
     number = "[+-]?[0-9]{1,18}"  # a 64-bit number of Java; Python's int() takes no more than 4,300 digits
     time = rf"T(?=.)(?:({number})H)?(?:({number})M)?(?:({number}(?:[.,][0-9]{{0,9}})?)S)?"
     pattern = rf"([+-]?)P(?=.)(?:({number})D)?(?:{time})?"

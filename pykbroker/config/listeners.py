@@ -1,8 +1,8 @@
-"""Listeners: from the texts of `listeners`, `advertised.listeners` and their relatives to end points.
+"""Parses `listeners`, `advertised.listeners` and related keys to end points.
 
-Responsible for Apache Kafka's rules about them (names, protocols, ports, which are a controller's). Not for sockets: an
-end point is a value. An empty host means all interfaces. In what is advertised it stands for the name of the machine,
-which the node resolves when it starts (node/advertised.py).
+Responsible for Apache Kafka's rules about them (names, protocols, ports, and the controller's listeners). Not
+responsible for sockets: an end point is a value. An empty host means all interfaces. In an advertised end point it
+stands for the name of the machine, which the node resolves when it starts (node/advertised.py).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pykbroker.config.kinds import ConfigError, split_list
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAINTEXT: Final = "PLAINTEXT"
-#: Those whose connections begin with a handshake of TLS.
+#: Protocols whose connections begin with a handshake of TLS.
 TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
-#: Of a key that counts for one listener: listener.name.<listener>.<key>
+#: The prefix of a key for one listener: listener.name.<listener>.<key>
 LISTENER_PREFIX: Final = "listener.name."
 _LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
@@ -57,7 +57,8 @@ class ListenerConfig:
 def security_protocol_map(
     text: str, *, explicit: bool, controller_names: tuple[str, ...], listeners: tuple[str, ...]
 ) -> dict[str, str]:
-    """`listener.security.protocol.map`. Not given, controller listeners are PLAINTEXT unless TLS or SASL is in use."""
+    """Parse `listener.security.protocol.map`. If it is not set, controller listeners are PLAINTEXT unless TLS or SASL
+    is in use."""
     key = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
     for entry in split_list(text):
@@ -107,12 +108,13 @@ def parse_listeners(
 
 
 def is_wildcard(host: str) -> bool:
-    """Return True for a host that stands for every address of the machine: to listen on, and not to connect to."""
+    """Return True for a host that stands for every address of the machine, which a node can listen on and not connect
+    to."""
     return host in ("", "0.0.0.0") or (":" in host and not host.strip("0:"))  # noqa: S104  # compared, not bound
 
 
 def _check_ports(key: str, shown: str, points: list[EndPoint]) -> None:
-    """Two listeners share a port only as one IPv4 and one IPv6 address (KIP-797)."""
+    """Check that two listeners share a port only as one IPv4 and one IPv6 address (KIP-797)."""
     by_port: dict[int, list[EndPoint]] = {}
     for point in points:
         if point.port != 0:

@@ -1,8 +1,7 @@
-"""The configuration in effect, while it changes: the properties file under the dynamic layers of the metadata log.
+"""The configuration in effect while it changes: the properties file under the dynamic layers of the metadata log.
 
-Responsible for what the value is now and for telling the parts that act on it. Not responsible for the layers' order
-(dynamic.py)
-nor for what a part does with a change.
+Responsible for the current value and for notifying the modules that act on it. Not responsible for the layers' order
+(dynamic.py) nor for the effect of a change.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ logger = logging.getLogger(__name__)
 
 
 class LiveConfig:
-    """`current` is what acts; `static` what the properties file says."""
+    """`current` is the configuration in effect; `static` is that of the properties file."""
 
     def __init__(self, static: Config) -> None:
         self.static = static
         self.current = static
-        # What the metadata says, and what of it is applied.
+        # The layers of the metadata, and the part of them that is applied.
         self._told = self._dynamic = DynamicConfigs()
         self._listeners: list[Callable[[Config], None]] = []
 
     def on_change(self, callback: Callable[[Config], None]) -> None:
-        """`callback(config)` after every change; the caller has read `current` itself before."""
+        """Register `callback(config)`, which is called after every change; the caller reads `current` itself before."""
         self._listeners.append(callback)
 
     def throttle(self, name: str) -> int:
-        """A rate that only exists dynamically (DYNAMIC_ONLY_KEYS), bytes a second."""
+        """Return a rate that only exists dynamically (DYNAMIC_ONLY_KEYS), in bytes per second."""
         key = DYNAMIC_ONLY_KEYS[name]
         text = self._dynamic.broker.get(name, self._dynamic.cluster.get(name))
         value = key.default if text is None else key.parse(text)
@@ -40,7 +39,7 @@ class LiveConfig:
         return value
 
     def update(self, dynamic: DynamicConfigs) -> None:
-        """New layers. What must not be applied is left out with a line in the log."""
+        """Apply new layers. Values that must not be applied are left out with a line in the log."""
         if dynamic == self._told:
             return
         self._told = dynamic

@@ -1,8 +1,8 @@
 """`Config`: the typed, validated, immutable configuration of one node, from the pairs of a properties file.
 
-Responsible for single values (the table does the work), unknown keys, synonyms of `node.id`, and what derives from
-several keys together: roles, listeners, voters, directories. The rules between keys are in checks.py. Dynamic layers on
-top of a Config are dynamic.py's, per-topic values topic.py's.
+Responsible for single values (by the table), unknown keys, synonyms of `node.id`, and values that derive from several
+keys: roles, listeners, voters, directories. Not responsible for the rules between keys (checks.py), for dynamic layers
+on top of a Config (dynamic.py) nor for per-topic values (topic.py).
 
     config = load({"process.roles": "broker,controller", "node.id": "1", ...})
     config.int("num.partitions"), config["log.cleanup.policy"], config.listeners.broker
@@ -23,7 +23,7 @@ from pykbroker.config.nearest import did_you_mean
 from pykbroker.config.provider_names import left_over
 
 _LONGEST_KEY: Final = max(map(len, STATIC_KEYS))
-# What starts with these is handed to a plug-in and is no typing error.
+# Keys with these prefixes are passed to a plugin, so they are not reported as unknown.
 _PLUGIN_PREFIXES: Final = (
     "rlmm.config.",
     "rsm.config.",
@@ -32,10 +32,10 @@ _PLUGIN_PREFIXES: Final = (
     "metrics.jmx.",
     "plugin.",
 )
-#: Handed to the authorizer that is named (authorization.py).
+#: Keys that are passed to the configured authorizer (authorization.py).
 _AUTHORIZER_KEYS: Final = ("super.users", "allow.everyone.if.no.acl.found")
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
-# A key per SASL mechanism, besides the plain one: listener.name.<listener>.<mechanism>.<key>
+# Keys that may be set per SASL mechanism: listener.name.<listener>.<mechanism>.<key>
 _PER_MECHANISM: Final = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -46,12 +46,12 @@ _PER_MECHANISM: Final = (
 
 
 def without_listener(name: str) -> str | None:
-    """`<key>` of `listener.name.<listener>.<key>`; None for a name without that prefix. The name of a listener may have
-    dots: it ends where a key begins, or with the first dot where none does."""
+    """Return `<key>` of `listener.name.<listener>.<key>`, or None for a name without that prefix. The name of a
+    listener may have dots: it ends where a known key begins, or at the first dot if none does."""
     first_dot = name.find(".", len(LISTENER_PREFIX))
     if not name.startswith(LISTENER_PREFIX) or not 0 < first_dot < len(name) - 1 or "\n" in name:
         return None
-    # A client may send any name: no longer end of it is looked at than a key has.
+    # A client may send any name, so no longer end of it is checked than the longest key.
     for index in range(max(first_dot, len(name) - _LONGEST_KEY - 1), len(name)):
         if name[index] == "." and name[index + 1 :] in STATIC_KEYS:
             return name[index + 1 :]
@@ -59,7 +59,7 @@ def without_listener(name: str) -> str | None:
 
 
 def find_key(name: str) -> Key | None:
-    """The row for a name as a properties file or a dynamic configuration may write it, listener prefix included."""
+    """Return the row for a name in a properties file or a dynamic configuration, with or without a listener prefix."""
     key = STATIC_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name)
     if key is None and (rest := without_listener(name)) is not None:
         key = STATIC_KEYS.get(rest)
@@ -69,12 +69,12 @@ def find_key(name: str) -> Key | None:
 
 
 def is_known(name: str) -> bool:
-    """Whether a properties file may have it: a key of a node, or one that a plug-in is given."""
+    """Return True if a properties file may have the name: a key of a node, or one for a plugin."""
     return (find_key(name) is not None and name not in DYNAMIC_ONLY_KEYS) or name.startswith(_PLUGIN_PREFIXES)
 
 
 class Config:
-    """Typed values by key name. Never changes; `with_overrides` gives another one."""
+    """Typed values by key name. Immutable; `with_overrides` returns another one."""
 
     __slots__ = ("_raw", "_unknown", "_values", "_warnings", "listeners", "roles")
 
@@ -86,7 +86,7 @@ class Config:
     _warnings: tuple[builtins.str, ...]
 
     def __init__(self, raw: Mapping[builtins.str, builtins.str]) -> None:
-        """Prefer `load`; this is it, without the rules between keys."""
+        """Prefer `load`; this constructor does not check the rules between keys."""
         with_ids = dict(raw)
         if "node.id" in raw and "broker.id" not in raw:
             with_ids["broker.id"] = raw["node.id"]
@@ -105,7 +105,7 @@ class Config:
                 unknown.append(name)
         for name, variable in left_over(with_ids):
             key = find_key(name)
-            # In a key that may be for a secret it may be a part of a password.
+            # In a key that may be for a secret, it may be a part of a password.
             is_secret = key is None or key.type is PASSWORD
             shown = "a variable in it" if is_secret and variable != with_ids[name] else variable
             warnings.append(f"Configuration {name}: no provider has a value for {shown}, which stays as it is written")
@@ -116,8 +116,8 @@ class Config:
 
     @property
     def warnings(self) -> tuple[builtins.str, ...]:
-        """What the log of a start says. It is made when it is asked for: looking for the key that was meant by a name
-        takes milliseconds, and clients send names too."""
+        """The warnings that a start logs. They are made on demand, because the search for a similar key takes
+        milliseconds, and clients send names too."""
         unknown = (
             f"Configuration {name} is not known and has no effect{did_you_mean(name, STATIC_KEYS)}"
             for name in self._unknown
@@ -142,7 +142,7 @@ class Config:
         return value
 
     def int(self, name: builtins.str) -> builtins.int:
-        """An INT, SHORT or LONG that is always set."""
+        """Return an INT, SHORT or LONG that is always set."""
         value = self[name]
         assert type(value) is int, f"{name} is not an integer that is always set"
         return value
@@ -176,8 +176,8 @@ class Config:
         return None if self[name] is None else self.list(name)
 
     def millis(self, name: builtins.str) -> builtins.int:
-        """A time that may also be said in other units: log.retention.ms, log.roll.ms, log.roll.jitter.ms,
-        log.flush.interval.ms. -1 is without end."""
+        """Return a time that may also be set in other units: log.retention.ms, log.roll.ms, log.roll.jitter.ms,
+        log.flush.interval.ms. -1 means no limit."""
         for synonym in broker_synonyms(name):
             value = self[synonym]
             if value is not None:
@@ -189,18 +189,18 @@ class Config:
         return name not in self._raw
 
     def raw(self, name: builtins.str) -> builtins.str | None:
-        """What was written for the key; None when nothing was."""
+        """Return the text that was set for the key, or None."""
         return self._raw.get(name)
 
     def overrides(self) -> Mapping[builtins.str, builtins.str]:
-        """Everything that was written, unknown keys too."""
+        """Return all texts that were set, with unknown keys."""
         return dict(self._raw)
 
     def __iter__(self) -> Iterator[builtins.str]:
         return iter(STATIC_KEYS)
 
     def with_overrides(self, overrides: Mapping[builtins.str, builtins.str | None]) -> Config:
-        """Another Config, checked as a whole; None takes a key away."""
+        """Return another Config, checked as a whole; None removes a key."""
         merged: dict[builtins.str, builtins.str | None] = {**self._raw, **overrides}
         if "node.id" in overrides and "broker.id" not in overrides:
             merged["broker.id"] = overrides["node.id"]
@@ -209,7 +209,7 @@ class Config:
     def __repr__(self) -> builtins.str:
         return f"Config({self._values!r})"
 
-    # What derives from several keys.
+    # Values that derive from several keys.
 
     @property
     def node_id(self) -> builtins.int:
@@ -229,7 +229,7 @@ class Config:
 
     @property
     def cordoned_log_dirs(self) -> tuple[builtins.str, ...]:
-        """Those of `log_dirs` that get no new replicas (KIP-1066)."""
+        """The `log_dirs` that get no new replicas (KIP-1066)."""
         cordoned = self.optional_list("cordoned.log.dirs") or ()
         return self.log_dirs if cordoned == ("*",) else cordoned
 
@@ -239,7 +239,7 @@ class Config:
 
     @property
     def voters(self) -> Mapping[builtins.int, tuple[builtins.str, builtins.int]]:
-        """`controller.quorum.voters` as node id -> (host, port); empty when the quorum is dynamic."""
+        """`controller.quorum.voters` as node id -> (host, port); empty if the quorum is dynamic."""
         parsed = [parse_voter("controller.quorum.voters", entry) for entry in self.list("controller.quorum.voters")]
         return {node_id: (host, port) for node_id, host, port in parsed}
 
@@ -249,7 +249,7 @@ class Config:
 
 
 def load(properties: Mapping[str, str]) -> Config:
-    """A Config that may start, or ConfigError naming the key, the value and what is allowed."""
+    """Return a Config that may start. Raises ConfigError, which names the key, the value and what is allowed."""
     if "zookeeper.connect" in properties and "process.roles" not in properties:
         raise ConfigError(
             "This is a properties file of the ZooKeeper era (zookeeper.connect, no process.roles): Kafka 4 does not "
@@ -258,7 +258,7 @@ def load(properties: Mapping[str, str]) -> Config:
     config = Config(properties)
     for key in STATIC_KEYS.values():
         if key.required:
-            config[key.name]  # raises when it is missing
+            config[key.name]  # raises if it is missing
     object.__setattr__(config, "roles", frozenset(config.list("process.roles")))
     object.__setattr__(config, "listeners", checks.resolve_listeners(config))
     warnings = checks.check_all(config)
@@ -267,10 +267,10 @@ def load(properties: Mapping[str, str]) -> Config:
 
 
 def development_profile(data_dir: str, port: int = 9092, controller_port: int | None = None) -> dict[str, str]:
-    """What `pykbroker start` runs without a properties file.
+    """Return the properties of `pykbroker start` without a properties file.
 
-    Apache Kafka's shipped server.properties where that differs from the defaults, on localhost only (every address of
-    it, IPv4 and IPv6), and groups that start at once.
+    They are those of Apache Kafka's shipped server.properties that differ from the defaults, on localhost only (all its
+    addresses, IPv4 and IPv6), and groups that start at once.
 
     With port 0 both listeners get a free port. Otherwise the controller listens on the next one, unless
     `controller_port` is given.

@@ -1,4 +1,4 @@
-"""What the user has probably meant by a name that is not known."""
+"""Finds the known name that a user has probably meant by an unknown one."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known name that looks most like `word`; None where none does."""
-    # Loaded for a mistake only: a node without one does not pay for it.
+    """Return the known name that is most similar to `word`, or None if none is."""
+    # Imported only for an unknown name, so that a node without one does not load it.
     from difflib import get_close_matches
 
     found = get_close_matches(word, list(known), n=1, cutoff=0.7)
@@ -15,6 +15,6 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: empty, or `: did you mean NAME?`."""
+    """Return the end of a sentence about an unknown name: empty, or `: did you mean NAME?`."""
     name = nearest(word, known)
     return "" if name is None else f": did you mean {name}?"

@@ -1,10 +1,11 @@
 r"""The .properties format of Java: text to key-value pairs and back.
 
-Responsible for the format alone (java.util.Properties.load and store): `=`, `:` or blank between key and value, `#` and
-`!` comments, a backslash at the end of a line continues it, \t \n \r \f and \uXXXX escapes. Not for what keys mean.
+Responsible for the format alone (java.util.Properties.load and store). Key and value are separated by `=`, `:` or
+blank, and comments begin with `#` or `!`. A backslash at the end of a line continues it. The escapes are \t \n \r \f
+and \uXXXX. Not responsible for the meaning of keys.
 
 Differences from Java: a file is read as UTF-8 where it is valid UTF-8, otherwise as Latin-1 (Java: always Latin-1 for a
-byte stream); a malformed \u escape is a ConfigError with its line number; a backslash alone at the very end is nothing
+byte stream). A malformed \u escape is a ConfigError with its line number. A single backslash at the very end is ignored
 (Java: sometimes an empty key, depending on how the last line ends).
 """
 
@@ -24,7 +25,7 @@ _SURROGATES: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def parse(text: str) -> dict[str, str]:
-    """All pairs in order of first appearance; of a key that comes twice the last value counts, as in Java."""
+    """Return all pairs in the order of their first appearance; of a repeated key the last value counts, as in Java."""
     pairs: dict[str, str] = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)
@@ -41,20 +42,21 @@ def parse_bytes(data: bytes) -> dict[str, str]:
 
 
 def format(pairs: Mapping[str, str], comment: str = "") -> str:
-    """A file that `parse` and Java read back as the same pairs; pure ASCII."""
+    """Return a file that `parse` and Java read back as the same pairs; pure ASCII."""
     lines = [f"#{_ascii(line)}" for line in re.split(r"\r\n|\r|\n", comment)] if comment else []
     lines += [f"{_escape(key, key=True)}={_escape(value, key=False)}" for key, value in pairs.items()]
     return "".join(line + "\n" for line in lines)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations joined, without blank ones and comments; each with its first line's number."""
+    """Yield lines with their continuations joined, without blank ones and comments; each with its first line's
+    number."""
     natural_lines = re.split(r"\r\n|\r|\n", text)
     joined = ""
     start = 0
     for number, natural in enumerate(natural_lines, start=1):
         line = natural.lstrip(_BLANK)
-        if not joined:  # a new line, or the continuation of nothing: Java does not tell them apart
+        if not joined:  # a new line, or the continuation of nothing, which Java does not distinguish
             if not line or line[0] in "#!":
                 continue  # a comment cannot be continued
             start = number
@@ -70,7 +72,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Key and value, both still escaped."""
+    """Return key and value, both still escaped."""
     end = 0
     while end < len(line) and line[end] not in "=:" + _BLANK:
         end += 2 if line[end] == "\\" else 1
@@ -93,7 +95,7 @@ def _unescape(text: str, line: int) -> str:
         return _UNESCAPE.get(escaped, escaped)
 
     plain = _ESCAPED.sub(one, text)
-    # Java's chars are UTF-16: two escapes may be the halves of one character.
+    # Java's chars are UTF-16, so two escapes may be the halves of one character.
     return _SURROGATES.sub(lambda match: match[0].encode("utf-16", "surrogatepass").decode("utf-16"), plain)
 
 

@@ -1,11 +1,11 @@
-"""Settings that promise protection which this version does not give: the one table, and the one line that refuses them.
+"""Settings that promise protection which this version does not give: their one table, and the line that refuses them.
 
 Responsible for finding such settings in the texts of a configuration. The start, `pykbroker format`, embedded use,
-AlterConfigs and the dynamic layers of the metadata log all ask here. Not responsible for keys that only have no effect
-(acting.py), nor for whether a value is well formed (load.py).
+AlterConfigs and the dynamic layers of the metadata log all use this module. Not responsible for keys without effect
+(acting.py), nor for malformed values (load.py).
 
-Everything works on texts, so that a change can be judged before it is applied. A part that comes to serve a row takes
-the row out.
+All functions work on texts, so that a change can be judged before it is applied. When a part of the program begins to
+serve a row, the row is removed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _AUTHORIZER: Final = "authorizer.class.name"
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PROTOCOL_MAP: Final = "listener.security.protocol.map"
 PRINCIPAL_BUILDER: Final = "principal.builder.class"
-#: What a key after a listener's name, and perhaps a mechanism's, begins with, or is.
+#: The beginning of a key after a listener's name, and perhaps a mechanism's, or the whole key.
 _PREFIXES: Final = ("ssl.", "sasl.")
 _WHOLE_KEYS: Final = ("connections.max.reauth.ms", PRINCIPAL_BUILDER)
 _LONGEST_VALUE: Final = 200
 
 
 class BrokenPromise(NamedTuple):
-    """One setting that cannot be kept."""
+    """A setting whose promised protection is not served."""
 
     key: str
     value: str
@@ -51,18 +51,18 @@ class BrokenPromise(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class GivenSettings:
-    """The texts that are set, and the listeners that they are about."""
+    """The texts that are set, and the listeners that they apply to."""
 
     texts: Mapping[str, str] = field(repr=False)
-    #: listener name -> the key that names it, and how; upper case
+    #: listener name -> the key that names it, and the text of its entry; upper case
     listeners: Mapping[str, tuple[str, str]]
-    #: `listener.name.<listener>.` counts for any listener: a change is judged by a node that does not know them all
+    #: `listener.name.<listener>.` counts for any listener, because the node that judges a change may not know them all
     every_listener: bool
-    #: keys that are to change while the node runs: what is served from the start on is not always served then
+    #: keys that are changed while the node runs; some settings are served only if they are set at the start
     changed: Collection[str]
 
 
-#: Which listeners there are, and how they are secured.
+#: Keys that define listeners and their security.
 _ABOUT_LISTENERS: Final = frozenset(
     {
         "listeners",
@@ -77,7 +77,7 @@ _ABOUT_LISTENERS: Final = frozenset(
 _SERVED_SASL: Final = frozenset(
     {"sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.server.max.receive.size", "connections.max.reauth.ms"}
 )
-#: When a login is made anew, and by which program: they protect nothing, and act only with Kerberos and OAuth.
+#: Keys for the time and the program of a new login. They protect nothing, and act only with Kerberos and OAuth.
 _TIMES_OF_LOGINS: Final = frozenset(
     {
         "sasl.kerberos.kinit.cmd",
@@ -90,7 +90,7 @@ _TIMES_OF_LOGINS: Final = frozenset(
         "sasl.login.refresh.window.jitter",
     }
 )
-#: What another program would do in the authentication of a SASL listener.
+#: Classes that would take part in the authentication of a SASL listener.
 _SASL_CLASSES: Final = (
     "sasl.server.callback.handler.class",
     "sasl.client.callback.handler.class",
@@ -101,7 +101,7 @@ _SASL_CLASSES: Final = (
 
 @dataclass(slots=True, frozen=True)
 class ProtectionRow:
-    """`keys` as docs/configuration.md has them; `counts` says when the row refuses, `found` finds it."""
+    """`keys` as in docs/configuration.md; `counts` describes when the row refuses, `found` finds the settings."""
 
     keys: tuple[str, ...]
     counts: str
@@ -112,7 +112,7 @@ class ProtectionRow:
 def _set(
     key: str, not_served: str, *, harmless: Collection[Value] = (None, "", ()), role: str | None = None
 ) -> ProtectionRow:
-    """A row of one key that counts whenever it has a value that is not harmless, on nodes with the role."""
+    """Return a row of one key that counts if it has a value that is not harmless, on nodes with the role."""
 
     def found(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
         if role is not None and role not in _list(settings.texts, "process.roles"):
@@ -127,7 +127,7 @@ def _set(
 
 
 def _plugin(key: str, not_served: str, *, harmless: Collection[Value] = (), role: str | None = None) -> ProtectionRow:
-    """A row of one key that names a class, which counts unless the class is one of Python and the file names it."""
+    """Return a row of one key that names a class. It counts unless the class is one of Python and the file names it."""
     row = _set(key, not_served, harmless=(None, "", *harmless), role=role)
 
     def found(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
@@ -171,7 +171,8 @@ def _between_brokers(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
 
 
 def _late_listeners(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
-    """Listeners are opened, and connections secured, as the properties file says it."""
+    """Find changes of listeners that need protection, because listeners are opened and connections secured as the
+    properties file defines them."""
     texts = settings.texts
     if _ABOUT_LISTENERS.isdisjoint(settings.changed):
         return
@@ -194,7 +195,7 @@ class _Branch:
 
 
 class _Names:
-    """Names of listeners, by their parts between dots: a client may send many keys, and many listeners."""
+    """Names of listeners, by their parts between dots, because a client may send many keys and many listeners."""
 
     __slots__ = ("_root",)
 
@@ -207,7 +208,8 @@ class _Names:
             branch.name = name
 
     def longest_of(self, rest: str) -> str | None:
-        """The longest name with which `rest` begins, up to a dot. A name may have dots, and may begin as another."""
+        """Return the longest name with which `rest` begins, up to a dot. A name may have dots, and may be the beginning
+        of another."""
         branch, found = self._root, None
         for part in rest.split(".")[:-1]:
             if part not in branch.longer:
@@ -218,8 +220,8 @@ class _Names:
 
 
 def _split_key(rest: str) -> tuple[str | None, str] | None:
-    """What stands before a key that promises, and the key; None if `rest` has none. The first such key after a dot
-    counts, and only then one at the beginning."""
+    """Return the text before a key of protection, and the key; None if `rest` has no such key. The first such key after
+    a dot counts, and only then one at the beginning."""
     if "\n" in rest:
         return None
     found = [(rest.find(f".{prefix}", 1), len(prefix) + 1) for prefix in _PREFIXES]
@@ -248,7 +250,7 @@ def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
         before = rest[: -len(base) - 1]
         may_change = key not in settings.changed or base in RELOADED
         protocol = protocols.get(name or "", PLAINTEXT)
-        # As in Apache Kafka, it is looked for in lower case alone.
+        # As in Apache Kafka, only lower case is searched for.
         if may_change and before == before.lower() and _is_served(base, mechanism, protocol):
             continue
         if _is_harmless(base, text, settings.texts):
@@ -258,16 +260,16 @@ def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_served(base: str, mechanism: str | None, protocol: str) -> bool:
-    """Whether a key with the prefix of a listener acts, from the start on."""
+    """Return True if a key with the prefix of a listener acts, when it is set at the start."""
     if base.startswith("ssl."):
         return protocol in TLS_PROTOCOLS
-    # A JAAS line is of one mechanism; Apache Kafka passes over one without it.
+    # A JAAS line belongs to one mechanism; Apache Kafka ignores one without it.
     is_whole = base != "sasl.jaas.config" or mechanism is not None
     return protocol.startswith("SASL_") and base in _SERVED_SASL and is_whole
 
 
 def _is_harmless(base: str, text: str, texts: Mapping[str, str]) -> bool:
-    """Whether a listener has the same without its key."""
+    """Return True if the key changes nothing for a listener."""
     if base in _TIMES_OF_LOGINS:
         return True
     row = STATIC_KEYS.get(base)
@@ -285,7 +287,7 @@ def _sasl_classes(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
 
 
 def _late_sasl(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
-    """Authentication is as the properties file says it: nothing else comes into effect."""
+    """Find changed keys of SASL, because authentication follows the properties file and no change takes effect."""
     if _uses_sasl(settings):
         for key in sorted(settings.changed):
             if key.startswith("sasl.") and key not in _SASL_CLASSES and key not in _TIMES_OF_LOGINS:
@@ -353,7 +355,7 @@ TABLE: Final[tuple[ProtectionRow, ...]] = (
     _set("remote.log.storage.system.enable", _NO_TIERS, harmless=(False,)),
 )
 
-#: Topic key -> the value that promises, and what is not served.
+#: Topic key -> the value that promises, and the feature that is not served.
 TOPIC_TABLE: Final[Mapping[str, tuple[str, str]]] = {"remote.storage.enable": ("true", _NO_TIERS)}
 
 #: Every key of the table that has a row of its own in docs/configuration.md.
@@ -361,7 +363,7 @@ KEYS: Final = frozenset(key for row in TABLE for key in row.keys if key in STATI
 
 
 def refuse(texts: Mapping[str, str]) -> None:
-    """ConfigError, one line, for a node that must not start with these settings."""
+    """Raise ConfigError, with one line, for a node that must not start with these settings."""
     found = promises(texts)
     if found:
         raise ConfigError(one_line(found))
@@ -378,8 +380,8 @@ def promises(
     every_listener: bool = False,
     changed: Collection[str] = (),
 ) -> list[BrokenPromise]:
-    """What these settings promise and this version does not give. `changed`: the keys that are set while the node runs.
-    ConfigError for a text that is no value."""
+    """Return the settings whose promised protection this version does not give. `changed`: keys that are set while the
+    node runs. Raises ConfigError for a malformed text."""
     listeners = {name.upper(): (_PROTOCOL_MAP, name) for name in also_in_use}
     inter_broker = texts.get("inter.broker.listener.name")
     if inter_broker:
@@ -395,21 +397,24 @@ def promises(
 
 
 def promises_of_change(config: Config, changed: Mapping[str, str], registered: Collection[str]) -> list[BrokenPromise]:
-    """What AlterConfigs of a broker would add. `registered`: the listeners that the brokers concerned have."""
+    """Return the broken promises that AlterConfigs of a broker would add. `registered`: the listeners of the brokers
+    concerned."""
     also_in_use = registered if _PROTOCOL_MAP in changed else ()
     static = config.overrides()
     try:
         found = promises({**static, **changed}, also_in_use=also_in_use, every_listener=True, changed=changed)
-        # The start has judged the properties file. What it took has no effect, unless the listeners change.
+        # The start has judged the properties file. Settings that it accepted have no effect, unless the listeners
+        # change.
         before = promises(static, every_listener=True) if found and _ABOUT_LISTENERS.isdisjoint(changed) else []
         found = [each for each in found if each.key in changed or each not in before]
     except ConfigError:
-        found = []  # a text that is no value: the ordinary checks say so
+        found = []  # a malformed text, which the ordinary checks report
     return [*found, *_late_authorizer(config, changed)]
 
 
 def promises_of_layers(config: Config, dynamic: DynamicConfigs) -> list[BrokenPromise]:
-    """What the metadata log has for this broker. Each setting is also judged alone: another one may be malformed."""
+    """Return the broken promises in the metadata log for this broker. Each setting is also judged alone, because
+    another one may be malformed."""
     static = config.overrides()
     layers = {**dynamic.cluster, **dynamic.broker}
     found: dict[BrokenPromise, None] = dict.fromkeys(_late_authorizer(config, layers))
@@ -417,12 +422,12 @@ def promises_of_layers(config: Config, dynamic: DynamicConfigs) -> list[BrokenPr
         try:
             found.update(dict.fromkeys(promises({**static, **changed}, changed=changed)))
         except ConfigError:
-            continue  # LiveConfig leaves the malformed one out, and says so
+            continue  # LiveConfig leaves the malformed one out, and logs it
     return list(found)
 
 
 def _late_authorizer(config: Config, changed: Mapping[str, str]) -> list[BrokenPromise]:
-    """An authorizer that is named anywhere but in the properties file of a node does not come into effect."""
+    """Find an authorizer that the properties file of a node does not name, because only that file can set one."""
     wanted = changed.get(_AUTHORIZER, "").strip()
     if wanted != STANDARD_AUTHORIZER or config.optional_str(_AUTHORIZER):
         return []
@@ -430,7 +435,7 @@ def _late_authorizer(config: Config, changed: Mapping[str, str]) -> list[BrokenP
 
 
 def promises_of_topic(name: str, overrides: Mapping[str, str | None]) -> list[BrokenPromise]:
-    """What the overrides of a topic promise."""
+    """Return the broken promises in the overrides of a topic."""
     found = []
     for key, (promising, not_served) in TOPIC_TABLE.items():
         text = overrides.get(key)

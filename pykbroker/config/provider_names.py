@@ -1,4 +1,4 @@
-"""The names of config.providers: keys, classes, and variables in a text. Pure; providers.py looks the values up."""
+"""The names of config.providers: keys, classes, and variables in a text. Pure; providers.py reads the values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLASSES: Final[Mapping[str, Provider]] = {
 
 
 def provider_names(texts: Mapping[str, str]) -> tuple[str, ...]:
-    """ConfigError for a text that is no list."""
+    """Return the names of the providers. Raises ConfigError for a text that is not a list."""
     value = STATIC_KEYS[KEY].parse(texts[KEY]) if KEY in texts else ()
     return value if isinstance(value, tuple) else ()
 
@@ -37,10 +37,11 @@ def class_key(name: str) -> str:
 
 
 def left_over(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Keys and variables for which no provider of the configuration had a value."""
+    """Yield keys and variables for which no provider of the configuration had a value."""
     names = provider_names(texts)
     for key, text in texts.items() if names else ():
-        # What no brace ends is no variable, and costs the expression a time that grows with its square.
+        # Text without a closing brace is not a variable, and would cost the expression a time that grows with its
+        # square.
         for match in VARIABLE.finditer(text, 0, text.rfind("}") + 1):
             if match[1] in names:
                 yield key, match[0]

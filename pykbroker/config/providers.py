@@ -1,13 +1,14 @@
-"""config.providers: values of a start-up file that are elsewhere, `${provider:path:key}` (KIP-297, KIP-421, KIP-887).
+"""config.providers: values of a start-up file that are stored elsewhere, `${provider:path:key}` (KIP-297, KIP-421,
+KIP-887).
 
-Responsible for the three providers that Apache Kafka brings: environment variables, properties files, and directories
-with a file for each key. Not responsible for when a configuration may have them: start_up.py resolves the texts of a
-start, and no other configuration is resolved. The table in protection.py refuses every other provider.
+Responsible for the three providers of Apache Kafka: environment variables, properties files, and directories with a
+file for each key. Not responsible for the choice of configurations that may have them: start_up.py resolves the texts
+of a start, and no other configuration is resolved. The table in protection.py refuses every other provider.
 
-* A text is replaced once: what a provider gives is not looked through again.
-* What a provider does not have stays as it is written, as in Apache Kafka. In a key for a secret this stops the start
-  instead: the text of a variable would be a password that anyone can guess.
-* Errors name keys, paths and variables, never what a provider gave.
+* A text is replaced once: the value of a provider is not searched for variables again.
+* A variable without a value stays as it is written, as in Apache Kafka. In a key for a secret this stops the start
+  instead, because the text of a variable would be a password that anyone can guess.
+* Errors name keys, paths and variables, never the value of a provider.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from pykbroker.config.provider_names import CLASSES, KEY, VARIABLE, Provider, cl
 
 
 class Sources(NamedTuple):
-    """Where providers look."""
+    """The places where providers look for values."""
 
     environment: Mapping[str, str]
-    #: the bytes of a file; None for what is no regular file. Raises OSError.
+    #: the bytes of a file, or None if it is not a regular file. Raises OSError.
     read: Callable[[str], bytes | None]
     exists: Callable[[str], bool]
 
@@ -39,7 +40,7 @@ Lookup = Callable[[str, str], str | None]
 
 @dataclass(slots=True, frozen=True)
 class _Allowed:
-    """allowed.paths: where a provider may read; None is anywhere."""
+    """allowed.paths: the paths that a provider may read; None for any."""
 
     paths: tuple[str, ...] | None
 
@@ -63,7 +64,8 @@ class _Allowed:
 
 
 def resolved(texts: Mapping[str, str], sources: Sources) -> dict[str, str]:
-    """The texts with the values of their providers. ConfigError, one line without secrets, for what cannot be read."""
+    """Return the texts with the values of their providers. Raises ConfigError, with one line without secrets, if a
+    value cannot be read."""
     lookups = {name: lookup for name in provider_names(texts) if (lookup := _lookup(texts, name, sources)) is not None}
     if not lookups:
         return dict(texts)
@@ -88,7 +90,7 @@ def _replaced(key: str, text: str, lookups: Mapping[str, Lookup]) -> str:
 
 
 def _lookup(texts: Mapping[str, str], name: str, sources: Sources) -> Lookup | None:
-    """None for a provider that is refused."""
+    """Return the lookup of a provider, or None for a provider that is refused."""
     prefix = f"{KEY}.{name}.param."
     match CLASSES.get(texts.get(class_key(name), "")):
         case Provider.ENVIRONMENT:
@@ -145,11 +147,11 @@ def _parsed(path: str, data: bytes) -> dict[str, str]:
 def _directories(allowed: _Allowed, sources: Sources) -> Lookup:
     def look_up(path: str, name: str) -> str | None:
         folder = allowed.path(path) if path else None
-        # A key is the name of a file in the folder, and no way out of it.
+        # A key is the name of a file in the folder, and must not lead out of it.
         if folder is None or name in ("", ".", "..") or "/" in name or "\0" in name:
             return None
         data = _read(os.path.join(folder, name), sources)
-        # Java replaces what is not UTF-8, too.
+        # Java also replaces bytes that are not UTF-8.
         return None if data is None else data.decode(errors="replace")
 
     return look_up

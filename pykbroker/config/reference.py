@@ -1,6 +1,6 @@
-"""docs/configuration.md out of the table: `python -m pykbroker.config.reference [--check]`.
+"""Generates docs/configuration.md from the table: `python -m pykbroker.config.reference [--check]`.
 
-Responsible for the page alone. With --check nothing is written and a stale page is an error, for `make lint`.
+Responsible for the page alone. With --check it writes nothing and fails for a stale page, for `make lint`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a node's configuration says of SASL, per listener: mechanisms, users of PLAIN, the life of a session.
+"""The SASL configuration of a node, per listener: mechanisms, users of PLAIN, the life of a session.
 
 Responsible for Apache Kafka's rules of prefixes (`listener.name.<listener>.[<mechanism>.]<key>`), for JAAS lines and
 the JAAS file. Each mistake is one ConfigError without any part of a JAAS text: a listener that cannot authenticate
-stops the start. Not responsible for which listeners may use SASL at all (protection.py).
+stops the start. Not responsible for the listeners that may use SASL at all (protection.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pykbroker.security.sasl.plain_server import PLAIN, PlainUsers
 from pykbroker.security.sasl.scram import MECHANISMS as SCRAM_MECHANISMS
 from pykbroker.security.sasl.scram_client import Login
 
-#: mechanism -> its login module, the only one that is taken for it
+#: mechanism -> its login module, the only one that is accepted for it
 LOGIN_MODULES: Final = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
     **dict.fromkeys(SCRAM_MECHANISMS, "org.apache.kafka.common.security.scram.ScramLoginModule"),
@@ -33,7 +33,7 @@ _FILE_KEY: Final = "java.security.auth.login.config in KAFKA_OPTS"
 
 @dataclass(slots=True, frozen=True)
 class MechanismSettings:
-    """`users`: of PLAIN. `max_reauth_ms`: 0 for a session without end."""
+    """`users`: of PLAIN. `max_reauth_ms`: 0 for a session without a limit."""
 
     users: PlainUsers | None
     max_reauth_ms: int
@@ -49,14 +49,14 @@ class SaslSettings:
 
 @dataclass(slots=True, frozen=True)
 class JaasFile:
-    """The contexts of the JAAS file. `path`: None where there is no file."""
+    """The contexts of the JAAS file. `path` is None if there is no file."""
 
     path: str | None = None
     contexts: Mapping[str, tuple[JaasEntry, ...]] | None = None
 
 
 def jaas_file() -> JaasFile:
-    """The file that KAFKA_OPTS names. Raises ConfigError: it cannot be read."""
+    """Return the file that KAFKA_OPTS names. Raises ConfigError if it cannot be read."""
     path = jaas_path()
     if path is None:
         return JaasFile()
@@ -72,7 +72,7 @@ def jaas_file() -> JaasFile:
 
 
 def sasl_listeners(config: Config, file: JaasFile | None = None) -> dict[str, SaslSettings]:
-    """Listener name -> its settings, for each SASL listener that this node opens. Raises ConfigError."""
+    """Return listener name -> its settings, for each SASL listener that this node opens. Raises ConfigError."""
     names = [point.listener_name for point in config.listeners.all if point.security_protocol.startswith("SASL_")]
     if not names:
         return {}
@@ -100,7 +100,7 @@ def _mechanism(config: Config, listener: str, mechanism: str, file: JaasFile) ->
 
 
 def jaas_entry(config: Config, listener: str, mechanism: str, file: JaasFile) -> JaasEntry:
-    """The entry of a mechanism: of its own key, or of the JAAS file. Raises ConfigError."""
+    """Return the entry of a mechanism, from its own key or from the JAAS file. Raises ConfigError."""
     module = LOGIN_MODULES.get(mechanism)
     if module is None:
         raise ConfigError(
@@ -135,7 +135,7 @@ def jaas_entry(config: Config, listener: str, mechanism: str, file: JaasFile) ->
 
 
 def login_of(config: Config, listener: str, mechanism_key: str, file: JaasFile | None = None) -> Login:
-    """As which user this node speaks to the listener of others. Raises ConfigError."""
+    """Return the user as which this node logs in to the listener of other nodes. Raises ConfigError."""
     mechanism = config.str(mechanism_key)
     if mechanism not in LOGIN_MODULES:
         raise ConfigError(
@@ -156,6 +156,6 @@ def _full(listener: str, mechanism: str, key: str) -> str:
 
 
 def _of(config: Config, listener: str, key: str) -> Value:
-    # Not the value that `config` has parsed: its prefixes have listeners without dots.
+    # Not the value that `config` has parsed, because its prefixes have listeners without dots.
     text = config.raw(f"listener.name.{listener.lower()}.{key}")
     return config[key] if text is None else STATIC_KEYS[key].parse(text)

@@ -1,7 +1,7 @@
-"""Keys that are set and have no effect in this version: which they are, and the one line that names them.
+"""Keys that are set and have no effect in this version: their list, and the one line that names them.
 
-Responsible for the properties file and for what the metadata log has of brokers, topics and groups. Which keys act is
-acting.py's. A key of the table in protection.py is not silent: it is given or it is refused.
+Responsible for the properties file and for the configurations of brokers, topics and groups in the metadata log.
+acting.py lists the keys that act. A key of the table in protection.py is not silent: it is served or it is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _OF_TLS = ("ssl.", "pykbroker.ssl.")
 
 
 def broker_keys(names: Iterable[str]) -> list[str]:
-    """Those that are known, with a listener's prefix too, and do not act."""
+    """Return the names that are known, also with a listener's prefix, and do not act."""
     found = []
     for name in names:
         key = find_key(name)
@@ -36,7 +36,7 @@ def group_keys(names: Iterable[str]) -> list[str]:
 
 
 def _keys_of_tls(config: Config) -> list[str]:
-    """Those that act where TLS is spoken, on a node that does not speak it."""
+    """Return keys that act only with TLS, on a node that does not use it."""
     listeners = config.listeners
     names = {point.listener_name for point in listeners.all} | {
         *listeners.controller_names,
@@ -49,7 +49,7 @@ def _keys_of_tls(config: Config) -> list[str]:
 
 
 def warnings(config: Config) -> list[str]:
-    """The line for the start; none when every key that is set acts."""
+    """Return the line for the start, or nothing if every key that is set acts."""
     overrides = config.overrides()
     found = sorted({*broker_keys(overrides), *_keys_of_tls(config)})
     return [f"These keys are set and have no effect in this version: {', '.join(found)}"] if found else []

@@ -1,6 +1,6 @@
-"""From the texts that a start gives to the configuration of a node: the one place where providers are asked.
+"""Makes the configuration of a node from the texts that a start gives: the one place where providers are used.
 
-Responsible for the order: values from providers, what is refused (protection.py), then the configuration (load.py).
+Responsible for the order: values from providers, refused settings (protection.py), then the configuration (load.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pykbroker.config.provider_names import KEY
 
 
 def start_texts(properties: Mapping[str, str]) -> dict[str, str]:
-    """The texts with the values of config.providers. ConfigError, one line without secrets, for what must not start."""
+    """Return the texts with the values of config.providers. Raises ConfigError, with one line without secrets, if the
+    node must not start."""
     texts = dict(properties)
     if texts.get(KEY):
         from pykbroker.config.providers import Sources, resolved
@@ -25,5 +26,5 @@ def start_texts(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def start_config(properties: Mapping[str, str]) -> Config:
-    """The configuration that a start has. Raises ConfigError as `start_texts`, and as `load`."""
+    """Return the configuration of a start. Raises ConfigError as `start_texts` and `load` do."""
     return load(start_texts(properties))

@@ -1,8 +1,8 @@
-"""The effective configuration of a topic, and whether overrides for one may be accepted.
+"""The effective configuration of a topic, and the check of overrides for one.
 
 Responsible for the order topic override > dynamic broker > dynamic default > properties file > default (the middle
 three are one Config: `DynamicConfigs.apply`), and for Apache Kafka's rules between topic keys. The log layer takes the
-result as its LogConfig; nothing here knows what a key does.
+result as its LogConfig; this module does not depend on the meaning of a key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pykbroker.config.load import Config
 
 
 def topic_defaults(config: Config) -> dict[str, Value]:
-    """What a topic without overrides has on a broker with this configuration, every topic key."""
+    """Return every topic key with its value for a topic without overrides, on a broker with this configuration."""
     values: dict[str, Value] = {}
     for name, key in TOPIC_KEYS.items():
         synonyms = TOPIC_SYNONYMS.get(name)
@@ -34,9 +34,10 @@ def topic_defaults(config: Config) -> dict[str, Value]:
 def resolve_topic(
     config: Config, dynamic: DynamicConfigs | None = None, overrides: Mapping[str, str] | None = None
 ) -> dict[str, Value]:
-    """Every topic key with its typed value in effect. With `dynamic` None, `config` already has the dynamic layers.
+    """Return every topic key with its typed value in effect. If `dynamic` is None, `config` already has the dynamic
+    layers.
 
-    Overrides were validated when they were made; a name that is unknown today is passed over, as in Apache Kafka.
+    Overrides were validated when they were made; an unknown name is ignored, as in Apache Kafka.
     """
     values = topic_defaults(config if dynamic is None else dynamic.apply(config))
     for name, text in (overrides or {}).items():
@@ -49,9 +50,10 @@ def resolve_topic(
 def validate_topic_overrides(
     overrides: Mapping[str, str | None], config: Config | None = None, existing: Mapping[str, str] | None = None
 ) -> None:
-    """Whether a topic may have these overrides (all of them, not the difference); `existing` is what it has now.
+    """Raise ConfigError if a topic must not have these overrides (all of them, not the difference); `existing` are its
+    current ones.
 
-    With `config` (dynamic layers applied) the rules between keys see the broker's values too; without it, the defaults.
+    With `config` (dynamic layers applied) the rules between keys use the broker's values too; without it, the defaults.
     """
     missing = [name for name, text in overrides.items() if text is None]
     if missing:

@@ -1,6 +1,6 @@
 """The notation of `pykbroker.create.topics`: name[:partitions[:replicas[:cleanup policy]]], separated by commas.
 
-It is that of the variable KAFKA_CREATE_TOPICS, which several images share. Not responsible for creating anything.
+The variable KAFKA_CREATE_TOPICS of several images has the same notation. Not responsible for creating the topics.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ENTRY: Final = re.compile(
 
 @dataclass(slots=True, frozen=True)
 class InitialTopic:
-    """-1 is the cluster's default."""
+    """A topic to create; -1 means the cluster's default."""
 
     name: str
     partitions: int
@@ -29,7 +29,7 @@ class InitialTopic:
 
 
 def parse_initial_topics(entries: Iterable[str]) -> Iterator[InitialTopic]:
-    """Entries that `TopicsToCreate` lets pass."""
+    """Parse entries that `TopicsToCreate` has checked."""
     for entry in entries:
         found = _ENTRY.fullmatch(entry)
         assert found is not None, f"{entry} was not checked"

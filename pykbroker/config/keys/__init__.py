@@ -1,2 +1,2 @@
-"""The rows of the table, in five modules: finding a file costs more at import than the rows in it. Import
+"""The rows of the table, in five modules, because finding a file takes longer at import than the rows in it. Import
 key_table.py."""

@@ -1,4 +1,4 @@
-"""Keys of one topic, of one group, and two small sets besides server.properties as Kafka knows it.
+"""Keys of one topic, of one group, and two small sets that Kafka's server.properties does not have.
 
 Names, types, defaults and limits are those of Apache Kafka 4.3.1 (except OWN); see key_table.py.
 """
@@ -30,7 +30,7 @@ from pykbroker.config.kinds import (
 )
 from pykbroker.config.topics_to_create import TopicsToCreate
 
-# Not set, a topic key follows the broker keys in table.TOPIC_SYNONYMS.
+# If it is not set, a topic key follows the broker keys in key_table.TOPIC_SYNONYMS.
 TOPIC = in_area(
     "Topics",
     Key("cleanup.policy", LIST, ("delete",), ListOf("compact", "delete", empty=True), MEDIUM, PER_TOPIC),
@@ -76,7 +76,7 @@ TOPIC = in_area(
     Key("unclean.leader.election.enable", BOOLEAN, False, None, MEDIUM, PER_TOPIC),
 )
 
-# Not set, a group key follows the broker key in table.GROUP_SYNONYMS.
+# If it is not set, a group key follows the broker key in key_table.GROUP_SYNONYMS.
 GROUP = in_area(
     "Groups",
     Key("consumer.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, PER_GROUP),
@@ -105,7 +105,7 @@ GROUP = in_area(
     Key("streams.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, PER_GROUP),
 )
 
-# Dynamic configuration of a broker that a properties file cannot say.
+# Dynamic configuration of a broker that a properties file cannot have.
 DYNAMIC_ONLY = in_area(
     "Throttles",
     Key("leader.replication.throttled.rate", LONG, MAX_LONG, at_least(0), MEDIUM, CLUSTER_WIDE),

@@ -1,4 +1,4 @@
-"""Keys of what protects a connection: TLS and SASL.
+"""Keys that protect connections: TLS and SASL.
 
 Names, types, defaults and limits are those of Apache Kafka 4.3.1; see key_table.py.
 """

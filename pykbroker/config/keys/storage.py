@@ -1,4 +1,4 @@
-"""Keys of what is on disk: the log and what topics inherit, its replicas, and remote storage.
+"""Keys of storage: the log and the values that topics inherit, its replicas, and remote storage.
 
 Names, types, defaults and limits are those of Apache Kafka 4.3.1; see key_table.py.
 """

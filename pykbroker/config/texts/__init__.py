@@ -1,4 +1,4 @@
-"""What each key is for, in our own words: one or two sentences. Loaded only when someone asks.
+"""A description of each key in our own words: one or two sentences. Loaded only when needed.
 
 A module holds the texts of the module of the same name in keys/. In it a text is the key's name on a line of its own,
 then the sentences, indented. A test demands one text for each key, and no others.
@@ -32,7 +32,7 @@ def text_of(key: Key) -> str:
 
 @cache
 def texts_of_scope(scope: str) -> dict[str, str]:
-    """Topic and broker keys may share a name, so each scope has its own texts."""
+    """Return the texts of a scope. Topic and broker keys may share a name, so each scope has its own texts."""
     from pykbroker.config.texts import coordination, scoped, security, server, storage
 
     if scope == "per-topic":
