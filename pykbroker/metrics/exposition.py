@@ -1,9 +1,9 @@
-"""What Prometheus reads: each metric under the name that jmx_exporter's rules for Apache Kafka give it, so that
-dashboards made for these rules show a node of ours.
+"""The text for Prometheus: each metric under the name that jmx_exporter's rules for Apache Kafka give it, so that
+dashboards made for these rules work with our nodes.
 
 `kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec` is `kafka_server_brokertopicmetrics_messagesin_total`.
 Responsible for names and text (Prometheus' text format 0.0.4). Not responsible for the numbers (registry.py) nor for
-the listener, which writes line by line: a node of ten thousand partitions has a hundred thousand of them.
+the listener, which writes line by line, because a node of ten thousand partitions has a hundred thousand of them.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Final, NamedTuple
 from pykbroker.metrics.registry import Sample
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-#: A comma may stand in a value, such as the path of a directory.
+#: A comma may be part of a value, such as the path of a directory.
 _BETWEEN_PROPERTIES = re.compile(r",(?=[\w-]+=)")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class MetricName(NamedTuple):
-    """`labels`: each as it stands in the text."""
+    """`labels`: each in the form of the text."""
 
     name: str
     labels: str
 
 
 def named(mbean: str, *, counts: bool) -> MetricName:
-    """The name for a Kafka MBean's."""
+    """Return Prometheus' name of a Kafka MBean."""
     domain, _, properties = mbean.partition(":")
     words, labels = [domain], []
     for part in _BETWEEN_PROPERTIES.split(properties):
@@ -45,7 +45,7 @@ def named(mbean: str, *, counts: bool) -> MetricName:
 
 
 def lines(samples: Iterable[Sample]) -> Iterator[str]:
-    """The text, a line each with its end. `samples` are sorted by their names."""
+    """Yield the text, line by line with line ends. `samples` are sorted by their names."""
     family = ""
     for sample in samples:
         name, labels = named(sample.name, counts=sample.counts)

@@ -1,9 +1,9 @@
 """Counters and gauges under Apache Kafka's own names.
 
-Responsible for names and numbers. Not responsible for exporting them (exposition.py) nor for deciding what is counted.
-A counter is an object whose `value` is added to in place: the hot path never looks a name up.
-Names are Kafka's MBean names, e.g. `kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec`; a rate counts events
-since the start.
+Responsible for names and numbers. Not responsible for exporting them (exposition.py) nor for the choice of events to
+count. A counter is an object whose `value` is added to in place, so that the hot path never looks a name up. Names are
+Kafka's MBean names, e.g. `kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec`; a rate counts events since the
+start.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-#: By the property `name`: a topic may be called PerSec, too.
+#: By the property `name`, because a topic may also be called PerSec.
 _RATE = re.compile(r"[^,]*,name=[^,]*PerSec(,|$)")
 
 
@@ -45,14 +45,14 @@ class Metrics:
         self._growing: set[str] = set()
 
     def counter(self, name: str) -> Counter:
-        """The counter of that name, made when first asked for."""
+        """Return the counter of that name; the first call makes it."""
         counter = self._counters.get(name)
         if counter is None:
             counter = self._counters[name] = Counter(name)
         return counter
 
     def count(self, name: str) -> None:
-        """Add one to the counter of that name: for what seldom happens."""
+        """Add one to the counter of that name, for rare events."""
         self.counter(name).value += 1
 
     def gauge(self, name: str, read: Callable[[], float], *, counts: bool = False) -> None:
@@ -62,8 +62,8 @@ class Metrics:
             self._growing.add(name)
 
     def family(self, read: Callable[[], Iterable[tuple[str, float]]]) -> None:
-        """Register numbers of which there is one for each of many things that come and go: names and numbers are found
-        when they are read."""
+        """Register numbers of many objects that come and go, one for each: names and numbers are computed when they are
+        read."""
         self._families.append(read)
 
     def remove(self, name: str) -> None:
@@ -71,7 +71,7 @@ class Metrics:
         self._gauges.pop(name, None)
 
     def snapshot(self) -> dict[str, float]:
-        """Every name with its present number."""
+        """Return every name with its current number."""
         values: dict[str, float] = {name: counter.value for name, counter in self._counters.items()}
         values.update((name, read()) for name, read in self._gauges.items())
         for family in self._families:
@@ -79,18 +79,18 @@ class Metrics:
         return dict(sorted(values.items()))
 
     def is_counter(self, name: str) -> bool:
-        """Whether the number only grows. Kafka's rates (`PerSec`) count what has happened since the start."""
+        """Return True if the number only grows. Kafka's rates (`PerSec`) count events since the start."""
         return name in self._counters or name in self._growing or _RATE.match(name) is not None
 
     def samples(self) -> Iterator[Sample]:
-        """As `snapshot`, with what is a counter."""
+        """Yield a sample for each number of `snapshot`."""
         for name, value in self.snapshot().items():
             yield Sample(name, value, self.is_counter(name))
 
 
 def merged(*parts: Iterable[Sample]) -> list[Sample]:
-    """The samples of the halves of a node as one list, sorted by name: of a name that several have, counters are added
-    up, and of other numbers the greatest counts."""
+    """Return the samples of the halves of a node as one list, sorted by name. If several have a name, counters are
+    added up, and of other numbers the greatest counts."""
     found: dict[str, Sample] = {}
     for part in parts:
         for sample in part:

@@ -1,11 +1,12 @@
-"""Programs of yours inside a node: what they implement, as protocols. docs/plugins.md has an example.
+"""Interfaces for your own classes inside a node, as protocols. docs/plugins.md has an example.
 
 A properties file names a class as `python:package.module.Class`: `authorizer.class.name`,
 `create.topic.policy.class.name`, `alter.config.policy.class.name`, `principal.builder.class`. The class is imported
-when the node starts; what cannot be loaded stops the start. Methods run on event loops of the node: they must not
-block. What raises, refuses.
+when the node starts; if it cannot be loaded, the node does not start. Methods run on event loops of the node, so they
+must not block. If a method raises, the request or the connection is refused.
 
-Nothing here loads or calls a plugin (plugin_loading.py, plugin_authorizer.py, topic_policies.py, plugin_principals.py).
+This module loads and calls no plugin (plugin_loading.py, plugin_authorizer.py, topic_policies.py, plugin_principals.py
+do).
 """
 
 from __future__ import annotations
@@ -29,27 +30,28 @@ class RequestOfClient:
 
 
 class AuthorizerPlugin(Protocol):
-    """Decides all questions, those of nodes among each other and of super users too. It keeps no ACLs: CreateAcls,
-    DeleteAcls and DescribeAcls are answered with SECURITY_DISABLED."""
+    """Decides all permissions, also those of nodes and of super users. It keeps no ACLs: CreateAcls, DeleteAcls and
+    DescribeAcls are answered with SECURITY_DISABLED."""
 
     def configure(self, configs: Mapping[str, str]) -> None:
-        """Called once, with the texts of the properties file. What raises stops the start."""
+        """Called once, with the texts of the properties file. An exception stops the start."""
         ...
 
     def authorize(self, request: RequestOfClient, operation: str, resource_type: str, resource_name: str) -> bool:
-        """Whether the client may. Names as in Apache Kafka: "DESCRIBE_CONFIGS", "TRANSACTIONAL_ID". Only True
-        allows."""
+        """Return True if the client may do it. Names as in Apache Kafka: "DESCRIBE_CONFIGS", "TRANSACTIONAL_ID". Any
+        other value refuses."""
         ...
 
     def authorize_some(self, request: RequestOfClient, operation: str, resource_type: str) -> bool:
-        """Whether there is any resource of the type on which the client may (KIP-679): asked for WRITE of a TOPIC
-        before an idempotent producer gets its id."""
+        """Return True if the client may do it on at least one resource of the type (KIP-679). Called for WRITE of a
+        TOPIC before an idempotent producer gets its id."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """With `assignments` (partition -> brokers) the other two are None, as in Apache Kafka's CreateTopicPolicy."""
+    """A topic to create. With `assignments` (partition -> brokers) the other two are None, as in Apache Kafka's
+    CreateTopicPolicy."""
 
     name: str
     num_partitions: int | None
@@ -62,14 +64,14 @@ class CreateTopicPolicy(Protocol):
     def configure(self, configs: Mapping[str, str]) -> None: ...
 
     def validate(self, topic: NewTopic) -> None:
-        """Raise PolicyViolation for a topic that must not be. Called on the active controller."""
+        """Raise PolicyViolation for a topic that must not be created. Called on the active controller."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedConfigs:
-    """`resource_type`: "TOPIC", "BROKER", "GROUP" or "CLIENT_METRICS". `configs`: what changes; None: back to the
-    default."""
+    """`resource_type`: "TOPIC", "BROKER", "GROUP" or "CLIENT_METRICS". `configs`: the changed keys; None sets one back
+    to the default."""
 
     resource_type: str
     resource_name: str
@@ -80,14 +82,14 @@ class AlterConfigPolicy(Protocol):
     def configure(self, configs: Mapping[str, str]) -> None: ...
 
     def validate(self, change: ChangedConfigs) -> None:
-        """Raise PolicyViolation for a change that must not be. Called on the active controller."""
+        """Raise PolicyViolation for a change that must not be made. Called on the active controller."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ProvenClient:
-    """What a client has proved to a listener, clients that are nodes too. `user`, `mechanism`: of SASL, None without.
-    `certificate`: the client's on a listener whose protocol is SSL, DER; None where it has shown none."""
+    """The proven identity of a client on a listener; other nodes are clients too. `user`, `mechanism`: of SASL, None
+    without it. `certificate`: the client's on a listener whose protocol is SSL, DER; None if it has shown none."""
 
     listener: str
     security_protocol: str
@@ -98,11 +100,11 @@ class ProvenClient:
 
 
 class PrincipalBuilder(Protocol):
-    """As Apache Kafka's KafkaPrincipalBuilder: names the principal of every connection, on every listener."""
+    """Like Apache Kafka's KafkaPrincipalBuilder: names the principal of every connection, on every listener."""
 
     def configure(self, configs: Mapping[str, str]) -> None: ...
 
     def build(self, client: ProvenClient) -> str:
-        """The principal, "Type:name". Raise for a client that is not to be served. With the renewal of a session the
-        principal must stay."""
+        """Return the principal, "Type:name". Raise for a client that must not be served. When a session is renewed, the
+        principal must stay the same."""
         ...

@@ -1,4 +1,4 @@
-"""An authorizer in Python as the handlers ask it. What raises, and what is not True, refuses."""
+"""An authorizer in Python, in the form that the handlers call. An exception, and any value but True, refuses."""
 
 from __future__ import annotations
 

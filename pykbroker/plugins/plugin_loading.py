@@ -1,6 +1,6 @@
-"""From `python:package.module.Class` to an object, at the start of a node. ConfigError for what cannot be loaded.
+"""Makes an object from `python:package.module.Class`, at the start of a node. Raises ConfigError if that fails.
 
-Not responsible for who may name a class (config/protection.py): a change while the node runs may not.
+Not responsible for the settings that may name a class (config/protection.py): a change while the node runs may not.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, Final
 from pykbroker.config.kinds import PYTHON_CLASS, ConfigError
 from pykbroker.config.load import Config
 
-#: A call of these returns before its code has run.
+#: A call of such a function returns before its code has run.
 _DEFERRED: Final = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
 
 
 def plugin(config: Config, key: str, interface: type) -> Any | None:
-    """The configured plugin that the key names; None when the key names none. `interface`: a protocol of
+    """Return the configured plugin that the key names, or None if the key names none. `interface`: a protocol of
     pykbroker.plugins, whose methods it must have."""
     value = (config.optional_str(key) or "").strip()
     if not value.startswith(PYTHON_CLASS):
@@ -37,12 +37,13 @@ def plugin(config: Config, key: str, interface: type) -> Any | None:
 
 
 def _not_loaded(key: str, path: str, error: Exception) -> ConfigError:
-    """Name only the type of the error: the texts of a configuration have secrets, and an exception may quote them."""
+    """Return an error with only the type of the exception, because the texts of a configuration have secrets, and an
+    exception may quote them."""
     return ConfigError(f"{key}: {path} cannot be loaded ({type(error).__name__})")
 
 
 def _check(made: object, interface: type, named: str) -> None:
-    """Raise ConfigError where a call of the interface would fail, or do nothing because it is never awaited."""
+    """Raise ConfigError if a call of the interface would fail, or do nothing because it is never awaited."""
     for name in vars(interface):
         if name.startswith("_"):
             continue

@@ -1,4 +1,4 @@
-"""Principals by a class in Python. What it raises, and what is no principal, ends the connection."""
+"""Principals by a class in Python. An exception, and a value that is not a principal, ends the connection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ProvenPeer(Protocol):
 
 
 class NoPrincipal(ValueError):
-    """The client is not to be served. The text has nothing of what the class raised."""
+    """The client must not be served. The text contains nothing of the class's exception."""
 
 
 class PluginPrincipals:
@@ -39,7 +39,7 @@ class PluginPrincipals:
         mechanism: str | None = None,
         certificate: bytes | None = None,
     ) -> PeerSession:
-        """Raises NoPrincipal."""
+        """Return the session of a client. Raises NoPrincipal."""
         host = java_address(peer.client_host)
         client = ProvenClient(peer.listener_name, peer.security_protocol, host, user, mechanism, certificate)
         try:
@@ -53,7 +53,7 @@ class PluginPrincipals:
 
 
 def plugin_principals(config: Config) -> PluginPrincipals:
-    """Make them for a node whose properties name a class in Python. ConfigError for one that cannot be loaded."""
+    """Make them for a node whose properties name a class in Python. Raises ConfigError if it cannot be loaded."""
     made = plugin(config, PRINCIPAL_BUILDER, PrincipalBuilder)
     assert made is not None, "the composition has looked (node/ports.py)"
     return PluginPrincipals(made)

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Policies:
-    """Without plugins everything may be."""
+    """The configured policies. Without plugins everything is allowed."""
 
     def __init__(self, new_topics: CreateTopicPolicy | None = None, configs: AlterConfigPolicy | None = None) -> None:
         self._new_topics = new_topics
@@ -25,22 +25,22 @@ class Policies:
 
     @classmethod
     def of(cls, config: Config) -> Policies:
-        """ConfigError for a class that cannot be loaded."""
+        """Make the policies of a configuration. Raises ConfigError for a class that cannot be loaded."""
         if not (config.optional_str(CREATE_TOPIC_POLICY) or config.optional_str(ALTER_CONFIG_POLICY)):
             return cls()
-        from pykbroker.plugins.plugin_loading import plugin  # of a node that needs it
+        from pykbroker.plugins.plugin_loading import plugin  # imported only by a node that needs it
 
         new_topics = plugin(config, CREATE_TOPIC_POLICY, CreateTopicPolicy)
         return cls(new_topics, plugin(config, ALTER_CONFIG_POLICY, AlterConfigPolicy))
 
     def check_new_topic(self, topic: NewTopic) -> None:
-        """KafkaError for one that must not be."""
+        """Raise KafkaError for a topic that must not be created."""
         policy = self._new_topics
         if policy is not None:
             _judge(CREATE_TOPIC_POLICY, lambda: policy.validate(topic))
 
     def check_configs(self, change: ChangedConfigs) -> None:
-        """KafkaError for a change that must not be."""
+        """Raise KafkaError for a change that must not be made."""
         policy = self._configs
         if policy is not None:
             _judge(ALTER_CONFIG_POLICY, lambda: policy.validate(change))
