@@ -1,4 +1,4 @@
-"""Clusters that were never there: brokers, partitions and loads by a seed."""
+"""Artificial clusters: brokers, partitions and loads from a seed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def cluster(
     seed: int = 1,
     skew: float = 0.5,
 ) -> ClusterLoad:
-    """Rack-aware, and uneven: a few brokers have many replicas, a few partitions most of the bytes. `skew`: of the
-    brokers' share of replicas, the deviation of its logarithm."""
+    """Return a rack-aware and uneven cluster: a few brokers have many replicas, a few partitions most of the bytes.
+    `skew`: the deviation of the logarithm of the brokers' shares of replicas."""
     random = np.random.default_rng(seed)
     rack = (np.arange(brokers) % racks).astype(np.int32)
     share = random.lognormal(0, skew, brokers)

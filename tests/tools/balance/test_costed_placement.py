@@ -1,4 +1,4 @@
-"""What a change is said to be worth, against the difference that it makes."""
+"""The computed worth of a change, compared with the difference that it makes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tools.balance.clusters import cluster
 
 
 def placement(seed: int) -> Placement:
-    """One broker leaves, and two count for nothing."""
+    """Return a placement in which one broker leaves, and two are not counted."""
     load = cluster(8, 30, racks=4, seed=seed, skew=0.2)
     leaving = np.arange(8) == 3
     nothing = np.isin(np.arange(8), [5, 6])

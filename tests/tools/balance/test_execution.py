@@ -1,4 +1,4 @@
-"""Steps of a run, directories, files of plans and loads, and brokers that are gone: all pure."""
+"""Steps of a run, directories, files of plans and loads, and brokers that are down: all pure."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_broker_that_is_gone() -> None:
     step = next_step(plan, {("t", 0): HERE, ("t", 1): ON_ITS_WAY}, {1, 2, 4}, ExecutionCaps())
     assert step.call_back == {("t", 1): "broker 3 is gone"}
     assert step.held == {("t", 0): "broker 3 is gone"}
-    # One that is to be emptied may be gone.
+    # A broker that is to be emptied may be down.
     step = next_step({("t", 0): MOVE}, {("t", 0): replace(HERE, isr=(2,), leader=2)}, {2, 3, 4}, ExecutionCaps())
     assert step.start == {("t", 0): (3, 2)}
 
@@ -82,7 +82,7 @@ def test_partitions_below_their_min_isr() -> None:
     step = next_step(plan, {("t", 0): below, ("t", 1): HERE}, ALIVE, ExecutionCaps())
     assert step.held == {("t", 0): "it has fewer replicas in sync than min.insync.replicas"}
     assert list(step.start) == [("t", 1)]
-    # While one that moves is below, nothing else begins.
+    # While a moving partition is below its min.insync.replicas, no other move begins.
     moving = replace(ON_ITS_WAY, isr=(2,), leader=2, min_isr=2)
     step = next_step(plan, {("t", 0): moving, ("t", 1): HERE}, ALIVE, ExecutionCaps())
     assert (step.moving, list(step.held)) == ([("t", 0)], [("t", 1)])
@@ -95,7 +95,7 @@ def test_partitions_below_their_min_isr() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_run_in_a_cluster_that_was_never_there(seed: int) -> None:
-    """Caps hold at each step, and the plan is carried out."""
+    """Caps hold at each step, and the plan is completed."""
     random = Random(seed)
     brokers = list(range(1, 7))
     plan = {}

@@ -1,4 +1,4 @@
-"""goals.py against a judge that counts with sets, and placements of tiny clusters one by one."""
+"""goals.py, compared with a judge that counts with sets, and with all placements of tiny clusters."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def pairs(racks: list[int]) -> int:
 
 
 def fewest(load: ClusterLoad, count: int) -> int:
-    """Of all placements; any where there is none."""
+    """Return the fewest pairs of all placements, or the most possible if there is no placement."""
     takers = np.flatnonzero(load.may_take).tolist()
     every = [pairs([int(load.racks[each]) for each in chosen]) for chosen in combinations(takers, count)]
     return min(every, default=count * (count - 1) // 2)
 
 
 def judged(load: ClusterLoad, replicas: Ints) -> set[tuple[str, int]]:
-    """The same as `violations`, from the words of its goals."""
+    """Return the goals of `violations`, computed from their descriptions."""
     found = set()
     leaders, followed, disk, counts = Counter[int](), Counter[int](), Counter[int](), Counter[int]()
     for number, (before, after) in enumerate(zip(load.replicas.tolist(), replicas.tolist(), strict=True)):

@@ -1,4 +1,4 @@
-"""What the optimiser makes of a cluster, judged by goals.py and by sums of its own."""
+"""The result of the optimiser for a cluster, judged by goals.py and by independent sums."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from tests.tools.balance.clusters import cluster
 
 
 def cost(load: ClusterLoad, proposal: Proposal | None = None) -> float:
-    """By sums that the search has not kept."""
+    """Return the cost from sums that the search has not kept."""
     whole = load if proposal is None else replace(load, replicas=proposal.replicas)
     return Placement(whole, equal_weights()).cost
 
 
 def bytes_moved(load: ClusterLoad, proposal: Proposal) -> float:
-    """Of replicas that are where none was."""
+    """Return the bytes of replicas on brokers that had none of the partition."""
     here, before = proposal.replicas, load.replicas
     new = (here != NO_BROKER) & ~(here[:, :, None] == before[:, None, :]).any(axis=2)
     return float((new.sum(axis=1) * load.size).sum())
 
 
 def excess(load: ClusterLoad) -> float:
-    """Bytes on disks above their mean."""
+    """Return the bytes on disks above their mean."""
     disk = broker_loads(load, load.replicas)[load.may_take, LoadResource.DISK]
     return float((disk - disk.mean()).clip(0).sum())
 
 
 def check_spread(load: ClusterLoad, proposal: Proposal) -> None:
-    """Each soft goal is met to three fifths at least, for not much more than what lies above the mean."""
+    """Check that each soft goal improves by three fifths at least, with moves of little more than the bytes above the
+    mean."""
     assert violations(load, proposal.replicas) == []
     before = variation(broker_loads(load, load.replicas), load)
     after = variation(broker_loads(load, proposal.replicas), load)
@@ -74,7 +75,7 @@ def test_leadership_alone_where_nothing_may_move() -> None:
 
 
 def test_what_leadership_can_do_copies_nothing() -> None:
-    """Two brokers with the same replicas, of which one leads all."""
+    """Two brokers have the same replicas, and one of them leads all."""
     both = np.array([[0, 1]] * 40, np.int32)
     load = replace(cluster(2, 40, replicas=2, racks=2), replicas=both)
     proposal = optimise(load)
@@ -97,7 +98,7 @@ def test_a_broker_that_leaves_is_emptied_and_a_new_one_filled() -> None:
     assert proposal.unmet == 0
     assert 7 not in proposal.replicas
     assert violations(load, proposal.replicas) == []
-    # Nothing is on 3 at first: its rack has 7 and 11 too.
+    # Broker 3 has nothing at first, and its rack also has 7 and 11.
     emptied = replace(load, leaving=np.zeros(12, bool), may_take=np.ones(12, bool), replicas=proposal.replicas)
     filled = optimise(emptied)
     assert violations(emptied, filled.replicas) == []
@@ -132,13 +133,13 @@ def test_a_capacity_is_kept_and_one_that_cannot_be_is_told() -> None:
 
 
 def excess_on_disk(load: ClusterLoad, broker: int, share: float) -> tuple[ClusterLoad, float]:
-    """With a capacity of one disk, and by how many bytes the broker is above it."""
+    """Return the cluster with a capacity of one disk, and the bytes that the broker has above it."""
     disk = broker_loads(load, load.replicas)[broker, LoadResource.DISK]
     load.capacity[broker, LoadResource.DISK] = disk * share
     return load, disk * (1 - share)
 
 
-#: Nothing is balanced: only hard goals make moves.
+#: Without soft goals, so that only hard goals make moves.
 HARD_ONLY = Goals(weights=np.zeros(len(LoadResource)))
 
 
@@ -169,7 +170,7 @@ def test_what_relieves_a_disk_is_about_what_is_over() -> None:
 
 
 def test_what_relieves_most_for_a_byte_moves() -> None:
-    """Two leaders bring the same, and one of them has a hundredth of the bytes."""
+    """Two leaders have the same rate, and one of them has a hundredth of the bytes."""
     load = replace(cluster(3, 2, replicas=1, racks=3), replicas=np.zeros((2, 1), np.int32))
     for sizes in ([1e6, 1e8], [1e8, 1e6]):
         same = replace(load, bytes_in=np.full(2, 1e3), size=np.array(sizes))
@@ -192,7 +193,7 @@ def test_too_many_replicas_are_relieved_by_the_smallest() -> None:
 
 
 def test_a_capacity_of_nothing_moves_only_what_is_over() -> None:
-    """No leader: followers stay where they are."""
+    """The broker leads nothing, and followers stay where they are."""
     load = cluster()
     load.capacity[5, LoadResource.LEADERS] = 0
     proposal = optimise(replace(load, may_reorder=np.zeros(600, bool)), HARD_ONLY)
@@ -239,7 +240,7 @@ def test_a_broker_that_is_gone_is_emptied_only_when_it_leaves() -> None:
 
 
 def test_two_brokers_that_are_gone_are_both_left_or_neither() -> None:
-    """A plan that still names one of them could not be carried out."""
+    """A plan that still names one of them could not be executed."""
     load = cluster(8, 40, racks=8)
     gone = np.arange(8) >= 6
     rows = np.array([[6, 7, number % 5] for number in range(40)], np.int32)
@@ -295,7 +296,7 @@ def test_limits_of_moves(limits: MoveLimits) -> None:
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_no_hard_goal_is_broken_that_held_before(data: st.DataObject) -> None:
-    """Any cluster: brokers that take nothing, leave or are gone, partitions that stay, capacities, unequal racks."""
+    """Any cluster: brokers that take nothing, leave or are down, partitions that stay, capacities, unequal racks."""
     brokers = data.draw(st.integers(3, 8))
     racks = data.draw(st.integers(1, brokers))
     seed = data.draw(st.integers(0, 1000))

@@ -1,4 +1,4 @@
-"""From what was seen of a cluster to the file of a plan."""
+"""From the measured state of a cluster to the file of a plan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BROKERS = [SeenBroker(number, rack=f"r{number % 2}") for number in (1, 2, 3, 4)]
 
 
 def partitions(count: int = 40, topic: str = "t") -> list[SeenPartition]:
-    """All on the first two brokers."""
+    """Return partitions that are all on the first two brokers."""
     return [SeenPartition(topic, number, (1, 2), (1, 2), 1, 1e6, 1e3) for number in range(count)]
 
 
@@ -88,7 +88,7 @@ def test_what_is_not_met_is_told_by_name() -> None:
 
 
 def test_moves_and_bytes_are_those_between_now_and_then() -> None:
-    """Not those of a search that moved a replica twice."""
+    """The search may have moved a replica twice, which does not count."""
     seen = partitions(2)
     load = cluster_load(BROKERS, seen)
     proposal = Proposal(load.replicas[:, ::-1].copy(), moves=9, leader_changes=2, bytes_moved=9e9, unmet=0)

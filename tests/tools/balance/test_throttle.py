@@ -1,4 +1,4 @@
-"""Whether copies under a throttle end."""
+"""The check whether copies end under a throttle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rates, percentiles and what is said beside them."""
+"""Rates, percentiles and their notes."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Read:
     headers: list[tuple[str, bytes | None]] = field(default_factory=list)
 
 
-#: any bytes, and often such as JSON and delimiters make trouble of
+#: any bytes, and often such as are difficult for JSON and delimiters
 data = st.one_of(st.none(), st.binary(max_size=20), st.text(max_size=20).map(str.encode), st.just(b"\xff\n"))
 #: UTF-8 has no lone surrogates
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -1,4 +1,4 @@
-"""Questions to a cluster of which a node has died a moment ago."""
+"""Requests to a cluster in which a node has died a moment ago."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def asked(cluster: Cluster) -> Iterator[AskedCluster]:
-    """Reached through broker 3 first, which a test may kill."""
+    """A cluster that is reached through broker 3 first, which a test may kill."""
     cluster.start()
     cluster.wait_until_in_sync()
     bootstrap = ",".join(cluster.address(number) for number in (3, 1))
@@ -33,7 +33,7 @@ def asked(cluster: Cluster) -> Iterator[AskedCluster]:
 def test_a_question_for_the_controller_goes_to_another_where_the_named_broker_is_gone(
     cluster: Cluster, asked: AskedCluster
 ) -> None:
-    asked._controller_id = 3  # brokers name any of them
+    asked._controller_id = 3  # brokers name any node as the controller
     cluster.kill(3)
     assert reassignments.ongoing(asked) == {}
 

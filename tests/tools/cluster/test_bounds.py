@@ -1,4 +1,4 @@
-"""Where a read begins and ends: the words, and what they mean for a partition."""
+"""The bounds of a read: the words, and their meaning for a partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON envelope: as kcat writes it, and read back byte by byte."""
+"""The JSON envelope in kcat's form, and read back byte by byte."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tools.cluster.records import Read, records
 
 
 def test_it_is_what_kcat_writes() -> None:
-    """But for kcat's `broker`, which kafka-python does not tell."""
+    """Except kcat's `broker`, which kafka-python does not provide."""
     headers = [("a", b"1"), ("b", b""), ("c", None), ("a", b"2")]
     written = as_json(Read(key=b"k2", value=b"", headers=headers, timestamp=1795441420108), Shown())
     assert written == (

@@ -1,4 +1,4 @@
-"""Format strings, against what kcat 1.7.1 prints for the same record."""
+"""Format strings, compared with the output of kcat 1.7.1 for the same record."""
 
 from __future__ import annotations
 

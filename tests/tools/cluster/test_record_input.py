@@ -1,4 +1,4 @@
-"""Blocks of bytes as records to be sent."""
+"""Blocks of bytes as records to send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What --reset-offsets aims at: times, scopes, files."""
+"""The targets of --reset-offsets: times, scopes, files."""
 
 from __future__ import annotations
 

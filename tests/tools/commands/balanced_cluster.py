@@ -1,6 +1,6 @@
-"""What balance does for four brokers as processes, under producers and consumers: for a test, and for bench/.
+"""The effect of balance on four brokers in processes, under producers and consumers, for a test and for bench/.
 
-The load of brokers is what their directories grow by: leaders' replicas on one side, followers' on the other.
+The load of brokers is the growth of their directories: leaders' replicas on one side, followers' on the other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOPIC = "paced"
 PARTITIONS = 40
 BROKERS = (1, 2, 3, 4)
 _RECORD = b"x" * 1000
-#: How many partitions each broker leads at first; the next broker follows.
+#: The number of partitions that each broker leads at first; the next broker follows.
 _LED = (22, 12, 4, 2)
 _READY_SECONDS = 120.0
 
@@ -51,7 +51,7 @@ class PacedLoad:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Producers end first; the consumer when it has read everything, or takes too long."""
+        """Stop the producers first, and the consumer when it has read everything, or takes too long."""
         self._producing.set()
         self._threads[0].join()
         deadline = time.monotonic() + 60
@@ -109,12 +109,12 @@ class BalanceProof:
     errors: list[str] = field(default_factory=list)
     acknowledged: int = 0
     read: int = 0
-    #: how many replicas broker 4 has when it was drained, and when it was filled again; None: not asked for
+    #: the number of replicas on broker 4 after it was drained, and after it was filled again; None if not tested
     drained: int | None = None
     filled: int | None = None
 
     def falls(self) -> tuple[float, float]:
-        """By which share the coefficients fall: of leader bytes in, and of replication bytes in."""
+        """Return the shares by which the coefficients fall: of leader bytes in, and of replication bytes in."""
         first, second = (
             1 - variation_of(each[1]) / variation_of(each[0]) for each in (self.leader_in, self.replication_in)
         )
@@ -127,8 +127,8 @@ def variation_of(rates: Mapping[int, float]) -> float:
 
 
 def prove(folder: Path, rate: float, window_seconds: float, *, drains: bool = False) -> BalanceProof:
-    """Four brokers, RF 2, uneven; then `balance plan` and `balance run` under the load. With `drains` broker 4 is
-    emptied afterwards, and filled again as a new one is."""
+    """Run four uneven brokers with RF 2, then `balance plan` and `balance run` under the load. With `drains`, broker 4
+    is emptied afterwards, and filled again like a new one."""
     proof = BalanceProof()
     words = ("--port", "0", "--data-dir", str(folder / "tree"), "--brokers", "4", "--set", "min.insync.replicas=1")
     with Process(folder / "said", *words) as process:
@@ -174,7 +174,7 @@ def _create(address: str) -> None:
             (made,) = wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000)).topics
         if made.error_code == ErrorCode.NONE:
             return
-        # Not all of them are registered yet.
+        # Not all brokers are registered yet.
         assert time.monotonic() < deadline, made
         time.sleep(0.1)
 

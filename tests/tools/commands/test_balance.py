@@ -1,4 +1,4 @@
-"""`pykbroker balance` on a cluster of four nodes: a plan, its file, and what `reassign execute` makes of it."""
+"""`pykbroker balance` on a cluster of four nodes: a plan, its file, and its execution by `reassign execute`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTITIONS = 24
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """Four brokers, of which the first two have everything."""
+    """Four brokers, of which the first two have all replicas."""
     with Cluster(nodes=4, properties={"min.insync.replicas": 1}) as cluster:
         for name in ("moved", "excluded"):
             assignments = [
@@ -105,7 +105,7 @@ def test_what_cannot_be_planned_is_one_line(
 def test_loads_from_a_file_limit_what_consumers_read(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of 48,000 bytes a second that consumers read from broker 1, a limit of 20,000 leaves less there."""
+    """Consumers read 48,000 bytes per second from broker 1, and a limit of 20,000 leaves less there."""
     loads, limits, at = tmp_path / "loads.jsonl", tmp_path / "limits.toml", ["-b", cluster.bootstrap_servers]
     rows = [
         {"topic": name, "partition": number, "bytes_in": 1, "bytes_out": 1000}
@@ -126,7 +126,7 @@ def test_loads_from_a_file_limit_what_consumers_read(
     assert main([*words, "--loads", str(loads)]) == 1
     assert "[1] cpu cannot be limited: " in capsys.readouterr().err
 
-    # Shares of a core are told as such.
+    # Loads of the CPU are printed as shares of a core.
     costly = [{**row, "leader_cpu": 0.0131, "follower_cpu": 0.0001} for row in rows]
     loads.write_text("".join(f"{json.dumps(row)}\n" for row in costly))
     limits.write_text("[default]\ncpu = 0.005\n")
@@ -209,7 +209,7 @@ def test_what_moved_during_the_window_is_on_its_way(
 
 
 def test_a_broker_that_is_gone(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The last test: broker 4 does not come back. Its partitions are held, or moved when it is to be emptied."""
+    """The last test, because broker 4 does not come back. Its partitions are held, or moved if it is to be emptied."""
     rows = [[1, 4] if number % 2 else [1, 2] for number in range(PARTITIONS)]
     file, plan = tmp_path / "rows.json", tmp_path / "plan.json"
     moves = [{"topic": "moved", "partition": number, "replicas": row} for number, row in enumerate(rows)]

@@ -22,7 +22,7 @@ def test_the_spread_of_the_load_falls_under_load(tmp_path: Path, rate: float, wi
     leader_in, replication_in = proof.falls()
     assert leader_in >= 0.6, proof
     assert replication_in >= 0.6, proof
-    # Of 80 replicas.
+    # It had some of 80 replicas before.
     assert proof.drained == 0
     assert proof.filled is not None
     assert proof.filled >= 10

@@ -38,7 +38,8 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """All of it on brokers 1 and 2, and more in each partition than one fetch takes: the first one is not held back."""
+    """A topic on brokers 1 and 2, with more in each partition than one fetch takes, because the first fetch is not
+    throttled."""
     cluster.wait_until_in_sync()
     name = request.node.name.replace("[", "-").replace("]", "")[:60]
     rows = [CreatableReplicaAssignment(partition_index=number, broker_ids=[1, 2]) for number in range(PARTITIONS)]
@@ -55,10 +56,10 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     cluster.start()
     with ClientOptions(cluster.bootstrap_servers, {}).cluster() as asked:
         try:
-            # Not at once: the broker that answers may be behind the one that the test has asked.
+            # Not at once, because the broker that answers may have older metadata than the one that the test has asked.
             until(lambda: not run_marks.found(asked).topics and not run_marks.rates(asked))
         except AssertionError:
-            # A test that failed takes none of the next ones with it.
+            # A test that fails must not make the next ones fail.
             main(["balance", "cancel", "-b", cluster.bootstrap_servers])
             raise
 
@@ -105,7 +106,8 @@ def moving(cluster: Cluster) -> int:
 
 @pytest.fixture
 def begun(cluster: Cluster, topic: str) -> Iterator[Begun]:
-    """`begun(plan, *words)`: a run in a process of its own, once it moves something. It ends with the test."""
+    """`begun(plan, *words)` starts a run in a process of its own, and returns once it moves something. The run ends
+    with the test."""
     processes: list[subprocess.Popen[str]] = []
 
     def begin(plan: str, *words: str) -> subprocess.Popen[str]:
@@ -173,7 +175,7 @@ def test_the_throttle_of_a_run_that_was_killed(
         until(lambda: len(run_marks.rates(asked)) == 2)
         process.kill()
         process.communicate()
-        # Nothing takes it away by itself.
+        # Nothing removes it by itself.
         assert len(run_marks.rates(asked)) == 2
         under_way = moving(cluster)
         assert 0 < under_way <= 3
@@ -218,7 +220,7 @@ def test_a_run_without_a_throttle_leaves_that_of_the_operator(
         assert main(["balance", "run", plan, "--throttle", "1000000", *at]) == 1
         assert "run without a throttle, it holds" in capsys.readouterr().err
         assert main(["balance", "run", plan, *at]) == 0
-        # A run of that kind that was killed has not set it either.
+        # A killed run of that kind has not set it either.
         run_marks.put(asked, run_marks.RunMarks(), [topic])
         assert main(["balance", "cancel", *at]) == 0
         until(lambda: not run_marks.found(asked).topics)
@@ -270,7 +272,7 @@ def test_a_broker_that_dies_while_its_partitions_move(
     with ClientOptions(cluster.bootstrap_servers, {}).cluster() as asked:
         until(lambda: all(4 not in move.adding for move in reassignments.ongoing(asked).values()))
         run_marks.set_rates(asked, 10**9, None)
-        # The throttle of a later batch is the plan's again.
+        # A later batch sets the plan's throttle again.
         while process.poll() is None:
             run_marks.set_rates(asked, 10**9, None)
             time.sleep(0.2)
@@ -287,7 +289,7 @@ def test_a_broker_that_dies_while_its_partitions_move(
 
 
 def test_healing_replaces_the_replicas_of_a_broker_that_is_gone(cluster: Cluster, topic: str, tmp_path: Path) -> None:
-    """Nothing else moves, and nothing before the time is over."""
+    """Nothing else moves, and nothing moves before the time is over."""
     at = ["-b", cluster.bootstrap_servers]
     wanted = {number: [1, 4] if number % 2 else [1, 2] for number in range(PARTITIONS)}
     assert main(["balance", "run", plan_file(cluster, tmp_path, topic, wanted), *at]) == 0

@@ -1,4 +1,4 @@
-"""What all commands share that ask a cluster: how they reach it, and what they say when they do not."""
+"""The connection options that all commands of a cluster share, and their errors if no node answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMMANDS = [
 
 @pytest.fixture
 def closed() -> Iterator[str]:
-    """An address that takes no connection as long as the test lasts."""
+    """An address that refuses connections as long as the test lasts."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{held.getsockname()[1]}"
@@ -56,7 +56,7 @@ def test_without_a_broker_one_line_says_so(
 
 @pytest.mark.slow
 def test_a_broker_that_advertises_another_address(closed: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """As one does in a container whose name the host does not know."""
+    """A broker does so in a container whose name the host cannot resolve."""
     port = steady_port()
     with Broker({"advertised.listeners": f"PLAINTEXT://{closed}"}, port=port):
         assert main(["groups", "list", "-b", f"localhost:{port}", "-X", "default.api.timeout.ms=300"]) == 1

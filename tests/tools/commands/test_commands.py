@@ -1,4 +1,4 @@
-"""The command line as a person uses it: processes, exit codes, one address line, what it refuses and how it says so."""
+"""The command line as a user runs it: processes, exit codes, the address line, and the errors of refused options."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_version_and_uuid() -> None:
 
 
 def test_no_argument_is_needed(tmp_path: Path) -> None:
-    """But the port, so that two runs of the tests do not meet."""
+    """Except the port, so that two runs of the tests do not collide."""
     with Process(tmp_path / "log", "--port", "0", env={"XDG_DATA_HOME": str(tmp_path / "home")}) as process:
         process.ready()
         with Wire(process.address) as wire:
@@ -94,7 +94,7 @@ def test_a_restart_keeps_topics_data_and_committed_offsets(tmp_path: Path) -> No
             consumer = KafkaConsumer(bootstrap_servers=process.address, group_id="g", enable_auto_commit=False)
             assert consumer.committed(partition) == 1
             consumer.close()
-            # The second time after a crash: what was acknowledged was written.
+            # The second run follows a crash, and acknowledged records were written.
             process.kill()
 
 
@@ -140,14 +140,14 @@ def test_a_properties_file_formats_nothing_by_itself(tmp_path: Path) -> None:
     with Process(tmp_path / "log", file) as process, Wire(process.ready().address) as wire:
         assert wire.metadata().cluster_id == cluster_id
         assert process.interrupt() == 0
-    # Another node's directory, and another cluster's.
+    # The directory of another node, and of another cluster.
     other = run("start", file, "--set", "node.id=2")
     assert other.returncode == 1
     assert "doesn't match the configured node.id 2" in other.stderr
 
 
 def test_format_chooses_features(tmp_path: Path) -> None:
-    """What it writes is what the cluster begins with; without the checkpoint it is the newest."""
+    """The cluster begins with the features that it writes; without the checkpoint it begins with the newest ones."""
     file = str(write_properties(tmp_path / "server.properties", properties(tmp_path)))
     for options, said in (
         (("-f", "transaction.version"), "Can't parse feature=level string transaction.version: equals sign not found."),
@@ -184,7 +184,7 @@ def test_format_on_request_but_never_over_something(tmp_path: Path) -> None:
 
 
 def test_one_directory_of_several_is_new(tmp_path: Path) -> None:
-    """A disk that is not mounted looks like a new one: nothing is put there."""
+    """A disk that is not mounted looks like a new one, so nothing is written there."""
     file = write_properties(tmp_path / "server.properties", properties(tmp_path))
     assert run("format", str(file)).returncode == 0
     both = f"log.dirs={tmp_path / 'data'},{tmp_path / 'more'}"

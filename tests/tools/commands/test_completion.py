@@ -1,4 +1,4 @@
-"""`pykbroker generate completion`, and what a shell gets of it; names of a cluster are compat_tests/command_line's."""
+"""`pykbroker generate completion`, and its results in a shell; compat_tests/command_line tests names of a cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_script(shell: str, capsys: pytest.CaptureFixture[str], tmp_path: Pa
 def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
     script = tmp_path / "script"
     assert main(["generate", "completion", "bash", "-o", str(script)]) == 0
-    # The shell runs the word that stands first on the line, without arguments.
+    # The shell runs the first word of the line, without arguments.
     pykbroker = tmp_path / "pykbroker"
     pykbroker.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pykbroker "$@"\n')
     pykbroker.chmod(0o755)
@@ -50,7 +50,7 @@ def test_bash_completes_commands_and_options(tmp_path: Path) -> None:
             f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words)}; "
             f"_pykbroker_completion '{pykbroker}'; printf '%s\\n' \"${{COMPREPLY[@]}}\""
         )
-        # What bash says of `compopt` outside of a completion is none of ours.
+        # bash complains about `compopt` outside of a completion, which is not our error.
         done = subprocess.run(
             ["bash", "-c", asked], env=environment(), capture_output=True, text=True, check=False, timeout=120
         )

@@ -1,4 +1,4 @@
-"""What is drawn of long work: on a terminal, and on nothing else."""
+"""The progress of long work is drawn on a terminal, and nowhere else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """No fixture: pytest sets its own standard error between a fixture and its test."""
+    """Not a fixture, because pytest sets its own standard error between a fixture and its test."""
     screen = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", screen)

@@ -1,4 +1,4 @@
-"""`pykbroker dump-log` as a person uses it; that it says what Apache Kafka's tool says is compat_tests/on_disk's."""
+"""`pykbroker dump-log` as a user runs it; compat_tests/on_disk compares its output with Apache Kafka's tool."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_g_a_file_that_is_cut_off_meanwhile_is_a_line_and_a_status(words: tuple[
         assert process.stderr is not None
         while "position" not in (line := process.stdout.readline()):
             assert line, process.stderr.read()
-        # It has mapped the file, and a pipe does not hold what it has to say of it.
+        # It has mapped the file, and its output does not fit into a pipe.
         os.truncate(path, 0)
         _, err = process.communicate(timeout=60)
     assert err == f"pykbroker: {path}: became shorter while it was read, or its device failed (SIGBUS)\n"
@@ -114,7 +114,7 @@ def test_g_a_file_that_is_cut_off_meanwhile_is_a_line_and_a_status(words: tuple[
 
 @pytest.mark.slow
 def test_it_ends_with_its_parent(tmp_path: Path) -> None:
-    """What is printed comes from another process: killed, the command leaves none."""
+    """The output comes from another process, which must not survive when the command is killed."""
     log = open_log(OsDisk(), path=str(tmp_path / "t-0"))
     for _ in range(1000):
         append(log, b"x" * 50)

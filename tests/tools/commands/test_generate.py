@@ -1,4 +1,5 @@
-"""`pykbroker generate`: its options, where the text goes, what it refuses. What it says: tests/tools/manifests/."""
+"""`pykbroker generate`: its options, the destination of its text, and its errors. tests/tools/manifests/ tests the
+text."""
 
 from __future__ import annotations
 

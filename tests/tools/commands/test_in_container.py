@@ -46,7 +46,7 @@ def options(folder: Path, *more: str) -> list[str]:
 
 @contextmanager
 def launched(folder: Path, env: Mapping[str, str], *more: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """The process and its lines up to the one that says that it serves."""
+    """Yield the process and its lines up to the one that reports that it serves."""
     words = command("in-container", "launch", *options(folder, *more))
     process = subprocess.Popen(words, env=environment(env), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
@@ -77,7 +77,7 @@ def test_launch_formats_starts_and_stops_in_order(tmp_path: Path) -> None:
     written = parse((tmp_path / "server.properties").read_text())
     assert written["log.dirs"] == str(tmp_path / "data")
     assert f"cluster.id={CLUSTER_ID}" in (tmp_path / "data" / "meta.properties").read_text()
-    # Again, as a container that is restarted; and as one that was given another cluster's volume.
+    # Again, as in a container that is restarted, and as in one with another cluster's volume.
     with launched(tmp_path, env):
         pass
     wrong = run("in-container", "launch", *options(tmp_path), env={**env, "CLUSTER_ID": "5L6g3nShT-eMCtK--X86sw"})
@@ -90,7 +90,7 @@ def test_launch_formats_starts_and_stops_in_order(tmp_path: Path) -> None:
 
 
 def test_the_steps_of_confluents_image(tmp_path: Path) -> None:
-    """configure, then a command that somebody appended to it, then launch, with ensure emptied."""
+    """configure, then a command that a user appended to it, then launch, with an empty ensure."""
     env = variables(tmp_path)
     assert run("in-container", "configure", *options(tmp_path), env=env).returncode == 0
     assert not (tmp_path / "data").exists()
@@ -106,13 +106,13 @@ def test_the_steps_of_confluents_image(tmp_path: Path) -> None:
 
 def test_a_cluster_id_is_wanted_where_roles_are_given(tmp_path: Path) -> None:
     env = variables(tmp_path, CLUSTER_ID="")
-    # What scripts append to Confluent's `ensure` may still format the directories.
+    # Scripts that are appended to Confluent's `ensure` may still format the directories.
     assert run("in-container", "format", *options(tmp_path), env=env).returncode == 0
     assert not (tmp_path / "data").exists()
     refused = run("in-container", "launch", *options(tmp_path), env=env)
     assert refused.returncode == 1
     assert refused.stderr.startswith("pykbroker: CLUSTER_ID is not set")
-    # A node from before KRaft has none, and keeps the one that it got.
+    # A node from before KRaft has no id, and keeps the one that it got.
     old = {"KAFKA_BROKER_ID": "3", "KAFKA_LISTENERS": "PLAINTEXT://localhost:0", "CLUSTER_ID": ""}
     old |= {"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:0", "KAFKA_LOG_DIRS": str(tmp_path / "data")}
     ids = set()
@@ -159,7 +159,8 @@ def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
 
 
 def test_passwords_are_in_no_file_that_others_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another user's file, whose mode this user cannot change: one of our own takes its place, or the start stops."""
+    """If the file is another user's and its mode cannot be changed, a file of our own replaces it, or the start
+    stops."""
     file = tmp_path / "server.properties"
     for name, text in variables(tmp_path, KAFKA_SSL_KEY_PASSWORD="Tr0ub4dor").items():
         monkeypatch.setenv(name, text)

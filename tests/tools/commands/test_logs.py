@@ -1,4 +1,4 @@
-"""`pykbroker logs`: directories as a whole, findings as JSON; what is printed of a file is test_dump_log's."""
+"""`pykbroker logs`: whole directories, findings as JSON; test_dump_log tests the output for a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG = "00000000000000000000.log"
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """With one record in each of two partitions, and files that are no log's."""
+    """A directory with one record in each of two partitions, and with files that do not belong to a log."""
     for name, value in (("t-1", b"two"), ("t-0", b"one")):
         log = open_log(OsDisk(), path=str(tmp_path / name))
         append(log, value)

@@ -1,4 +1,4 @@
-"""The frame of the command line: what is loaded, what is refused in one line, how it ends, what its help says."""
+"""The frame of the command line: imports, refusals in one line, exit statuses, the help."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pykbroker.tools.commands.main import program
 from tests.node.processes import environment
 
 LEAVES = [pytest.param(ctx, command, id=ctx.command_path) for ctx, command in reference.leaves(program())]
-#: What takes long to load, and what no help, completion or health check needs.
+#: Modules that load slowly, and that no help, completion or health check needs.
 HEAVY = {
     "asyncio",
     "kafka",
@@ -33,7 +33,7 @@ HEAVY = {
 
 
 def loaded(words: list[str], env: dict[str, str] | None = None) -> set[str]:
-    """The modules that one command has imported at its end."""
+    """Return the modules that one command has imported at its end."""
     code = (
         "import sys, json\nfrom pykbroker.__main__ import main\n"
         "try:\n    main(json.loads(sys.argv[1]))\n"
@@ -61,7 +61,7 @@ def loaded(words: list[str], env: dict[str, str] | None = None) -> set[str]:
     ],
 )
 def test_nothing_is_loaded_that_is_not_needed(words: list[str], env: dict[str, str], commands: set[str]) -> None:
-    """This is what keeps them within a tenth of a second."""
+    """This keeps them within a tenth of a second."""
     found = loaded(words, env)
     assert "pykbroker.tools.commands.command_group" in found
     assert not found & HEAVY

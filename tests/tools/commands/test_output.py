@@ -78,7 +78,7 @@ def test_json_has_the_names_of_the_fields(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_terminal_gets_every_character_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name with brackets is no markup."""
+    """A name with brackets is not markup."""
     ours, theirs = pty.openpty()
     with open(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)

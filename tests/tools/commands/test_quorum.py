@@ -1,4 +1,4 @@
-"""`pykbroker quorum add` and `remove`, on three nodes; the rest of it is compat_tests/command_line's."""
+"""`pykbroker quorum add` and `remove`, on three nodes; compat_tests/command_line tests the rest."""
 
 from __future__ import annotations
 

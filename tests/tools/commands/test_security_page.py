@@ -1,4 +1,4 @@
-"""The first section of docs/security.md is run as it stands there, on ports of the test's own."""
+"""The first section of docs/security.md is run as it is written, on ports of the test's own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def section() -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """With a program `pykbroker` of this very code."""
+    """A folder with a program `pykbroker` of this code."""
     program = tmp_path / "bin" / "pykbroker"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pykbroker "$@"\n')
@@ -80,6 +80,6 @@ def test_ten_minutes(folder: Path) -> None:
 
 
 def wait_for(started: subprocess.Popen[bytes], log: Path, line: str) -> None:
-    """Until the log has a line."""
+    """Wait until the log has a line."""
     eventually("the node serves", lambda: started.poll() is not None or line in log.read_text())
     assert started.poll() is None, log.read_text()

@@ -90,7 +90,7 @@ def test_words_that_are_not_known_end_as_kafka_storage_does() -> None:
 
 
 def test_the_beginning_of_an_option_is_enough(config: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """As for kafka-storage; unless it is the beginning of two."""
+    """As with kafka-storage, unless it is the beginning of two options."""
     assert main(["storage", "format", "--conf", config, f"--cluster={CLUSTER_ID}", "--stand", "--ig"]) == 0
     assert "Formatting dynamic metadata voter directory" in capsys.readouterr().out
     assert main(["storage", "version-mapping", "--release-v", "4.0-IV1"]) == 0
@@ -111,6 +111,6 @@ def test_options_that_exclude_each_other(config: str, capsys: pytest.CaptureFixt
 def test_a_file_that_is_not_there_is_named_with_the_reason(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Java prints nothing but the path."""
+    """Java prints only the path."""
     assert main(["storage", *words, "-c", "/nonexistent"]) == 1
     assert capsys.readouterr().err == "/nonexistent: No such file or directory\n"

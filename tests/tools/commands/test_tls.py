@@ -1,4 +1,4 @@
-"""`pykbroker tls create`: what it writes is what a node and a client read, and nothing is overwritten."""
+"""`pykbroker tls create`: nodes and clients can read its files, and it overwrites nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments that people's compose files and testcontainers modules give to a container."""
+"""Environments that public compose files and testcontainers modules give to a container."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KRAFT = {
     "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
 }
 
-#: The comma at the end is the module's.
+#: The module adds the comma at the end.
 _TC_DOTNET = {
     "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
     "KAFKA_LISTENERS": "PLAINTEXT://:9092,BROKER://:9093,CONTROLLER://:9094",
@@ -42,7 +42,7 @@ _TC_DOTNET = {
     "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
 }
 
-#: What each means: (broker listeners by name, port of the controller's listener or None)
+#: The meaning of each: (broker listeners by name, port of the controller's listener or None)
 ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
     "nothing": {},
     "testcontainers-python, ZooKeeper mode": {**_TC_PYTHON, "KAFKA_ZOOKEEPER_CONNECT": "localhost:2181"},

@@ -44,7 +44,7 @@ def config_of(variables: Mapping[str, str]) -> Config:
             "INSIDE://:9095",
             "INSIDE://kafka:9095",
         ),
-        # Advertised listeners win, as in Apache Kafka.
+        # Advertised listeners override it, as in Apache Kafka.
         (
             {"ADVERTISED_LISTENERS": "PLAINTEXT://broker:9092", "ADVERTISED_HOST_NAME": "kafka"},
             "PLAINTEXT://0.0.0.0:9092",

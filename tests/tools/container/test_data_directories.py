@@ -1,4 +1,4 @@
-"""Who begins a quorum, and what is said of directories that cannot be used."""
+"""The node that begins a quorum, and the errors of directories that cannot be used."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_empty_entries_of_listeners_are_dropped(variable: str) -> None:
     key = property_name(variable)
     assert read_environment({variable: "A://a:1, B://b:2,"}).properties == {key: "A://a:1,B://b:2"}
     assert read_environment({variable: " , "}).properties == {}
-    # No other key is a concern of this.
+    # This applies to no other key.
     assert read_environment({"KAFKA_LOG_DIRS": "/a,"}).properties == {"log.dirs": "/a,"}
 
 
@@ -172,7 +172,7 @@ def test_bitnamis_word_for_no_protection() -> None:
         ("KAFKA_CFG_SASL_MECHANISM_INTER_BROKER_PROTOCOL", "sasl.mechanism.inter.broker.protocol"),
         ("KAFKA_LISTENER_NAME_CLIENT_SCRAM___SHA___512_SASL_JAAS_CONFIG",
          "listener.name.client.scram-sha-512.sasl.jaas.config"),
-        # As Testcontainers' module for Node has it.
+        # As in Testcontainers' module for Node.
         ("KAFKA_LISTENER_NAME_SECURE_SCRAM-SHA-512_SASL_JAAS_CONFIG",
          "listener.name.secure.scram-sha-512.sasl.jaas.config"),
         ("KAFKA_AUTHORIZER_CLASS_NAME", "authorizer.class.name"),

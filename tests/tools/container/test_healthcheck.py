@@ -1,4 +1,4 @@
-"""The image's health check as a program: what its exit status follows, and how little it imports."""
+"""The image's health check as a program: its exit status, and its few imports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def probe(path: Path, *words: str, python: tuple[str, ...] = ()) -> subprocess.C
 
 @contextmanager
 def node(path: Path, answer: bytes) -> Iterator[None]:
-    """A process that gives each client this answer."""
+    """A process that sends this answer to each client."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -51,7 +51,7 @@ def node(path: Path, answer: bytes) -> Iterator[None]:
 
 
 def line(*, healthy: bool) -> bytes:
-    """As node_health.py writes it."""
+    """Return the line that node_health.py writes."""
     return json.dumps({"healthy": healthy, "problems": [], "node_id": 1}).encode() + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""Java agents in variables: one line that names them, and where metrics come from instead."""
+"""Java agents in variables: the one line that names them, and the replacement for their metrics."""
 
 from __future__ import annotations
 

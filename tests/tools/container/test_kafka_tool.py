@@ -1,4 +1,4 @@
-"""The script behind the names of Kafka's tools in the image, and the names that it is given."""
+"""The script for the names of Kafka's tools in the image, and its arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where data go by the mounts of a container, and the line about data that no volume keeps."""
+"""The place for data, chosen by the mounts of a container, and the line about data that no volume keeps."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_data_on_the_anonymous_volume_beside_a_named_one_are_named() -> None:
         "/data, which is mounted: mount the volume at /var/lib/kafka/data, or set KAFKA_LOG_DIRS to a directory in "
         "/data"
     )
-    # A volume above the image's own is covered by it, as in Confluent's image.
+    # The image's own volume covers a volume above it, as in Confluent's image.
     assert "on an anonymous volume. None of them are in /var/lib/kafka," in str(
         line(DEFAULT_PLACE, named("/var/lib/kafka"))
     )

@@ -1,4 +1,4 @@
-"""The properties file of a container: what is kept, what is dropped, and that each image's environment starts."""
+"""The properties file of a container: the keys that are kept or dropped, and a start with each image's environment."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_without_process_roles_a_node_has_a_controller_of_its_own() -> None:
     config = load(composed.properties)
     assert config.roles == {"broker", "controller"}
     assert config.node_id == 1
-    # 9092 and 9093 are the clients'.
+    # Clients use 9092 and 9093.
     assert [(point.host, point.port) for point in config.listeners.controller] == [("localhost", 9094)]
     assert config.list("controller.quorum.bootstrap.servers") == ("localhost:9094",)
     assert config.int("transaction.state.log.replication.factor") == 1
@@ -176,7 +176,7 @@ def test_a_listener_without_a_host_is_advertised_under_the_name_of_the_container
 def test_protection_stops_with_one_line() -> None:
     with pytest.raises(ConfigError, match=r"^KAFKA_TLS_TYPE: protection is not to be had in this way"):
         compose({"KAFKA_TLS_TYPE": "JKS"})
-    # As Apache Kafka: with such a listener the map has no CONTROLLER by itself.
+    # As in Apache Kafka, the map has no CONTROLLER by itself with such a listener.
     with pytest.raises(ConfigError, match="No security protocol defined for listener CONTROLLER"):
         config_of({**SECURED, "KAFKA_LISTENERS": "SASL_SSL://:9092,CONTROLLER://:29093",
                    "KAFKA_ADVERTISED_LISTENERS": "SASL_SSL://localhost:9092"})  # fmt: skip

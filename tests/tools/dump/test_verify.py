@@ -1,4 +1,4 @@
-"""`dump-log --verify` finds every flipped bit of a log, and what the other files say that is not so."""
+"""`dump-log --verify` finds every flipped bit of a log, and every disagreement of the other files with it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FOLDER = "data/t-0"
 
 @cache
 def _files() -> dict[str, bytes]:
-    """Every file of a directory with one log: small segments, all codecs, idempotent and transactional producers, three
-    leader epochs."""
+    """Return every file of a directory with one log: small segments, all codecs, idempotent and transactional
+    producers, three leader epochs."""
     disk = MemoryDisk()
     log = open_log(disk, config=LogConfig(segment_bytes=1500, index_interval_bytes=100))
     for number in range(40):
         is_open = number % 10 == 7
-        # No two batches have the same timestamp: a time index may name either of them then.
+        # No two batches have the same timestamp, because a time index may then name either of them.
         now = NOW + 2 * number
         records = [(b"k%d" % i, b"v" * (number % 7) + b"%d" % i, (), now) for i in range(1 + number % 3)]
         made = build_batch(
@@ -64,7 +64,7 @@ def _files() -> dict[str, bytes]:
 
 
 def verify(changed: Mapping[str, bytes | None], path: str = "data") -> tuple[list[Finding], str]:
-    """What is found in a directory like that one in which some files are others."""
+    """Return the findings in a directory like that one with some files replaced."""
     disk = MemoryDisk()
     disk.make_dirs(FOLDER)
     for name, data in ({**_files(), **changed}).items():
@@ -107,7 +107,7 @@ def test_a_bit_flipped_anywhere_in_a_log_is_found(data: st.DataObject) -> None:
 
 @pytest.mark.slow
 def test_every_bit_of_a_header_counts() -> None:
-    """The ones that no checksum covers too: the base offset and the leader epoch."""
+    """Also those that no checksum covers: the base offset and the leader epoch."""
     for path in (_of_kind(".log")[0], _of_kind(".log")[-1]):
         for bit in range(HEADER_SIZE * 8):
             assert verify(_flip(path, bit), FOLDER)[0], (path, bit)
@@ -121,7 +121,7 @@ def test_a_bit_flipped_in_an_index_or_a_snapshot_is_found(data: st.DataObject) -
     size = len(_files()[path])
     bit = data.draw(st.integers(0, size * 8 - 1))
     if path.endswith(".txnindex") and bit // 8 % 34 >= 10:
-        bit = bit % 80  # the offsets of an entry are checked for their order only: take its version or producer
+        bit = bit % 80  # only the order of the offsets of an entry is checked, so flip its version or producer
     assert verify(_flip(path, bit))[0], (path, bit)
 
 

@@ -1,4 +1,4 @@
-"""A Java client's properties file as settings of the Python client."""
+"""Converts a Java client's properties file to settings of the Python client."""
 
 from __future__ import annotations
 

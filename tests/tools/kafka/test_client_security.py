@@ -28,7 +28,7 @@ def trust(folder: Path, form: str) -> dict[str, str]:
             return {"ssl.truststore.location": store(folder, "trust.pem", authority().certificate_pem)}
         case "PKCS12":
             data = authority().truststore(PASSWORD)
-            # Whatever a file is called: its first bytes say what it is.
+            # With any file name, because the first bytes of a file show its format.
             return {"ssl.truststore.location": store(folder, "trust.jks", data), "ssl.truststore.password": PASSWORD}
     return {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": in_one_line(authority().certificate_pem)}
 
@@ -48,7 +48,7 @@ def own_key(folder: Path, form: str) -> dict[str, str]:
 
 
 def shake_hands(client: ssl.SSLContext, folder: Path, host: str = "localhost") -> ssl.SSLObject:
-    """A handshake with a server that asks for a certificate; the server's side of it."""
+    """Make a handshake with a server that requires a certificate; returns the server's side of it."""
     accepting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     node = node_identity()
     accepting.load_cert_chain(store(folder, "node.pem", node.key_pem + node.chain_pem))

@@ -1,4 +1,4 @@
-"""What the tools about nodes and partitions print, and how they read what they are given."""
+"""The output and the arguments of the tools about nodes and partitions."""
 
 from __future__ import annotations
 

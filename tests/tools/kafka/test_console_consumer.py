@@ -19,8 +19,8 @@ def read(bootstrap: str, count: int, group: str) -> int:
 def test_a_poll_that_ends_while_the_group_is_joined(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """kafka-python 3.0.12 forgets a join that the topic's metadata caused and a poll's end left on its way: no
-    heartbeat, no partition, for ever. Short polls end so nearly each time."""
+    """kafka-python 3.0.12 loses a join that a change of the topic's metadata caused, if a poll ends before the join
+    does. Then there is never a heartbeat or a partition. Short polls nearly always end like this."""
     with Broker() as broker:
         bootstrap = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": bootstrap})

@@ -1,4 +1,4 @@
-"""cub's words, by which scripts wait for a cluster and for other servers, and the image's `nc -z`."""
+"""cub's commands, by which scripts wait for a cluster and for other servers, and the image's `nc -z`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NC = Path(__file__).parents[3] / "docker" / "scripts" / "bin" / "nc"
 
 @pytest.fixture
 def listener() -> Iterator[int]:
-    """A port that takes connections."""
+    """A port that accepts connections."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
 @pytest.fixture
 def closed() -> int:
-    """A port that takes none."""
+    """A port that refuses connections."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         return int(held.getsockname()[1])

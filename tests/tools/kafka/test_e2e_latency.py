@@ -1,4 +1,4 @@
-"""kafka-e2e-latency: Apache Kafka's lines, for records that make the round through a broker."""
+"""kafka-e2e-latency: Apache Kafka's lines, for records that go through a broker and back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_each_record_comes_back_with_key_and_headers(capsys: pytest.CaptureFixtu
         assert re.fullmatch(r"0\t\d+\.\d+", first)
         assert re.fullmatch(r"Avg latency: \d+\.\d{4} ms", mean)
         assert re.fullmatch(r"Percentiles: 50th = \d+, 99th = \d+, 99.9th = \d+", percentiles)
-        # As before Apache Kafka 4.2.
+        # The form of before Apache Kafka 4.2.
         assert main(["e2e-latency", broker.bootstrap_servers, "rounds", "1", "1", "10"]) == 0
         assert capsys.readouterr().out.startswith("WARNING: Positional argument usage is deprecated")
 

@@ -1,4 +1,4 @@
-"""What kafka-configs is aimed at, and its pairs."""
+"""The entities that kafka-configs changes, and its pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entry: tools by name, --help and --version without a client, one line for what is not there."""
+"""The entry: tools by name, --help and --version without a client, one line for an unknown tool."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_an_unknown_tool_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.parametrize("word", ["--help", "--version"])
 def test_help_and_version_import_no_client(word: str) -> None:
-    """What takes the time of a start is the client: --help and --version answer without it."""
+    """The client takes most of the time of a start, so --help and --version answer without it."""
     code = (
         "import sys\n"
         "from pykbroker.tools.kafka.__main__ import main\n"

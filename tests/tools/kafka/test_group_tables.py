@@ -1,4 +1,4 @@
-"""The tables of kafka-consumer-groups: widths, blanks and what stands for nothing."""
+"""The tables of kafka-consumer-groups: widths, blanks and missing values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines as records: separators, nulls, headers, and what is said of a line that cannot be read."""
+"""Lines as records: separators, nulls, headers, and the errors of a line that cannot be read."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ OPTIONS = Options(
 def test_a_value_stands_behind_a_blank_or_an_equals_sign() -> None:
     given = OPTIONS.parse(["--topic", "a=b", "--time=-1", "--list"])
     assert (given.text("topic"), given.number("time"), given.has("list")) == ("a=b", -1, True)
-    # A required argument is taken whatever it looks like.
+    # A required argument is taken even if it looks like an option.
     assert OPTIONS.parse(["--time", "-1"]).number("time") == -1
     assert OPTIONS.parse(["--topic", "--list"]).text("topic") == "--list"
 

@@ -1,4 +1,4 @@
-"""kafka-producer-perf-test and kafka-consumer-perf-test: their options, their lines, and what they send and read."""
+"""kafka-producer-perf-test and kafka-consumer-perf-test: their options, their lines, and their records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SEND = ["--topic", "t", "--num-records", "3", "--throughput", "-1", "--bootstrap
 SIZED = [*SEND, "--record-size", "1"]
 READ = ["--topic", "t", "--num-records", "1", "--bootstrap-server", "localhost:1", "--hide-header"]
 HEADER = "data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec"
-#: 2023-11-14 22:13:20 UTC; no zone of the world has another minute or second
+#: 2023-11-14 22:13:20 UTC; no time zone has another minute or second
 MOMENT = 1_700_000_000.046
 
 

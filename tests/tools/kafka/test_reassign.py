@@ -1,4 +1,4 @@
-"""Moves of partitions: files, proposals, and what is said of moves."""
+"""Moves of partitions: files, proposals, and their output."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_what_is_said_of_moves_between_directories() -> None:
 
 
 def test_throttles_are_for_what_a_partition_has_and_what_it_is_to_have() -> None:
-    # Partition 1 is on its way from 1 to 3: its sources are those from before.
+    # Partition 1 is moving from 1 to 3, and its sources are those from before.
     under_way = {("t", 1): OngoingMove((1, 2, 3), (3,), (1,)), ("other", 0): OngoingMove((5, 4), (4,), (5,))}
     current = {("t", 0): (1, 2), ("t", 1): (1, 2, 3), ("t", 10): (2,)}
     wanted = {("t", 0): (2, 3), ("t", 1): (2, 4), ("t", 10): (2,)}

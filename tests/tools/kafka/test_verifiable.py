@@ -47,7 +47,7 @@ def test_what_one_sends_the_other_reads_in_a_group(capsys: pytest.CaptureFixture
         (committed,) = (event for event in seen if event["name"] == "offsets_committed")
         assert committed["offsets"] == [{"topic": "numbers", "partition": 0, "offset": 3}]
         assert committed["success"] is True
-        # The group goes on behind what was counted, not behind what was read.
+        # The group continues after the records that were counted, not after those that were read.
         assert main(["verifiable-consumer", *at, "--group-id", "g", "--max-messages", "2"]) == 0
         (consumed,) = (event for event in events(capsys) if event["name"] == "records_consumed")
         assert consumed["partitions"][0]["minOffset"] == 3
@@ -77,7 +77,7 @@ def test_the_properties_of_the_clients(tmp_path: Any) -> None:
     producer = verifiable_producer._parser()
     at = ["--bootstrap-server", "h:1", "--topic", "t", "--command-config", str(file)]
     found = verifiable_producer.properties_of(producer.parse_args([*at, "--acks", "0"]))
-    # The file wins for a producer, and the options for a consumer.
+    # The file overrides a producer's options, and a consumer's options override the file.
     assert (found["acks"], found["linger.ms"], found["retries"]) == ("1", "3", "0")
     consumer = verifiable_consumer._parser()
     given = consumer.parse_args([*at, "--group-id", "g", "--session-timeout", "7000", "--group-instance-id", "i"])

@@ -1,4 +1,4 @@
-"""Compose files: what docker/compose.yaml says, for any number of brokers."""
+"""Compose files: the content of docker/compose.yaml, for any number of brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests: Kubernetes' own schemas take them, and the image makes a valid node of each pod's environment."""
+"""Manifests: Kubernetes' own schemas accept them, and the image makes a valid node from each pod's environment."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ SECURED = {
 CLUSTERS |= SECURED
 each_cluster = pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
 CHECK = Path(__file__).parents[3] / "docker" / "scripts" / "kafka" / "healthcheck"
-#: The oldest that has pods' ordinals as a label, and the newest that the schemas know.
+#: The oldest version with pods' ordinals as a label, and the newest that the schemas have.
 VERSIONS = ("1.28", kubernetes_validate.latest_version())
 
 Object = dict[str, Any]
 
 
 def objects(cluster: KubernetesCluster) -> dict[tuple[str, str], Object]:
-    """Kind and name -> object."""
+    """Return kind and name -> object."""
     found = list(yaml.safe_load_all(kubernetes(cluster)))
     return {(each["kind"], each["metadata"]["name"]): each for each in found}
 
@@ -57,7 +57,7 @@ def container(cluster: KubernetesCluster) -> Object:
 
 
 def environment(cluster: KubernetesCluster, ordinal: int, namespace: str, zone: str = "") -> dict[str, str]:
-    """What a pod gets, as the kubelet makes it: from top to bottom, $(NAME) only of variables above."""
+    """Return a pod's variables, as the kubelet makes them: from top to bottom, with $(NAME) only of variables above."""
     pod = {
         "metadata.labels['apps.kubernetes.io/pod-index']": str(ordinal),
         "metadata.labels['topology.kubernetes.io/zone']": zone,
@@ -133,7 +133,7 @@ def test_the_image_makes_a_node_of_each_pods_environment(cluster: KubernetesClus
 def test_the_zone_of_a_pod_is_the_rack_of_its_broker() -> None:
     config, _ = config_of(environment(DEFAULT, 0, "n", zone="eu-1a"))
     assert config.optional_str("broker.rack") == "eu-1a"
-    # Kubernetes gives an empty text for a label that is not there.
+    # Kubernetes gives an empty text for a missing label.
     assert config_of(environment(DEFAULT, 0, "n"))[0].optional_str("broker.rack") is None
 
 
@@ -146,7 +146,7 @@ def test_prometheus_of_the_same_kubernetes_cluster_reads_the_metrics() -> None:
 
 
 def test_a_pod_that_is_no_voter_does_not_start() -> None:
-    """`kubectl scale` made it: the others would not count it."""
+    """`kubectl scale` made it, and the others would not count it."""
     with pytest.raises(ConfigError, match=r"controller\.quorum\.voters"):
         config_of(environment(DEFAULT, 3, "n"))
 
@@ -188,7 +188,7 @@ def test_what_belongs_together_has_one_name(cluster: KubernetesCluster) -> None:
 
 def test_what_keeps_the_cluster_up() -> None:
     spec = stateful_set(DEFAULT)
-    # Voters that started one after the other would wait for each other for ever.
+    # If voters started one after the other, they would wait for each other without end.
     assert (spec["replicas"], spec["podManagementPolicy"]) == (3, "Parallel")
     assert objects(DEFAULT)["PodDisruptionBudget", "pykbroker"]["spec"]["maxUnavailable"] == 1
     assert spec["template"]["spec"]["enableServiceLinks"] is False
@@ -234,7 +234,7 @@ def test_keys_and_passwords_are_in_secrets_that_a_person_makes(cluster: Kubernet
     assert given["KAFKA_SSL_KEYSTORE_LOCATION"] == f"{mounts['tls']}/node.pem"
     assert given["KAFKA_SSL_TRUSTSTORE_LOCATION"] == f"{mounts['tls']}/authority.pem"
     text = kubernetes(cluster)
-    # Whom the certificate must name: each pod, because clients are told these names.
+    # The certificate must name each pod, because clients connect to these names.
     for name in ("k-0.k-nodes.shop.svc", "k-2.k-nodes.shop.svc", "k", "k.shop.svc"):
         assert f"#       --host {name}" in text
     assert "create secret generic k-tls" in text
@@ -267,7 +267,7 @@ def test_probes_run_the_images_lean_check() -> None:
 
 
 def test_a_second_run_names_the_same_cluster() -> None:
-    """Volumes are formatted for it: another id would stop the pods."""
+    """Volumes are formatted for it, so another id would stop the pods."""
 
     def cluster_id(**more: Any) -> str:
         return environment(KubernetesCluster(image="i", **more), 0, "n")["CLUSTER_ID"]

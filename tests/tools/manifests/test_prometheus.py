@@ -1,4 +1,4 @@
-"""What `generate prometheus` writes, read back; and that its rules name metrics that a node has."""
+"""The output of `generate prometheus`, read back; its rules must name metrics that a node has."""
 
 from __future__ import annotations
 

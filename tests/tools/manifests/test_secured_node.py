@@ -1,4 +1,4 @@
-"""A node as a process with what the SASL_SSL variant of a Compose file gives it, and the command of its `users`."""
+"""A node as a process with the configuration of a SASL_SSL Compose file, and the command of its `users`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PASSWORD = "what admin alone knows"
 
 
 def made_by_a_person(folder: Path) -> None:
-    """What the comment of the file asks for."""
+    """Make the files that the comment of the Compose file requires."""
     done = run("tls", "create", str(folder), "--host", "localhost")
     assert done.returncode == 0, done.stderr
     for name, password in {"admin": PASSWORD, "alice": "other"}.items():
@@ -40,7 +40,7 @@ def test_only_the_users_of_the_file_log_in(tmp_path: Path) -> None:
     ports = {port: str(steady_port()) for port in ("9092", "9093", "19092", "19093", "9404")}
 
     def here(text: str) -> str:
-        """The same text with the ports, the host and the folder of this test."""
+        """Return the text with the ports, the host and the folder of this test."""
         for port, ours in ports.items():
             text = text.replace(f":{port}", f":\0{ours}")
         return text.replace("\0", "").replace("node-1", "localhost").replace("/run/secrets", str(secrets))

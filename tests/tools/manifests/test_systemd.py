@@ -1,4 +1,4 @@
-"""The unit: what systemd reads, and that `pykbroker start` takes its command."""
+"""The unit: systemd can read it, and `pykbroker start` accepts its command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FILTER = "SystemCallFilter="
 def service(unit: SystemdUnit) -> dict[str, str]:
     parser = configparser.ConfigParser(delimiters=("=",), comment_prefixes=("#",), interpolation=None, strict=True)
     parser.optionxform = str  # type: ignore[assignment, method-assign]  # keys have capitals
-    # The one key that stands there several times.
+    # The only key that occurs several times.
     parser.read_string("\n".join(line for line in systemd(unit).splitlines() if not line.startswith(FILTER)))
     assert parser.sections() == ["Unit", "Service", "Install"]
     return dict(parser["Service"])
@@ -60,7 +60,7 @@ def test_what_the_node_cannot_reach() -> None:
     assert {found[key] for key in ("PrivateMounts", "RemoveIPC", "PrivateTmp", "PrivateDevices")} == {"yes"}
     assert (found["ProtectProc"], found["SystemCallErrorNumber"]) == ("invisible", "EPERM")
     filters = [line.removeprefix(FILTER) for line in systemd(unit).splitlines() if line.startswith(FILTER)]
-    # The first says what is allowed, the second takes away, the third gives back what worker processes call.
+    # The first allows a set, the second removes some, the third adds calls of worker processes again.
     assert filters == ["@system-service", "~@privileged @resources", "setpriority"]
 
 
@@ -74,7 +74,7 @@ def test_the_node_may_write_to_its_data() -> None:
 
 
 def commented(unit: SystemdUnit) -> dict[str, str]:
-    """The properties that the comment names."""
+    """Return the properties that the comment names."""
     lines = (line.removeprefix("#   ") for line in systemd(unit).splitlines() if line.startswith("#   "))
     pairs = (line.partition("=") for line in lines if re.match(r"[a-z0-9.-]+=", line))
     return {key: text for key, _, text in pairs}
@@ -89,7 +89,7 @@ def test_a_secured_node_gets_copies_of_files_that_are_roots(tmp_path: Path, secu
     assert properties["ssl.keystore.location"] == f"{CREDENTIALS}/node.pem"
     assert properties["ssl.truststore.location"] == f"{CREDENTIALS}/authority.pem"
     assert "LoadCredential" not in systemd(SystemdUnit(program="/p"))
-    # They are all that a node needs beside its id and its quorum.
+    # They are all that a node needs besides its id and its quorum.
     node = {
         "node.id": "1",
         "process.roles": "broker,controller",
