@@ -1,4 +1,4 @@
-"""A key acts exactly when a test shows its effect and says so."""
+"""A key acts if and only if a test shows its effect and claims it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TESTS = Path(__file__).parents[1]
 
 
 def claims(scope: str) -> Iterator[tuple[str, str]]:
-    """(key, test) of every `@acts(<scope>=(...))` under tests/."""
+    """Return (key, test) of every `@acts(<scope>=(...))` under tests/."""
     return ((key, test) for key, _, test in claims_with_paths(scope))
 
 
 def claims_with_paths(scope: str) -> Iterator[tuple[str, Path, str]]:
-    """(key, file, test), as `claims`."""
+    """Yield (key, file, test) for the same claims."""
     for path in sorted(TESTS.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
         if "@acts(" not in source:
@@ -57,7 +57,7 @@ def test_a_claim_with_nothing_but_the_default_fails() -> None:
         STATIC_KEYS["num.partitions"].parse(partitions)
         TOPIC_KEYS["retention.ms"].parse(retention)
 
-    shows = acts(broker=("num.partitions",), topic=("retention.ms",))(function)  # no decorator: it claims nothing
+    shows = acts(broker=("num.partitions",), topic=("retention.ms",))(function)  # not a decorator, so it claims nothing
     shows("2", "5")
     with pytest.raises(AssertionError, match=r"default was given to broker num\.partitions$"):
         shows("1", "5")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-#: Of one test without one key; longer is for ever.
+#: The longest time of one test without one key; after it the test counts as endless.
 LONGEST_SECONDS = 60
 #: A node cannot be made without these, so no test can take them away: the claim is that it starts and is found.
 REQUIRED = {"broker:node.id", "broker:process.roles", "broker:controller.listener.names"}
@@ -35,7 +35,7 @@ def claims_by_test() -> dict[str, set[str]]:
 @pytest.mark.long(amount="every claimed key taken away once")
 @pytest.mark.timeout(3600)
 def test_a_test_that_claims_a_key_fails_without_it() -> None:
-    """At least one of those that claim it."""
+    """At least one of the tests that claim it fails."""
     passing: set[str] = set()
     failing: set[str] = set()
     for test, claimed in claims_by_test().items():
@@ -50,7 +50,8 @@ def test_a_test_that_claims_a_key_fails_without_it() -> None:
 
 
 def _main(test: str, claimed: list[str]) -> None:
-    """A process for each key: it begins with what is imported here, and a test that waits for ever is killed."""
+    """Run a process for each key: it begins with the imports of this one, and a test that waits without end is
+    killed."""
     import tests.node.sim  # noqa: F401
 
     for claim in claimed:

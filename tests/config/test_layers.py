@@ -1,4 +1,4 @@
-"""Topic, group and dynamic layers, and what DescribeConfigs says of them."""
+"""Topic, group and dynamic layers, and their form in DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from pykbroker.config.topic import resolve_topic, topic_defaults, validate_topic
 CONFIG = load(development_profile("/data"))
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "describe_configs_4.3.1.json").read_text())
 
-# What DescribeAll.java alters. Kafka 4.3 itself adds min.insync.replicas for the whole cluster when eligible leader
-# replicas are on, as a record in the metadata log.
+# The changes that DescribeAll.java makes. Kafka 4.3 itself adds min.insync.replicas for the whole cluster if eligible
+# leader replicas are on, as a record in the metadata log.
 CLUSTER_OF_KAFKA = {"min.insync.replicas": "1"}
 CLUSTER = CLUSTER_OF_KAFKA | {
     "log.retention.ms": "123456789",
@@ -53,7 +53,7 @@ SOURCES = {
 
 
 def described(entries: list[describe.Entry]) -> dict[str, list[Any]]:
-    """Our entries as DescribeAll.java writes them, without the keys that are only ours."""
+    """Return our entries as DescribeAll.java writes them, without the keys that are only ours."""
     return {
         entry.name: [
             entry.value,

@@ -73,7 +73,7 @@ def find_plain(name: str) -> str | None:
 
 
 def test_names_that_a_client_makes_up_are_judged_in_linear_time() -> None:
-    """A megabyte of dots would be minutes otherwise."""
+    """A megabyte of dots would otherwise take minutes."""
     assert find_key("listener.name" + "." * (1 << 20)) is None
     assert without_listener("listener.name.x" + ".a" * (1 << 20) + ".ssl.key.password") == "ssl.key.password"
 
@@ -192,7 +192,7 @@ def test_a_controller_on_every_address_is_advertised_under_the_name_of_the_machi
     assert load(dynamic).listeners.advertised_controller == unnamed
     written = load(dynamic | {"advertised.listeners": "OTHER://here:1"}).listeners
     assert written.advertised_controller == (unnamed[0], EndPoint("OTHER", "here", 1, "PLAINTEXT"))
-    # What the voters say counts for the first listener, if nothing is written for it.
+    # The voters' address counts for the first listener, if none is set for it.
     static = dynamic | {"controller.quorum.voters": "1@voter:2"}
     said = EndPoint("CONTROLLER", "voter", 2, "PLAINTEXT")
     assert load(static).listeners.advertised_controller == (said, unnamed[1])

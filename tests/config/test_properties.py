@@ -1,4 +1,4 @@
-"""The .properties format. compat_tests/differential/test_config_checks.py has Java itself as the judge."""
+"""The .properties format. compat_tests/differential/test_config_checks.py compares it with Java itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""config.providers: what a start finds in the environment, in files and in directories, and what stops it."""
+"""config.providers: the values that a start finds in the environment, in files and in directories, and its errors."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_file_that_is_none_says_nothing_of_what_it_has(tmp_path: Path) -> None
 
 
 def test_without_providers_a_text_is_what_it_is(tmp_path: Path) -> None:
-    """A password may have any letters."""
+    """A password may contain any character."""
     config = start_config({**development_profile(str(tmp_path)), "ssl.key.password": "${env:X}"})
     assert config["ssl.key.password"] == "${env:X}"
     assert not config.warnings
@@ -137,7 +137,7 @@ def test_what_is_left_over_is_named(tmp_path: Path) -> None:
 
 
 def test_a_part_of_a_password_is_not_named(tmp_path: Path) -> None:
-    """What looks like a variable may be the password itself, or the middle of it."""
+    """A text that looks like a variable may be the password itself, or the middle of it."""
     with pytest.raises(ConfigError) as refused:
         values({**ENV, "ssl.key.password": f"Tr0ub${{env:{SECRET}}}4dor"})
     assert str(refused.value) == "ssl.key.password: the provider env has no value for a variable in it"

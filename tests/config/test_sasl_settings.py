@@ -1,4 +1,4 @@
-"""What a configuration says of SASL, and the one line that stops a listener that could not authenticate."""
+"""The SASL settings of a configuration, and the one line that stops a listener that could not authenticate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LISTENERS = "PLAINTEXT://localhost:0,CONTROLLER://localhost:0,CLIENTS://localhos
 
 
 def config(**texts: str) -> Config:
-    """With a SASL listener CLIENTS; `__` in a name is a dot."""
+    """Return a configuration with a SASL listener CLIENTS; `__` in a name is a dot."""
     given = {
         **development_profile("/data", 0),
         "listeners": LISTENERS,
@@ -119,7 +119,7 @@ clients.KafkaServer {{ {PLAIN} required user_carol="{SECRET}"; }};
 
 
 def test_a_file_counts_where_no_key_does() -> None:
-    """The context of the listener comes before that of all."""
+    """The context of the listener overrides the one for all listeners."""
     users = settings(without_line(), with_file(FILE)).mechanisms["PLAIN"].users
     assert users is not None
     assert users.are("carol", SECRET)

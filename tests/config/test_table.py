@@ -71,7 +71,7 @@ def test_the_page_is_fresh() -> None:
 
 
 def test_the_texts_are_not_imported_with_the_table() -> None:
-    """Ready within 300 ms: the texts are needed only to describe."""
+    """A node is ready within 300 ms, and the texts are needed only to describe keys."""
     code = (
         "import sys, pykbroker.config.load, pykbroker.config.topic\n"
         "print([name for name in sys.modules if name.startswith('pykbroker.config.texts')])"

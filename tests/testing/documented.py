@@ -1,6 +1,6 @@
-"""The examples of docs/testing.md, as they stand there, for the tests that run them.
+"""The examples of docs/testing.md as they are written, for the tests that run them.
 
-An example is a block of Python. It stands alone: it imports what it uses. What it imports says where it can run.
+An example is a block of Python that imports everything it uses. Its imports decide where it can run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NEEDS = {
 
 @dataclass(frozen=True)
 class Example:
-    """line: of the page, where it begins. needs: "" or a value of _NEEDS."""
+    """`line`: the line of the page where it begins. `needs`: "" or a value of _NEEDS."""
 
     line: int
     code: str
@@ -33,11 +33,11 @@ class Example:
 
     @property
     def is_test(self) -> bool:
-        """Whether pytest collects something in it; else it is a script."""
+        """True if pytest collects a test in it; otherwise it is a script."""
         return "def test_" in self.code
 
     def write(self, folder: Path) -> Path:
-        """As a file of one test."""
+        """Write it as a file with one test."""
         path = folder / f"test_line_{self.line}.py"
         code = self.code if self.is_test else "def test_script():\n" + textwrap.indent(self.code, "    ")
         path.write_text(code, encoding="utf-8")
@@ -45,7 +45,7 @@ class Example:
 
 
 def blocks(language: str) -> Iterable[tuple[int, str]]:
-    """Where each block of a language begins, and what it is."""
+    """Yield the first line and the text of each block of a language."""
     text = PAGE.read_text(encoding="utf-8")
     for match in _BLOCK.finditer(text):
         if match[1] == language:
@@ -53,7 +53,7 @@ def blocks(language: str) -> Iterable[tuple[int, str]]:
 
 
 def examples() -> list[Example]:
-    """Every block of Python."""
+    """Return every block of Python."""
     found = []
     for line, code in blocks("python"):
         needs = {need for word, need in _NEEDS.items() if re.search(rf"import .*\b{word}\b|from {word}\b", code)}

@@ -1,6 +1,6 @@
-"""A cluster that is watched from a process of its own: `python -m tests.testing.leaves_nothing WATCH [LOOP]`.
+"""Watches a cluster in a process of its own: `python -m tests.testing.leaves_nothing WATCH [LOOP]`.
 
-In the process of a test run, brokers and clients of other tests open and close files and sockets meanwhile.
+In the process of a test run, brokers and clients of other tests open and close files and sockets at the same time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.testing.test_embedded import state_of_the_process
 
 
 def descriptors() -> dict[str, int]:
-    """What this process has open, by kind."""
+    """Return the number of open descriptors of this process, by kind."""
     found: dict[str, int] = {}
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -38,7 +38,7 @@ def descriptors() -> dict[str, int]:
 
 @contextmanager
 def nothing_unclosed() -> Iterator[None]:
-    """Ask the garbage collector at the end what it found still open."""
+    """Fail if the garbage collector finds something still open at the end."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -48,11 +48,11 @@ def nothing_unclosed() -> Iterator[None]:
 
 
 def a_killed_node(loop: str) -> None:
-    """Neither a thread, nor a file, nor a socket is left; and none of them waits for the garbage collector."""
+    """Neither a thread, nor a file, nor a socket is left, and none of them waits for the garbage collector."""
     if loop == "asyncio":
         pytest.MonkeyPatch().setattr("pykbroker.testing.node_thread.killable_loop", PlainLoop)
     with Cluster(nodes=1):
-        pass  # the first loop of a process opens what every other uses
+        pass  # the first loop of a process opens descriptors that all others use
     with nothing_unclosed():
         gc.disable()
         threads, before = sorted(thread.name for thread in threading.enumerate()), descriptors()
@@ -74,7 +74,7 @@ def a_killed_node(loop: str) -> None:
 
 
 def the_host_process() -> None:
-    """It stays as it was, and hears of no error."""
+    """It stays as it was, and gets no error in its log."""
     heard = Heard(logging.ERROR)
     logging.getLogger("pykbroker").addHandler(heard)
     with nothing_unclosed():
@@ -96,7 +96,7 @@ def the_host_process() -> None:
 
 
 class Heard(logging.Handler):
-    """Keep what is logged."""
+    """Keeps the logged messages."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)

@@ -1,4 +1,4 @@
-"""A cluster inside this process: nodes come, go, stand still and lose sight of each other, and clients lose nothing."""
+"""A cluster inside this process: nodes start, end, pause and are cut off from each other, and clients lose nothing."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.standing_still import loop_standing_still
 pytestmark = pytest.mark.slow
 
 T = TypeVar("T")
-#: A client that notices in time that a node does not answer.
+#: A client with short timeouts, which notices early that a node does not answer.
 WRITERS = {"once": {"enable.idempotence": True, "socket.timeout.ms": 2_000, "request.timeout.ms": 2_000}}
 
 
 class Clients:
-    """What `Load` wants to know of a cluster."""
+    """The attributes of a cluster that `Load` needs."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.bootstrap = cluster.bootstrap_servers
@@ -51,7 +51,7 @@ def cluster(shared: Cluster) -> Cluster:
 
 
 def create(cluster: Cluster, name: str) -> str:
-    """A topic of one partition, with the replicas and the min.insync.replicas of the profile."""
+    """Create a topic of one partition, with the replicas and the min.insync.replicas of the profile."""
     with Wire(cluster.address(1)) as wire:
         wire.create(name, -1, -1)
     cluster.wait_until_in_sync(name)
@@ -65,7 +65,8 @@ def leader_of(cluster: Cluster, topic: str) -> int:
 
 
 def holds(cluster: Cluster, topic: str, values: list[bytes]) -> None:
-    """Wait until the leader shows these, each perhaps more than once: its high watermark may be on its way."""
+    """Wait until the leader returns these values, each perhaps more than once, because its high watermark may still
+    advance."""
 
     def look() -> bool:
         leader = cluster.leader(topic)
@@ -173,7 +174,7 @@ def test_an_isolated_leader_acknowledges_nothing(cluster: Cluster) -> None:
 
 
 def test_half_of_the_nodes_cannot_commit_and_both_halves_agree_again(cluster: Cluster) -> None:
-    """Traffic of controllers is cut as well: no group of one has a quorum."""
+    """Traffic of controllers is cut as well, so no group of one has a quorum."""
     active = cluster.controller()
     cluster.partition_network([1], [2], [3])
     eventually("no controller is active any more", lambda: cluster.controller() is None)
@@ -224,7 +225,7 @@ def test_a_disturbance_returns_when_both_loops_have_followed_although_one_is_stu
             disturbs = threading.Thread(target=disturb, args=(cluster, *others), daemon=True)
             disturbs.start()
             if disturb is Cluster.kill:
-                # For its clients it is gone at once.
+                # Its clients see at once that it has ended.
                 assert wire.closed_by_the_broker()
             disturbs.join(0.3)
             assert disturbs.is_alive()
@@ -239,7 +240,7 @@ def test_a_disturbance_returns_when_both_loops_have_followed_although_one_is_stu
 
 
 def test_connections_come_and_go(cluster: Cluster) -> None:
-    """More than a node looks at before it forgets those that have ended."""
+    """More connections than a node keeps before it removes those that have ended."""
     for _ in range(200):
         with Wire(cluster.address(1)) as wire:
             assert len(wire.metadata().brokers) == 3
@@ -249,7 +250,7 @@ def test_a_killed_node_is_gone_at_once(cluster: Cluster) -> None:
     host, _, port = cluster.address(3).rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as sock:
         cluster.kill(3)
-        # It ends, or is reset when the node had not taken it from the listener yet.
+        # It ends, or is reset if the node had not accepted it yet.
         with contextlib.suppress(ConnectionResetError):
             assert sock.recv(1) == b""
     for _ in range(3):
@@ -353,7 +354,7 @@ def test_aiokafka_goes_on_when_its_leader_stands_still(cluster: Cluster) -> None
 
 
 async def send(producer: aiokafka.AIOKafkaProducer, topic: str, value: bytes) -> None:
-    """aiokafka gives a request up after `request_timeout_ms`, and tells its caller."""
+    """aiokafka gives a request up after `request_timeout_ms`, and raises an error."""
     while True:
         try:
             await producer.send_and_wait(topic, value)

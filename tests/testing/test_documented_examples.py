@@ -1,7 +1,7 @@
-"""What docs/testing.md shows is run as it stands there: here what needs the tests' own environment alone.
+"""The examples of docs/testing.md are run as they are written: here those that need only the tests' own environment.
 
-The frameworks: compat_tests/frameworks. Spark: compat_tests/spark/test_documented.py. The container:
-compat_tests/container/testcontainers/test_own_class.py.
+compat_tests/frameworks runs those of the frameworks, compat_tests/spark/test_documented.py those of Spark, and
+compat_tests/container/testcontainers/test_own_class.py those of the container.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A broker inside this process: it does what it says, and leaves the process as it was."""
+"""A broker inside this process works as documented, and leaves the process as it was."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_the_next_port_may_be_taken() -> None:
 
 @contextmanager
 def taken_after_a_free_port() -> Iterator[int]:
-    """A port that is free, while something listens on the next one."""
+    """A port that is free, while another program listens on the next one."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))

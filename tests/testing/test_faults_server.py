@@ -1,4 +1,4 @@
-"""Fault rules over HTTP: what a test in any language does, and what is refused."""
+"""Fault rules over HTTP, as a test in any language uses them, and the requests that are refused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def server(shared_server: FaultsServer) -> Iterator[FaultsServer]:
 def ask(
     address: str, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
 ) -> tuple[int, Any]:
-    """The status, and the JSON of the answer. A body that is not bytes is sent as JSON."""
+    """Return the status, and the JSON of the answer. A body that is not bytes is sent as JSON."""
     with closing(http.client.HTTPConnection(address, timeout=PATIENCE_SECONDS)) as connection:
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         connection.request(method, path, data, {"Content-Type": "application/json", **(headers or {})})
@@ -171,7 +171,7 @@ def test_what_is_no_request(server: FaultsServer, sent: bytes, status: bytes) ->
             while data := sock.recv(65536):
                 answer += data
         except ConnectionResetError:
-            pass  # what it did not read was behind its answer
+            pass  # the connection was reset after the answer, because the server did not read everything
     assert status in answer.splitlines()[0]
     assert json.loads(answer.rpartition(b"\r\n\r\n")[2])["error"]
     assert ask(server.address, "GET", "/faults")[0] == 200
@@ -207,7 +207,7 @@ def test_there_are_no_more_connections_than_the_bound(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("head", [b"", b"GET /faults HTTP/1.1\r\nX: ", b"POST /faults HTTP/1.1\r\nHost: localhost\r\n"
                                   b"Content-Type: application/json\r\nContent-Length: 60000\r\n\r\n"])  # fmt: skip
 def test_a_request_that_never_ends_has_its_time_and_no_more(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
-    """However slowly it comes: a client that sends a byte now and then would keep its place for good."""
+    """However slowly it comes: a client that sends a byte from time to time would otherwise keep its place."""
     monkeypatch.setattr(faults_server._Handler, "timeout", 0.5)
     server = FaultsServer("127.0.0.1:0", config())
     server.start()

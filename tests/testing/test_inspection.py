@@ -1,4 +1,4 @@
-"""What a test reads of a broker and of a cluster is what clients of others have done."""
+"""A test reads from a broker and from a cluster what other projects' clients have done."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 def transact(broker: pykbroker.Broker | Cluster, topic: str, transactional_id: str) -> confluent_kafka.Producer:
-    """One transaction that is committed, one that is aborted, one that is open: a value each."""
+    """Make a committed, an aborted and an open transaction, with one value each."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": transactional_id, "linger.ms": 0}
     )
@@ -90,7 +90,7 @@ def test_transactions_and_what_they_hide(broker: pykbroker.Broker) -> None:
     until(lambda: broker.transaction("till-1").state == "Ongoing")
     assert [record.value for record in broker.records("orders")] == [b"kept", b"gone", b"open"]
     assert [record.value for record in broker.records("orders", read_committed=True)] == [b"kept"]
-    # Two markers stand between the values.
+    # Two markers are between the values.
     assert broker.end_offsets("orders") == {0: 5}
     assert broker.end_offsets("orders", read_committed=True) == {0: 4}
     found = broker.transaction("till-1")
@@ -116,7 +116,8 @@ def test_a_group_of_classic_members(broker: pykbroker.Broker) -> None:
         auto_offset_reset="earliest",
     )
     with closing(consumer):
-        # One long poll: kafka-python, out of time between JoinGroup and SyncGroup, never takes its assignment up.
+        # One long poll, because if the time of a poll ends between JoinGroup and SyncGroup, kafka-python never uses its
+        # assignment.
         assert consumer.poll(PATIENCE_SECONDS * 1000)
         until(lambda: broker.group("workers").state == "Stable")
         group = broker.group("workers")
@@ -179,7 +180,7 @@ def test_a_cluster_asks_leaders_and_coordinators() -> None:
         victim = cluster.leader("orders", 0)
         assert victim is not None
         cluster.kill(victim)
-        # The others lead, and have loaded what it coordinated.
+        # The other nodes lead, and have loaded the state that it coordinated.
         values = [record.value for record in cluster.wait_for_records("orders", 4, read_committed=True)]
         assert values == [b"p0", b"kept", b"p1", b"p2"]
         until(lambda: cluster.committed_offsets("readers") == expected)

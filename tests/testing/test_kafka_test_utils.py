@@ -1,4 +1,4 @@
-"""The helpers under Spark's names do what those of Spark's tests do. Reading through Spark: compat_tests/spark."""
+"""The helpers under Spark's names work like those of Spark's tests. compat_tests/spark tests reading through Spark."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_becomes_so_in_time() -> None:
 
 
 class Query:
-    """A streaming query that begins at the third look, or fails."""
+    """A streaming query that begins at the third call of `status`, or fails."""
 
     def __init__(self, failure: Exception | None = None) -> None:
         self.looks = 0

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures that work, under xdist too, and cost nothing until they are used."""
+"""The pytest plugin: fixtures that work, also under xdist, and import nothing until they are used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLUGIN = "pykbroker.testing.pytest_plugin"
 
 def run_pytest(folder: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_it.py").write_text(textwrap.dedent(source), encoding="utf-8")
-    # An installed plugin is found by its entry point; naming it as well would load it twice.
+    # An installed plugin is found by its entry point, and naming it as well would load it twice.
     named = [] if "pykbroker" in installed_plugins() else ["-p", PLUGIN]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *named, *arguments, str(folder)]
     return subprocess.run(

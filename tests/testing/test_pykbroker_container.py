@@ -1,4 +1,5 @@
-"""What PykbrokerContainer gives to its container, without Docker. With it: compat_tests/container/testcontainers."""
+"""The environment that PykbrokerContainer gives to its container, without Docker. compat_tests/container/testcontainers
+tests it with Docker."""
 
 from __future__ import annotations
 

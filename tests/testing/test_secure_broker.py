@@ -1,4 +1,4 @@
-"""A broker with users: what its settings let in, and what it keeps out."""
+"""A broker with users: the clients that its settings accept, and those that it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients asked, as a test sees it; and that a node which no test watches serves as before."""
+"""The recorded requests of clients; and a node that no test watches serves as before."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def dispatcher_of(node: Node | None) -> type[object]:
 
 
 def test_a_node_that_no_test_watches_has_the_plain_dispatcher(tmp_path: Path) -> None:
-    """As `pykbroker start` makes it: no request passes anything of the testing kit."""
+    """In `pykbroker start` no request passes through the testing kit."""
     run = NodeThread(load(development_profile(str(tmp_path), 0)), OsRuntime, may_format=True)
     run.wait_until_ready()
     assert dispatcher_of(run.node) is Dispatcher

@@ -1,4 +1,4 @@
-"""One broker for the tests of faults, without a rule at the begin and at the end of each."""
+"""One broker for the tests of faults, without a rule at the beginning and at the end of each."""
 
 from __future__ import annotations
 

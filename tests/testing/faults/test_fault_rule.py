@@ -1,4 +1,4 @@
-"""What a fault rule may say, and which requests it matches."""
+"""The valid fault rules, and the requests that each matches."""
 
 from __future__ import annotations
 

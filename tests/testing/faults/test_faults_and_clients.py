@@ -1,4 +1,4 @@
-"""What clients of others do about the faults that a test orders: kafka-python and librdkafka."""
+"""The reactions of other projects' clients to injected faults: kafka-python and librdkafka."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Librdkafka:
         )
 
     def send(self, topic: str, value: bytes, partition: int = 0) -> int:
-        """The offset. Raises KafkaException."""
+        """Return the offset. Raises KafkaException."""
         reports: list[tuple[Any, Any]] = []
         self._producer.produce(topic, value, partition=partition, callback=lambda *report: reports.append(report))
         assert self._producer.flush(PATIENCE_SECONDS) == 0
@@ -59,7 +59,7 @@ class Librdkafka:
 
 @pytest.fixture
 def topic(broker: pykbroker.Broker, request: pytest.FixtureRequest) -> str:
-    """With two partitions."""
+    """A topic with two partitions."""
     name = f"{request.node.name[:60]}-{time.time_ns()}".replace("[", "-").replace("]", "")
     with Wire(broker.bootstrap_servers, timeout=PATIENCE_SECONDS) as wire:
         wire.create(name, partitions=2)
@@ -67,7 +67,7 @@ def topic(broker: pykbroker.Broker, request: pytest.FixtureRequest) -> str:
 
 
 def values(broker: pykbroker.Broker, topic: str, partition: int = 0) -> list[bytes]:
-    """What stands in a partition."""
+    """Return the values in a partition."""
     with Wire(broker.bootstrap_servers, timeout=PATIENCE_SECONDS) as wire:
         return wire.values(topic, partition)
 
@@ -190,7 +190,7 @@ def test_an_idempotent_producer_writes_once_across_a_disconnect(
 
 
 def test_without_idempotence_a_disconnect_after_the_append_writes_twice(broker: pykbroker.Broker, topic: str) -> None:
-    """The proof that `carried_out` is: the same without it writes once."""
+    """It proves that `carried_out` has an effect: without it the value is written once."""
     for carried_out, found in ((False, [b"one"]), (True, [b"two", b"two"])):
         partition = int(carried_out)
         with broker.faults.add("Produce", topic=topic, disconnect=True, carried_out=carried_out, times=1):
@@ -238,7 +238,7 @@ def test_waiting_for_a_request_that_comes_later(broker: pykbroker.Broker, topic:
 
 
 def test_a_request_that_is_forwarded_to_the_controller(broker: pykbroker.Broker, topic: str) -> None:
-    """One topic of two is refused, the other is made."""
+    """One topic of two is refused, the other is created."""
     broker.faults.add("CreateTopics", topic=f"{topic}-no", error="POLICY_VIOLATION")
     with Wire(broker.bootstrap_servers, timeout=PATIENCE_SECONDS) as wire:
         assert wire.try_create(f"{topic}-no", 1, 1, {}).error_code == ErrorCode.POLICY_VIOLATION
@@ -319,7 +319,8 @@ def test_a_consumer_gets_over_the_errors_of_its_group(
         retry_backoff_ms=20,
     )
     with closing(consumer):
-        # One long poll: kafka-python, out of time between JoinGroup and SyncGroup, never takes its assignment up.
+        # One long poll, because if the time of a poll ends between JoinGroup and SyncGroup, kafka-python never uses its
+        # assignment.
         (records,) = consumer.poll(PATIENCE_SECONDS * 1000).values()
         assert [record.value for record in records] == [b"one"]
         consumer.commit()

@@ -37,7 +37,7 @@ from pykbroker_wire.messages.produce import (
     TopicProduceResponse,
 )
 
-#: These APIs answer with neither: an error of theirs closes the connection, or has a place that no rule knows of.
+#: These APIs answer with neither: their errors close the connection, or are in a place that no rule can reach.
 WITHOUT_ERRORS = {
     "AlterReplicaLogDirs",
     "AlterUserScramCredentials",
@@ -49,7 +49,7 @@ BROKER_APIS = [api.key for api in TABLE if "broker" in APIS[api.key].listeners]
 
 
 def sample(key: int, version: int) -> Any:
-    """A request that names two of everything at each level."""
+    """Return a request that names two of everything at each level."""
     request: Any = APIS[key].request()
     parts = parts_of(key, version)
 
@@ -115,7 +115,7 @@ def test_every_version_of_every_api_says_the_error(key: int) -> None:
 
 
 def test_every_request_survives_the_removal_of_a_part() -> None:
-    """What is left of a request is one that its version can say."""
+    """The rest of a request is one that its version can encode."""
     looked_at = 0
     for key in BROKER_APIS:
         api = APIS[key]
@@ -184,7 +184,7 @@ def test_what_was_carried_out_says_the_error_in_its_place() -> None:
     answer = how.answer(ApiKey.PRODUCE, whole)
     codes = [one.error_code for topic in answer.responses for one in topic.partition_responses]
     assert codes == [0, 0, 20, 20]
-    # Handlers share messages: the one that was given stays as it was.
+    # Handlers share messages, so the original must stay as it was.
     assert error_codes(whole) == []
 
 
