@@ -1,7 +1,7 @@
-"""Programs that tests build (Go, Java, npm): made once per content and kept in .cache/, whoever asks.
+"""Builds programs of tests (Go, Java, npm): once per content, kept in .cache/ for all tests.
 
-The name of what is built is a hash of what it is built from, so that two checkouts that share a cache never take each
-other's program, and a folder that is there is whole: it gets its name when everything in it is done.
+The name of a result is a hash of its sources, so that two checkouts that share a cache never take each other's program.
+An existing folder is complete, because it gets its name only when everything in it is done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GO = (1, 26)
 
 
 def built(kind: str, sources: Sequence[Path], make: Callable[[Path], None]) -> Path:
-    """The folder that `make` filled from these sources, now or earlier."""
+    """Return the folder that `make` filled from these sources, now or earlier."""
     digest = hashlib.sha256()
     for source in sorted(sources):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -29,7 +29,7 @@ def built(kind: str, sources: Sequence[Path], make: Callable[[Path], None]) -> P
 
 
 def kept(kind: str, name: str, make: Callable[[Path], None]) -> Path:
-    """The folder of this name in the cache, which `make` filled now or earlier."""
+    """Return the folder of this name in the cache, which `make` filled now or earlier."""
     folder = needs.CACHE / kind / name
     if folder.is_dir():
         return folder
@@ -53,7 +53,7 @@ def run(command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, st
 
 
 def go_program(module: Path) -> Path:
-    """The binary of a Go module's main package."""
+    """Return the binary of a Go module's main package."""
     go = needs.go(least=GO)
     sources = [path for pattern in ("*.go", "go.mod", "go.sum") for path in module.glob(pattern)]
     return built("go", sources, lambda folder: run([go, "build", "-o", str(folder / "program"), "."], cwd=module)) / (
@@ -62,7 +62,7 @@ def go_program(module: Path) -> Path:
 
 
 def java_classes(*sources: Path, pom: Path | None = None) -> list[Path]:
-    """The class path with compiled sources; `pom` names jars beyond Apache Kafka's own."""
+    """Return the class path with compiled sources; `pom` names jars beyond Apache Kafka's own."""
     more = [resolved(pom) / "*"] if pom is not None else []
     path = os.pathsep.join([f"{kafka_libs()}/*", *map(str, more)])
 
@@ -74,7 +74,7 @@ def java_classes(*sources: Path, pom: Path | None = None) -> list[Path]:
 
 
 def npm_packages(folder: Path) -> Path:
-    """The `node_modules` of a folder with package.json and package-lock.json."""
+    """Return the `node_modules` of a folder with package.json and package-lock.json."""
     npm = needs.program("npm")
     sources = [folder / "package.json", folder / "package-lock.json"]
 

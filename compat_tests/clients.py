@@ -1,7 +1,7 @@
-"""What the suite asks of a client, whatever language it is written in.
+"""The interface of a client for the suite, in whatever language the client is written.
 
-A `Client` produces a list of records, reads a topic to its end, and joins a group. It says what it did in these values
-and never judges: the suite (suite.py) has the expectations.
+A `Client` produces a list of records, reads a topic to its end, and joins a group. It returns its results in these
+values and never judges them: the suite (suite.py) has the expectations.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TypeVar
 T = TypeVar("T")
 Headers = tuple[tuple[str, bytes | None], ...]
 ALL_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-#: How long anything may take: a bound for what hangs, not a measure. A machine with other work takes its time.
+#: The longest time of any step: a bound for hanging clients, not a measure, because a busy machine is slow.
 PATIENCE_S = 120.0
-# Recent, so that retention leaves it alone, and not so recent that a second of clock skew would matter.
+# Recent, so that retention does not delete it, but so old that a second of clock skew does not matter.
 NOW_MS = int(time.time() * 1000) - 3_600_000
 
 
@@ -42,28 +42,29 @@ class ProduceError(Exception):
 
 
 class Member(ABC):
-    """One member of a consumer group, polling on its own until it leaves; commits what it has read when it leaves."""
+    """One member of a consumer group, which polls on its own until it leaves; on leaving it commits what it has
+    read."""
 
     @abstractmethod
     def partitions(self) -> set[int]:
-        """What it is assigned now."""
+        """Return its current assignment."""
 
     @abstractmethod
     def records(self) -> list[Record]:
-        """Everything it has read since it joined."""
+        """Return every record that it has read since it joined."""
 
     @abstractmethod
     def leave(self) -> None:
-        """Commit and leave the group as an application that closes its consumer."""
+        """Commit and leave the group, like an application that closes its consumer."""
 
 
 class Client(ABC):
     name: str
     compressions: Sequence[str] = ALL_COMPRESSIONS
-    # What the client's own interface does not let an application write.
+    # Values that the client's own interface does not let an application write.
     null_header_values = True
     keyless_tombstones = True
-    # After how long its members are missed.
+    # The time after which a lost member is removed.
     session_timeout_ms = 10_000
 
     @abstractmethod
@@ -83,24 +84,26 @@ class Client(ABC):
     def transact(
         self, bootstrap: str, topic: str, transactional_id: str, transactions: Sequence[tuple[bool, Sequence[Record]]]
     ) -> None:
-        """One producer's transactions in a row: committed where the first of the pair says so, else aborted."""
+        """Run transactions of one producer in a row: each is committed if the first of its pair is true, else
+        aborted."""
 
     @abstractmethod
     def consume(
         self, bootstrap: str, topic: str, *, from_time_ms: int | None = None, committed: bool = False
     ) -> list[Record]:
-        """Everything from the start (or from the first record at or after a time) to the end as it was at the call.
+        """Return all records from the start (or from the first record at or after a time) to the end at the time of the
+        call.
 
         With `committed` it reads with read_committed, and the end is the last stable offset.
         """
 
     @abstractmethod
     def member(self, bootstrap: str, topic: str, group: str) -> Member:
-        """Join a group, from the earliest record where nothing is committed."""
+        """Join a group, from the earliest record if nothing is committed."""
 
 
 def wait_until(what: Callable[[], T], why: str, *, timeout_s: float = PATIENCE_S) -> T:
-    """Ask until the answer is true; the one way in which a test waits."""
+    """Repeat a question until the answer is true; the only way in which a test waits."""
     deadline = time.monotonic() + timeout_s
     while True:
         answer = what()

@@ -1,7 +1,7 @@
-"""The node under test, shared by the whole session, and what tests need around it.
+"""The node under test, shared by the whole session, and fixtures for tests.
 
 pytest compat_tests                            against pykbroker
-pytest compat_tests --against apache-kafka     the same tests against Apache Kafka: the judge of the tests
+pytest compat_tests --against apache-kafka     the same tests against Apache Kafka, which judges the tests
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     timing.register(config)
     skips.register(config)
-    # The node under test overwrites what it received after each request (pykbroker/net/connection.py).
+    # The node under test overwrites received bytes after each request (pykbroker/net/connection.py).
     os.environ["PYKBROKER_POISON_RECEIVED"] = "1"
-    # And each part of it refuses the thread of the loop that it does not belong to (pykbroker/node/owner_check.py).
+    # And each part of it refuses calls from the thread of the other loop (pykbroker/node/owner_check.py).
     os.environ["PYKBROKER_CHECK_OWNERS"] = "1"
 
 
@@ -72,7 +72,7 @@ def apache_kafka() -> Iterator[ApacheKafka]:
 
 @pytest.fixture(scope="session")
 def broker(against: str, request: pytest.FixtureRequest) -> Iterator[Node]:
-    """The node under test, with its default configuration, for every test that does not change it."""
+    """The node under test with its default configuration, for every test that does not change it."""
     if against == "apache-kafka":
         yield request.getfixturevalue("apache_kafka")
         return
@@ -85,7 +85,8 @@ def broker(against: str, request: pytest.FixtureRequest) -> Iterator[Node]:
 
 @pytest.fixture
 def fresh_broker(against: str) -> Iterator[FreshBroker]:
-    """`fresh_broker({"key": "value"}, port=…)`: a node of its own for a test that restarts, kills or configures it."""
+    """`fresh_broker({"key": "value"}, port=…)` returns a node of its own for a test that restarts, kills or configures
+    it."""
     made: list[Node] = []
 
     def make(config: Mapping[str, str] | None = None, *, port: int | None = None) -> Node:
@@ -100,7 +101,7 @@ def fresh_broker(against: str) -> Iterator[FreshBroker]:
 
 @pytest.fixture(scope="session")
 def quick_groups(against: str) -> Iterator[Node]:
-    """A node that misses a member as soon as the member likes, for members that are killed."""
+    """A node on which members may have very short session timeouts, for members that are killed."""
     node = make_node(against, {"group.min.session.timeout.ms": "500"})
     try:
         yield node.start()
@@ -110,7 +111,7 @@ def quick_groups(against: str) -> Iterator[Node]:
 
 @pytest.fixture(scope="session")
 def topics(broker: Node) -> Topics:
-    """`topics.create(partitions=…, config=…)` makes a topic with a fresh name on the shared node."""
+    """`topics.create(partitions=…, config=…)` creates a topic with a new name on the shared node."""
     return Topics(broker.bootstrap)
 
 
@@ -122,7 +123,7 @@ def topic(topics: Topics) -> str:
 
 @pytest.fixture(scope="session")
 def flaky(against: str) -> Iterator[FlakyProxy]:
-    """A node of its own behind a proxy that can lose answers; clients talk to `localhost:{flaky.port}`."""
+    """A node of its own with a proxy that can lose answers; clients connect to `localhost:{flaky.port}`."""
     port = steady_port()
     proxy = FlakyProxy(port)
     node = make_node(against, {"advertised.listeners": f"PLAINTEXT://localhost:{proxy.port}"}, port=port)
@@ -136,5 +137,5 @@ def flaky(against: str) -> Iterator[FlakyProxy]:
 
 @pytest.fixture(scope="session")
 def thousand_partitions(topics: Topics) -> str:
-    """One topic with 1,000 partitions, shared: each client writes keys of its own into it."""
+    """One shared topic with 1,000 partitions; each client writes its own keys into it."""
     return topics.create(partitions=1000, name=f"{topics.name()}-thousand")

@@ -1,6 +1,6 @@
-"""A proxy in front of a broker that loses the answer to a Produce request and closes the connection: what a client sees
-when the network fails at the worst moment. Or it answers itself that the broker leads no partition, as a broker does
-that has just started. Its broker advertises the proxy's address, so every request passes here."""
+"""A proxy between clients and a broker that loses the answer to a Produce request and closes the connection, like a
+network that fails at the worst moment. Or it answers itself that the broker leads no partition, like a broker that has
+just started. Its broker advertises the proxy's address, so every request passes through it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def read_frame(source: socket.socket) -> bytes:
 
 
 def refusal(frame: bytes) -> bytes:
-    """The answer to a Produce request that no partition of it is led here."""
+    """Return the answer to a Produce request whose partitions are all led elsewhere."""
     header, pos = RequestHeader.decode(frame, 4)
     request, _ = ProduceRequest.decode(frame, pos, header.version)
     refused = [
@@ -55,8 +55,8 @@ def refusal(frame: bytes) -> bytes:
 
 
 class FlakyProxy:
-    """`lose(n)`: the answers to the next n Produce requests that arrive are lost, each with its connection.
-    `refuse(n)`: the next n Produce requests do not reach the broker and are answered with an error."""
+    """`lose(n)`: the answers to the next n Produce requests are lost, each with its connection. `refuse(n)`: the next n
+    Produce requests do not reach the broker and are answered with an error."""
 
     def __init__(self, broker_port: int) -> None:
         self._broker_port = broker_port
@@ -114,7 +114,7 @@ class FlakyProxy:
     def _answers(self, client: socket.socket, broker: socket.socket, doomed: set[bytes]) -> None:
         while True:
             frame = read_frame(broker)
-            if frame[4:8] in doomed:  # the correlation id: this one was written and nobody learns of it
+            if frame[4:8] in doomed:  # the correlation id: this one was written, and its client does not learn that
                 with self._lock:
                     self.lost += 1
                 return

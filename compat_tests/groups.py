@@ -1,6 +1,6 @@
-"""What a client's consumer groups must be able to do: members join, leave and die.
+"""The tests of a client's consumer groups: members join, leave and die.
 
-A member that dies runs in a process of its own (`Spawn`), and the process is killed with SIGKILL.
+A member that dies runs in a process of its own (`Spawn`), which is killed with SIGKILL.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from compat_tests.node import Node
 from compat_tests.remote import Program, RemoteClient
 from compat_tests.topics import Topics
 
-#: Gives a client in a process of its own, and what ends that process with SIGKILL.
+#: Returns a client in a process of its own, and a function that ends that process with SIGKILL.
 Spawn = Callable[[], tuple[Client, Callable[[], None]]]
 SESSION_TIMEOUT_MS = 1500
 
@@ -38,7 +38,7 @@ def values(*of: Member) -> list[bytes]:
 
 
 class GroupSuite:
-    """Subclasses give `client`, and `spawn` for members that die."""
+    """Subclasses define `client`, and `spawn` for members that die."""
 
     @pytest.fixture
     def client(self) -> Client:
@@ -104,7 +104,7 @@ class GroupSuite:
         assert sorted(values(first, second, third)) == sorted(expected | last), "each record was read once"
 
     def test_members_die(self, spawn: Spawn, client: Client, quick_groups: Node) -> None:
-        """Who is killed loses its partitions to the others after its session timeout, and nothing is skipped."""
+        """A killed member loses its partitions to the others after its session timeout, and no record is skipped."""
         topic = Topics(quick_groups.bootstrap).create(partitions=6)
         group = f"group-{topic}"
         written: set[bytes] = set()
@@ -127,7 +127,7 @@ class GroupSuite:
             return fair and set().union(*owned) == set(range(6))
 
         def settle() -> None:
-            """Everybody has an equal share, no partition has two owners, and everything gets read by them."""
+            """All members have an equal share, no partition has two owners, and the members read everything."""
             wait_until(shared, f"{len(alive)} members share six partitions")
             write()
             wait_until(

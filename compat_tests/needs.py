@@ -1,6 +1,6 @@
-"""What the compat tests need beside Python, and what happens when it is missing: the test skips and names the thing.
+"""Programs besides Python that the compat tests need. If one is missing, the test is skipped and names it.
 
-`compat_tests/setup/system.sh` installs all of it on a Debian machine where it runs as root.
+`compat_tests/setup/system.sh` installs all of them on a Debian machine where it runs as root.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ HOW = "compat_tests/setup/system.sh installs it where it runs as root"
 
 
 def node_command(python: str = NODE_PYTHON) -> list[str]:
-    """The beginning of a command of a node's `pykbroker`. Another build is not looked for in the working directory."""
+    """Return the beginning of a command of a node's `pykbroker`. Another build must not be found in the working
+    directory."""
     return [python, *([] if python == sys.executable else ["-P"]), "-m", "pykbroker"]
 
 
 def program(name: str) -> str:
-    """The path of a program, or a skip that names it."""
+    """Return the path of a program, or skip the test with its name."""
     path = shutil.which(name)
     if path is None:
         pytest.skip(f"{name} is missing: {HOW}")
@@ -37,7 +38,7 @@ def program(name: str) -> str:
 
 
 def docker_daemon() -> None:
-    """A Docker daemon that answers, or a skip."""
+    """Skip the test unless a Docker daemon answers."""
     said = subprocess.run([program("docker"), "version"], capture_output=True, text=True, timeout=60, check=False)
     if said.returncode:
         reason = (said.stderr.strip().splitlines() or ["no answer"])[-1]
@@ -45,7 +46,7 @@ def docker_daemon() -> None:
 
 
 def frameworks() -> str:
-    """The Python with FastStream, Quix Streams and Faust, or a skip."""
+    """Return the Python with FastStream, Quix Streams and Faust, or skip the test."""
     python = ROOT / ".venv-frameworks" / "bin" / "python"
     if not (python.parent.parent / ".made").exists():
         pytest.skip("the environment of the frameworks is missing: `make test-env` makes it")
@@ -53,7 +54,7 @@ def frameworks() -> str:
 
 
 def sslyze() -> str:
-    """The Python with sslyze, or a skip."""
+    """Return the Python with sslyze, or skip the test."""
     python = ROOT / ".venv-sslyze" / "bin" / "python"
     if not (python.parent.parent / ".made").exists():
         pytest.skip("the environment of sslyze is missing: `make test-env` makes it")
@@ -65,7 +66,7 @@ def java() -> str:
 
 
 def go(least: tuple[int, int]) -> str:
-    """Go of at least this version: older ones cannot build the module and would only say so in compiler errors."""
+    """Return Go of at least this version, because older ones cannot build the module and fail with compiler errors."""
     path = program("go")
     said = subprocess.run([path, "version"], capture_output=True, text=True, timeout=60).stdout
     found = re.search(r"go(\d+)\.(\d+)", said)
@@ -75,7 +76,7 @@ def go(least: tuple[int, int]) -> str:
 
 
 def node(least: int) -> str:
-    """Node of at least this major version."""
+    """Return Node of at least this major version."""
     path = program("node")
     said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60).stdout
     found = re.match(r"v(\d+)\.", said)

@@ -1,6 +1,6 @@
-"""The node under test as a process: pykbroker, or Apache Kafka as the judge of the tests themselves.
+"""The node under test as a process: pykbroker, or Apache Kafka, which judges the tests themselves.
 
-Both are used through `Node`, so a test does not know which one it talks to.
+Both are used through `Node`, so a test does not depend on the kind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ADDRESS = re.compile(rb"([A-Za-z0-9_.-]+|\[[0-9a-fA-F:]+\]):(\d{2,5})\b")
 
 
 class Node(Protocol):
-    """A running broker. `stop` and `kill` keep the data and the port; `start` comes back with both."""
+    """A running broker. `stop` and `kill` keep the data and the port; `start` uses both again."""
 
     bootstrap: str
     data_dir: Path
@@ -41,7 +41,7 @@ class Node(Protocol):
 
 
 class Pykbroker:
-    """`python -m pykbroker start` on a directory of its own."""
+    """A node of `python -m pykbroker start` on a directory of its own."""
 
     def __init__(self, config: Mapping[str, str] | None = None, *, port: int | None = None) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="pykbroker-"))
@@ -50,7 +50,7 @@ class Pykbroker:
         self._said = self._home / "address"
         self.bootstrap = ""
         self._config = dict(config or {})
-        # Not one of those that the system gives to connections: the node finds it free when it comes back.
+        # Not a port that the system gives to connections, so that the node finds it free when it starts again.
         self._port = port or steady_port()
         self._process: subprocess.Popen[bytes] | None = None
         atexit.register(self.close)
@@ -72,7 +72,7 @@ class Pykbroker:
         raise TimeoutError(f"pykbroker printed no address within {timeout} s:\n{said}")
 
     def launch(self) -> None:
-        """Begin to start; `is_ready` says how it goes."""
+        """Begin to start; `is_ready` returns whether it is done."""
         command = [
             *needs.node_command(),
             "start",
@@ -93,7 +93,7 @@ class Pykbroker:
             )
 
     def is_ready(self) -> bool:
-        """Whether it has printed its address. Raises RuntimeError when it has ended instead."""
+        """Return True if it has printed its address. Raises RuntimeError if it has ended instead."""
         line = self._said.read_bytes()
         found = ADDRESS.findall(line)
         if found and line.endswith(b"\n"):
@@ -106,12 +106,12 @@ class Pykbroker:
         return False
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, and nobody waits."""
+        """Send SIGTERM, and do not wait."""
         if self._process is not None:
             self._process.terminate()
 
     def stop(self, timeout: float = 30) -> int | None:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM; returns the exit code."""
         if self._process is None:
             return None
         if self._process.poll() is None:
@@ -127,7 +127,7 @@ class Pykbroker:
         self._process = None
 
     def abort(self) -> None:
-        """End it and have it write into its log what each of its threads was doing."""
+        """End it with a dump of the stack of each of its threads in its log."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGABRT)
             self._process.wait(30)
@@ -146,26 +146,27 @@ class Pykbroker:
 
 
 def _environment() -> dict[str, str]:
-    """Bytecode is kept, where a machine says that it is not: a start then takes a third of the CPU."""
+    """Return variables with which bytecode is kept, even if the machine disables it: a start then takes a third of the
+    CPU."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": str(needs.CACHE / "bytecode"), "PYTHONFAULTHANDLER": "1"}
 
 
 def make_node(against: str, config: Mapping[str, str] | None = None, *, port: int | None = None) -> Node:
-    """A node of the kind that is under test, not started yet."""
+    """Return a node of the kind under test, not started yet."""
     if against == "apache-kafka":
         return ApacheKafka(config, port=port)
     return Pykbroker(config, port=port)
 
 
 def make_killable_node(against: str, config: Mapping[str, str]) -> Node:
-    """The same for a node that is killed often. Its port stays its own."""
+    """Return a node that is killed often. It keeps its port."""
     port = steady_port()
     if against == "apache-kafka":
-        # Apache Kafka 4.3.1 with eligible leader replicas and one replica: after some SIGKILLs its partitions stay
-        # without a leader, for good. What is tested with it does not need them. pykbroker has them, as by default.
+        # Apache Kafka 4.3.1 with eligible leader replicas and one replica: after some SIGKILLs its partitions
+        # permanently stay without a leader. These tests do not need the feature. pykbroker has it, as by default.
         without = ["--feature", "eligible.leader.replicas.version=0"]
-        # A killed one waits until its own last session is over.
+        # A killed broker waits until its own last session is over.
         quick = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
         return ApacheKafka({**config, **quick}, port=port, format_args=without)
     return Pykbroker(config, port=port)

@@ -1,4 +1,4 @@
-"""Ports for nodes that are to find theirs free again when they come back."""
+"""Ports for nodes that must find their port free again when they restart."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import random
 import socket
 from itertools import cycle
 
-# A port belongs to a node also while the node is down: each worker of a parallel run has ports of its own.
+# A port belongs to a node also while the node is down, so each worker of a parallel run has ports of its own.
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-# Below what Linux gives to connections that ask for any port: nothing else is there when the broker comes back.
+# Below the ports that Linux gives to connections without a fixed port, so that the broker finds its port free.
 PORTS = range(20_000, 30_000, 2)[_WORKER % _WORKERS :: _WORKERS]
-# A node takes its port long after the test chose it: each port is handed out once, until all of them were.
+# A node takes its port long after the test chose it, so each port is used once, until all of them were.
 _IN_TURN = cycle(random.sample(PORTS, len(PORTS)))
 
 
 def steady_port() -> int:
-    """A free port, unlike all before it, whose next one, where the controller listens, is free as well."""
+    """Return a free port, unlike all before it, whose next one, for the controller, is free as well."""
     return next(port for port in _IN_TURN if _free(port) and _free(port + 1))
 
 

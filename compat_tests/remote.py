@@ -2,19 +2,23 @@
 
 The program (java/, go/) is started once per session and answers requests on its standard input and output, one JSON
 object per line: {"id": 1, "op": "produce", ...} -> {"id": 1, "result": ...} or {"id": 1, "error": "MESSAGE_TOO_LARGE"}.
-Bytes travel as base64, null as null. Records are
-[key, value, [[header, value], ...], timestamp_ms, partition, offset].
+Bytes travel as base64, null as null. Records are [key, value, [[header, value], ...], timestamp_ms, partition, offset].
 
-Operations: produce (bootstrap, topic, compression, idempotent, max_request_bytes, records) -> [[partition, offset]];
-transact (bootstrap, topic, transactional_id, transactions: [[commit, records]]) -> null;
-consume (bootstrap, topic, from_time_ms or null, committed) -> records;
-join (bootstrap, topic, group, session_timeout_ms) -> member; partitions (member) -> [int];
-assignment (member) -> [[topic, partition]]; records (member, from) -> records from that index; leave (member) -> null;
-secured (bootstrap, topic, secured: {security_protocol, authority, mechanism, user, password, duration_ms})
--> {values, connections, error}.
+The operations:
 
-join may also have: protocol ("classic" or "consumer"), pattern (in place of the topic: a regular expression), instance
-(group.instance.id), assignor (the server's).
+* produce (bootstrap, topic, compression, idempotent, max_request_bytes, records) -> [[partition, offset]]
+* transact (bootstrap, topic, transactional_id, transactions: [[commit, records]]) -> null
+* consume (bootstrap, topic, from_time_ms or null, committed) -> records
+* join (bootstrap, topic, group, session_timeout_ms) -> member
+* partitions (member) -> [int]
+* assignment (member) -> [[topic, partition]]
+* records (member, from) -> records from that index
+* leave (member) -> null
+* secured (bootstrap, topic, secured: {security_protocol, authority, mechanism, user, password, duration_ms})
+  -> {values, connections, error}
+
+The operation join may also have: protocol ("classic" or "consumer"), pattern (in place of the topic: a regular
+expression), instance (group.instance.id), assignor (the server's).
 """
 
 from __future__ import annotations
@@ -50,7 +54,7 @@ def record_from_wire(row: Sequence[Any]) -> Record:
 
 
 class Program:
-    """The running program; one request at a time."""
+    """The running program; it handles one request at a time."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._log = log
@@ -65,7 +69,7 @@ class Program:
         with self._lock:
             self._last_id += 1
             request = {"id": self._last_id, "op": op, **fields}
-            # A program that hangs must not hang the session: the timer ends it, and the read below sees the end.
+            # A program that hangs must not hang the session: the timer kills it, and then the read below returns.
             timer = threading.Timer(2 * PATIENCE_S, self._process.kill)
             timer.start()
             try:
@@ -83,7 +87,7 @@ class Program:
         return answer.get("result")
 
     def kill(self) -> None:
-        """SIGKILL, for a program whose death is the test."""
+        """Send SIGKILL, to a program whose death is the test."""
         self._process.kill()
         self._process.wait(15)
 

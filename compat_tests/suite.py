@@ -1,7 +1,8 @@
-"""What every client must be able to do with the broker: one class, one subclass per client in that client's folder.
+"""The tests that every client must pass with the broker: one class, and one subclass per client in that client's
+folder.
 
-Every test asserts on the data: what was written is compared with what comes back, record by record, and what one
-client wrote is also read by a client of another family.
+Every test asserts on the data: the records written are compared with those read, one by one, and a client of another
+family also reads the records of one client.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from compat_tests.topics import Topics
 
 
 def sample(count: int, partitions: int, writer: Client) -> list[Record]:
-    """Records of every shape: null, empty and long keys and values, no and many headers, half compressible."""
+    """Return records of every shape: null, empty and long keys and values, no and many headers, half compressible."""
     rng = random.Random(7)
     records = []
     for i in range(count):
@@ -47,7 +48,7 @@ def by_partition(records: Iterable[Record]) -> dict[int, list[Record]]:
 
 
 def assert_same(written: Sequence[Record], read: Sequence[Record]) -> None:
-    """Same records in the same order in each partition, offsets dense from 0."""
+    """Check for the same records in the same order in each partition, with offsets dense from 0."""
     ours, theirs = by_partition(written), by_partition(read)
     assert sorted(ours) == sorted(theirs)
     for partition, records in ours.items():
@@ -56,7 +57,7 @@ def assert_same(written: Sequence[Record], read: Sequence[Record]) -> None:
 
 
 class ClientSuite(GroupSuite):
-    """Subclasses give `client`; `other` is a client of another family that reads what this one wrote."""
+    """Subclasses define `client`; `other` is a client of another family that reads the records of this one."""
 
     @pytest.fixture
     def other(self) -> Client:
@@ -151,7 +152,8 @@ class ClientSuite(GroupSuite):
         ]
 
     def test_a_lost_answer_leaves_no_duplicate_and_no_gap(self, client: Client, flaky: FlakyProxy) -> None:
-        """The records were written and the client does not know: it sends them again, and they are stored once."""
+        """The records were written and the client does not know it, so it sends them again, and they are stored
+        once."""
         bootstrap = f"localhost:{flaky.port}"
         topic = Topics(bootstrap).create(partitions=2)
         for start in (0, 100):

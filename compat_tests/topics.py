@@ -1,4 +1,4 @@
-"""Topics for tests: made through librdkafka's admin client, which speaks the same requests to every broker."""
+"""Topics for tests, created through librdkafka's admin client, which sends the same requests to every broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compat_tests.clients import wait_until
 
 
 class Topics:
-    """Makes topics with names that no other test has."""
+    """Creates topics with names that no other test has."""
 
     def __init__(self, bootstrap: str) -> None:
         self.admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 30_000, "log_level": 0})
@@ -24,8 +24,8 @@ class Topics:
         return f"{self._prefix}-{next(self._numbers)}"
 
     def create(self, *, partitions: int = 1, config: Mapping[str, str] | None = None, name: str | None = None) -> str:
-        """A new topic with as many replicas as the cluster gives by default; returns its name once every partition has
-        a leader."""
+        """Create a topic with the cluster's default number of replicas; returns its name once every partition has a
+        leader."""
         topic = name or self.name()
         new = NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config or {}))
         self.admin.create_topics([new], operation_timeout=30)[topic].result(60)
@@ -33,7 +33,8 @@ class Topics:
         return topic
 
     def led(self, topic: str, partitions: int) -> bool:
-        """Whether the leader of every partition serves it: being named in the metadata comes a little earlier."""
+        """Return True if the leader of every partition serves it, which happens a little later than its name in the
+        metadata."""
         found = self.admin.list_topics(topic, timeout=30).topics[topic]
         if found.error is not None or sum(part.leader >= 0 for part in found.partitions.values()) != partitions:
             return False
@@ -48,7 +49,7 @@ class Topics:
         self.admin.delete_topics([topic], operation_timeout=30)[topic].result(60)
 
     def describe(self, topic: str) -> tuple[str, int, dict[str, str]]:
-        """The topic's id, how many partitions it has, and the configs that were set on it."""
+        """Return the topic's id, its number of partitions, and the configs that were set on it."""
         found = self.admin.describe_topics(TopicCollection([topic]))[topic].result(30)
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         entries = self.admin.describe_configs([resource])[resource].result(30)

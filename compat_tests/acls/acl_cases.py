@@ -1,9 +1,9 @@
 """The matrix: for each API a valid request, and the kinds of resources on which it asks the authorizer.
 
-Each request names what is `mine`, on which the rules of a client are, and what is `other`, on which they are not. It
-is answered alike however often it is asked: what would change something either changes nothing (validate_only, things
-that do not exist, epochs that are over), or both nodes change alike. What an API asks only in some cases has a row of
-its own.
+Each request names resources that are `mine`, to which the rules of a client apply, and those that are `other`, to which
+they do not apply. Its answer is the same however often it is sent. A request with an effect either changes nothing
+(validate_only, things that do not exist, old epochs), or both nodes change alike. An API that asks for a permission
+only in some cases has a row for each case.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pykbroker_wire.records.batch import build_batch
 
 TOPIC, GROUP, CLUSTER, TXN = Resource.TOPIC, Resource.GROUP, Resource.CLUSTER, Resource.TRANSACTIONAL_ID
 MINE, OTHER, MISSING = "mine", "other", "mine.missing"
-#: Where records are written; what is read stays as it is.
+#: Records are written to these, and the topics that are read stay as they are.
 MINE_WRITTEN, OTHER_WRITTEN = "mine.written", "other.written"
-#: Deleted by clients that may, and made again.
+#: Deleted by clients with the permission, and created again.
 DOOMED = "mine.doomed"
 TOPICS: Final = (MINE, OTHER, MINE_WRITTEN, OTHER_WRITTEN)
 #: A group of the consumer protocol with one member, subscribed to MINE and OTHER.
@@ -30,16 +30,16 @@ MINE_NEW = "mine.consumers"
 METADATA_LOG = "__cluster_metadata"
 METADATA_ID = bytes(15) + b"\x01"
 ELSEWHERE = "AAAAAAAAAAAAAAAAAAAAAA"
-#: Of all rows, the same on both nodes.
+#: The time in all rows, the same on both nodes.
 TIME_MS = NOW_MS
 RECORDS = build_batch([(b"k", b"v", [], TIME_MS)])
 IDEMPOTENT = build_batch([(b"k", b"v", [], TIME_MS)], producer_id=7_000_000, producer_epoch=0, base_sequence=0)
 TRANSACTIONAL = build_batch(
     [(b"k", b"v", [], TIME_MS)], producer_id=7_000_000, producer_epoch=0, base_sequence=0, transactional=True
 )
-#: In a request: the name of the client (a topic of its own).
+#: Stands in a request for the name of the client (a topic of its own).
 CLIENT = "‹client›"
-#: In a request, for a uuid: that of a topic, by its name.
+#: Prefix in a request for a uuid: that of a topic, by its name.
 ID = "id:"
 
 Values = Mapping[str, Any]
@@ -47,11 +47,11 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """`resources`: the kinds on which rules change the answer; none: the API asks for no permission. `on`: listeners,
-    all that serve the API unless said. `from_version`: what the row is about is not in older ones. `doomed`: DOOMED is
-    there each time. `alone`: on a connection that is not used again. `own_records`: the metadata log, of which only is
-    compared whether it was read. `kafka_fails`: why Apache
-    Kafka 4.3.1 answers UNKNOWN_SERVER_ERROR to clients that may ask; pykbroker has an answer for them."""
+    """`resources`: the kinds on which rules change the answer; if empty, the API asks for no permission. `on`:
+    listeners; by default all that serve the API. `from_version`: the first version that has the subject of the row.
+    `doomed`: DOOMED exists each time. `alone`: on a connection that is not used again. `own_records`: a read of the
+    metadata log, for which the test compares only whether it succeeded. `kafka_fails`: the reason why Apache Kafka
+    4.3.1 answers UNKNOWN_SERVER_ERROR to clients with permission; pykbroker has an answer for them."""
 
     key: ApiKey
     values: Values
@@ -109,7 +109,7 @@ _ACLS = {
 
 
 def _configs(kind: int, *names: str, **config: str | int) -> Values:
-    """By their names; without an operation, the value is set."""
+    """Return configs by their names; without an operation, the value is set."""
     resources = [{"resource_type": kind, "resource_name": name, "configs": [config]} for name in names]
     return {"resources": resources, "validate_only": True}
 
@@ -536,7 +536,7 @@ CASES: Final[tuple[Case, ...]] = (
         },
         (CLUSTER,),
     ),
-    # What changes something goes last.
+    # Requests with an effect come last.
     Case(K.PRODUCE, _written(RECORDS), (TOPIC,)),
     Case(K.PRODUCE, _written(IDEMPOTENT), (TOPIC,), "idempotent"),
     Case(K.PRODUCE, _written(TRANSACTIONAL, MINE), (TOPIC, TXN), "transactional"),

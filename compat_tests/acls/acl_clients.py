@@ -1,7 +1,7 @@
 """The clients of the matrix: each has its rules, a name on the listener of brokers, an address on that of controllers.
 
-`NONE` may do nothing; `OWNER` everything with what is mine; `EVERYTHING` everything. One client for each operation on
-each kind of resource may do that alone, and one may do everything but that.
+`NONE` may do nothing, `OWNER` everything with the resources that are mine, and `EVERYTHING` everything. For each
+operation on each kind of resource, one client may do only that, and one may do everything else.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pykbroker.security.acl import PatternType, Permission
 from pykbroker.security.authorizer import CLUSTER_NAME, SUPPORTED_OPERATIONS, Operation, Resource
 from pykbroker_wire.messages.create_acls import AclCreation
 
-#: The kinds of resources that an API of the table asks about.
+#: The kinds of resources in the authorizations of the tested APIs.
 KINDS: Final = (Resource.TOPIC, Resource.GROUP, Resource.CLUSTER, Resource.TRANSACTIONAL_ID)
-#: Of nodes, and of no client of the matrix: rules of theirs are there so that each resource has one.
+#: The addresses of nodes, which no client of the matrix has. Their rules exist so that each resource has one.
 NODE_HOSTS: Final = ("127.0.0.1", "0:0:0:0:0:0:0:1")
 
 
@@ -28,7 +28,7 @@ class Rule(NamedTuple):
 
 
 class AclClient(NamedTuple):
-    """`host`: the address that its connections to controllers come from, where all are User:ANONYMOUS."""
+    """`host`: the address of its connections to controllers, where all clients are User:ANONYMOUS."""
 
     name: str
     host: str
@@ -81,7 +81,7 @@ NONE, EVERYTHING, OWNER = CLIENTS[:3]
 
 
 def rules_of_nodes() -> Iterator[AclCreation]:
-    """What nodes may do, over their own listeners: User:ANONYMOUS from the addresses of this machine."""
+    """Yield the permissions of nodes over their own listeners: User:ANONYMOUS from the addresses of this machine."""
     for kind in KINDS:
         for host in NODE_HOSTS:
             yield creation(Rule(Permission.ALLOW, Operation.ALL, kind, everywhere=True), "User:ANONYMOUS", host)

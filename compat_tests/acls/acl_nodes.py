@@ -1,7 +1,7 @@
-"""Apache Kafka and pykbroker from the same properties, with users, rules and the resources that the matrix is about.
+"""Apache Kafka and pykbroker from the same properties, with users, rules and the resources of the matrix.
 
-Clients log in on the listener of brokers (PLAIN). Listeners of controllers are plain here: there the address of a
-connection says which client it is. Until the first rules are there, all are allowed what no rule is about.
+Clients log in on the listener of brokers (PLAIN). Listeners of controllers are plain here, and the address of a
+connection identifies the client. Until the first rules exist, every operation without a rule is allowed.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ CONFIG = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "controller.quorum.append.linger.ms": "0",
-    # A member that sends one heartbeat is there to the end.
+    # A member that sends one heartbeat stays until the end.
     "group.consumer.session.timeout.ms": "3600000",
     "group.consumer.max.session.timeout.ms": "3600000",
 }
 
 
 class LoggedInLink(Link):
-    """A connection of a client of the matrix: logged in, or from the address that says which client it is."""
+    """A connection of a client of the matrix: logged in, or from the address that identifies the client."""
 
     def __init__(self, port: int, client: AclClient, on: On) -> None:
         super().__init__("localhost", port)
@@ -68,7 +68,7 @@ class LoggedInLink(Link):
 
 
 class GuardedNode:
-    """One of the two nodes, with the connections of all clients to it."""
+    """A node of the two, with the connections of all clients to it."""
 
     def __init__(self, node: Node, ports: Ports) -> None:
         self.node = node
@@ -107,7 +107,7 @@ class GuardedNode:
         return Step(client.name, name, version, None, _read_or_not(said) if case.own_records else said)
 
     def ask(self, client: AclClient, api: str, version: int, values: Values, on: On = On.BROKER) -> Any:
-        """For what a test needs, without keeping it."""
+        """Send a request for the test's own needs, without keeping it."""
         return self._answer(client, on, build(api, version, values, self.topic_ids), version)
 
     def _send(self, client: AclClient, on: On, request: TopLevel, version: int) -> None:
@@ -122,10 +122,10 @@ class GuardedNode:
         assert isinstance(frame, bytes), f"{type(request).__name__}: {frame}"
         return decode_response(request.API_KEY, version, frame)[1]
 
-    # What the matrix is about.
+    # The resources of the matrix.
 
     def know_topics(self) -> None:
-        """Their ids: in answers they are called alike on both nodes."""
+        """Read the ids of the topics, which get the same names on both nodes in compared answers."""
         found = self.ask(ADMIN, "Metadata", 13, {"topics": None}).topics
         self.topic_ids = {topic.name: topic.topic_id for topic in found}
 
@@ -166,7 +166,7 @@ class GuardedNode:
         rules = [*rules_of_nodes(), *(each for client in CLIENTS for each in client.creations())]
         made = self._answer(ADMIN, On.BROKER, CreateAclsRequest(creations=rules), 3)
         assert not any(result.error_code for result in made.results), made
-        # Both halves of a node have heard of them.
+        # Both halves of a node have applied them.
         for on, api, version in ((On.BROKER, "ListConfigResources", 1), (On.CONTROLLER, "DescribeQuorum", 0)):
             self._until_done(api, version, {}, lambda answer: not answer.error_code, NONE, on)
             self._until_done(api, version, {}, lambda answer: answer.error_code, EVERYTHING, on)
@@ -216,7 +216,7 @@ def _for_client(values: Any, name: str) -> Any:
 
 
 def _read_or_not(answer: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a Fetch of the metadata log, whose records and offsets each node has for itself."""
+    """Mask the answer to a Fetch of the metadata log, whose records and offsets differ between nodes."""
     for topic in answer["responses"]:
         for partition in topic["partitions"]:
             for field in ("records", "high_watermark", "last_stable_offset", "log_start_offset", "current_leader"):

@@ -1,4 +1,5 @@
-"""Requests from plain values: what a version does not have is left out, so that one row says an API in all versions."""
+"""Builds requests from plain values: fields that a version lacks are left out, so one row covers all versions of an
+API."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tests.wire.catalogue import Entry, entry
 
 
 def build(api: str, version: int, values: Mapping[str, Any], topic_ids: Mapping[str, bytes]) -> TopLevel:
-    """The request of an API, `values` by the names of its fields. A uuid may be written `id:topic`."""
+    """Return the request of an API, `values` by the names of its fields. A uuid may be written `id:topic`."""
     item = entry(f"{api}Request")
     made = _struct(item, item.top, version, values, topic_ids)
     assert isinstance(made, TopLevel)

@@ -1,6 +1,7 @@
-"""Each API asks the authorizer what Apache Kafka asks: error codes and what is left out of answers, client by client.
+"""Each API asks the authorizer the same as in Apache Kafka: the error codes and the omissions in answers are compared
+for every client.
 
-Nothing is masked but what differential/masks.py names: values that each node makes up, and the order of hash maps.
+Only the values in differential/masks.py are masked: those that each node generates, and the order of hash maps.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def guarded() -> Iterator[tuple[GuardedNode, GuardedNode]]:
 def check(
     nodes: tuple[GuardedNode, GuardedNode], case: Case, on: On, clients: Sequence[AclClient], versions: Sequence[int]
 ) -> list[Step]:
-    """What pykbroker has answered, and Apache Kafka too."""
+    """Check that both nodes answer alike; returns pykbroker's answers."""
     theirs, ours = [], []
     for node in nodes:
         node.know_topics()
@@ -76,7 +77,7 @@ def differences(answered: Sequence[tuple[Step, Step]], on: On) -> Iterator[str]:
 
 
 def seen(step: Step, on: On) -> dict[str, Any]:
-    """An answer as far as it is compared: the order of arrays is differential/'s matter."""
+    """Return the compared part of an answer; differential/ compares the order of arrays."""
     answer = deepcopy(step.answered)
     if step.api == "ApiVersions":
         served = {int(key) for key, where in SERVED.items() if on in where}

@@ -74,7 +74,7 @@ def test_apache_kafkas_broker_listener_negotiates_and_answers(
             produced = (await connection.send(produce, 30_000)).responses[0].partition_responses[0]
             if produced.error_code == ErrorCode.NONE:
                 break
-        # An answer of many pieces, beside small ones.
+        # An answer of many pieces, together with small ones.
         fetch = FetchRequest(
             max_wait_ms=500,
             min_bytes=1,
@@ -101,7 +101,7 @@ def test_apache_kafkas_broker_listener_negotiates_and_answers(
 def test_apache_kafkas_controller_listener_negotiates_and_answers(
     new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
-    """A node of its own: for minutes it counts the asking replica as an observer of its quorum."""
+    """A node of its own, because it counts the asking replica as an observer of its quorum for minutes."""
 
     async def scenario(connection: BrokerConnection) -> None:
         describe = DescribeQuorumRequest(

@@ -1,4 +1,4 @@
-"""`pykbroker`'s own commands, given to it in this process, against any node."""
+"""Runs `pykbroker`'s own commands in this process, against any node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pykbroker.__main__ import main
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """How a command ended."""
+    """The result of a command."""
 
     status: int
     out: str
@@ -22,13 +22,13 @@ class Said:
 
     @property
     def document(self) -> Any:
-        """What `-o json` printed."""
+        """Return the output of `-o json`."""
         assert (self.status, self.err) == (0, ""), self
         return json.loads(self.out)
 
     @property
     def failure(self) -> str:
-        """The one line of a command that failed, without the program's name."""
+        """Return the one error line of a command that failed, without the program's name."""
         assert self.status in (1, 2), self
         (line,) = self.err.splitlines()
         assert line.startswith("pykbroker: "), line

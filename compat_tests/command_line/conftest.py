@@ -1,4 +1,4 @@
-"""The command line, aimed at the node under test and at Apache Kafka: each test runs against both."""
+"""The command line, with the node under test and with Apache Kafka: each test runs against both."""
 
 from __future__ import annotations
 

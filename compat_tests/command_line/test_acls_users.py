@@ -33,7 +33,7 @@ def user() -> str:
 
 
 def wait_for_rules(line: CommandLine, user: str, count: int) -> None:
-    """The broker hears of a rule a moment after the controller has answered."""
+    """The broker applies a rule a moment after the controller has answered."""
     wait_until(lambda: len(line.json("acls", "list", "--principal", user)) == count, f"{user} has {count} rules")
 
 

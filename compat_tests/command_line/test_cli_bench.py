@@ -1,4 +1,4 @@
-"""`pykbroker bench`: each load does what it says, and says what it did. No rate is a condition here."""
+"""`pykbroker bench`: each load runs as requested and reports its result. The tests require no rate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_what_is_produced_is_consumed(line: CommandLine, topic: str) -> None:
     told = line.json("bench", "produce", topic, "-n", "3001", "--size", "50", "--producers", "2", "-z", "lz4")
     assert (told["work"], told["records"], told["failed"]) == ("produce", 3001, 0)
     check_times(told)
-    # The seconds are said to the millisecond, and there may be few of those.
+    # The seconds are rounded to the millisecond, which matters if they are few.
     rounded = 0.0005 / told["seconds"]
     assert told["records_per_second"] == pytest.approx(3001 / told["seconds"], rel=0.01 + rounded)
     assert told["megabytes_per_second"] == pytest.approx(3001 * 50 / told["seconds"] / 1e6, rel=0.1, abs=0.001)
@@ -38,12 +38,12 @@ def test_what_is_produced_is_consumed(line: CommandLine, topic: str) -> None:
 
 
 def test_end_to_end(line: CommandLine, topic: str) -> None:
-    # What is in the topic before is of no concern.
+    # Records from before do not count.
     assert line("produce", topic, stdin="of another\n").status == 0
     told = line.json("bench", "end-to-end", topic, "-n", "200", "--rate", "400", "--patience", "100")
     assert (told["work"], told["records"], told["failed"]) == ("end-to-end", 200, 0)
     check_times(told)
-    # 200 records at 400 a second are due within half a second: no load can be done sooner.
+    # 200 records at 400 a second are due within half a second, so no load can end sooner.
     assert told["seconds"] >= 0.49
     table = line("bench", "produce", topic, "-n", "10", "--rate", "1000", "--acks", "1").out.splitlines()
     assert table[0].split()[:3] == ["RECORDS", "FAILED", "SECONDS"]

@@ -1,5 +1,5 @@
 """`pykbroker logs` on the directories of the node under test and of Apache Kafka; compat_tests/on_disk compares the
-words with DumpLogSegments."""
+text with DumpLogSegments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_files_of_a_topic(kind: str, request: pytest.FixtureRequest) -> None
         return done.stdout
 
     folders = [str(node.data_dir / f"{topic}-{number}") for number in (0, 1)]
-    # The indexes of a file that is written to have room in Apache Kafka, which its own tool complains of, too.
+    # In Apache Kafka the indexes of a file that is written to are preallocated, and its own tool complains of that too.
     found = logs("dump", "--print-data-log", *(f"{folder}/00000000000000000000.log" for folder in folders))
     assert [f"payload: value {number}\n" in found for number in range(100)] == [True] * 100
     assert found.count(" key: key ") == 100

@@ -1,4 +1,4 @@
-"""`pykbroker produce` and `pykbroker consume`; kcat is the judge of what they write and read."""
+"""`pykbroker produce` and `pykbroker consume`; kcat checks what they write and read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOSTILE = b'k\xff\x00|v"\\\xc3\xa9\x1b,=\xfe'
 
 @pytest.fixture
 def topic(line: CommandLine) -> str:
-    """With two partitions, on the node that the command line is aimed at."""
+    """A topic with two partitions, on the node of the command line."""
     return Topics(line.bootstrap).create(partitions=2)
 
 
@@ -39,7 +39,7 @@ def started(line: CommandLine, *words: str) -> subprocess.Popen[bytes]:
 
 
 def _heed_interrupts() -> None:
-    """What a shell runs in its background ignores SIGINT, and so does everything that it starts."""
+    """Restore SIGINT, because a shell's background process and all its children ignore it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -51,7 +51,7 @@ def ran(line: CommandLine, *words: str, stdin: bytes = b"") -> bytes:
 
 
 def fill(line: CommandLine, topic: str, times: list[int], partition: int = 0) -> None:
-    """A record at each time; its value is its number."""
+    """Write a record at each time; its value is its number."""
     lines = [json.dumps({"payload": str(number), "partition": partition, "ts": at}) for number, at in enumerate(times)]
     assert line("produce", topic, "-J", stdin="\n".join(lines)).status == 0
 
@@ -73,11 +73,11 @@ def test_kcat_and_we_print_the_same(line: CommandLine, topic: str) -> None:
         ["-K", "::", "-D", r"\x01"],
     ):
         assert ran(line, "consume", topic, "-p", "1", *words) == kcat(line, *where, *words)
-    # kcat takes what is empty for null; of what is null both say so.
+    # kcat reads an empty value as null; for null itself both print the same.
     form = ["-p", "1", "-c", "2", "-f", r"[%k][%s]\n", "-Z"]
     assert ran(line, "consume", topic, "--from", "4", *form) == b"[k1][NULL]\n[NULL][two]\n"
     assert kcat(line, *where[:-4], "-o", "4", *form, "-q") == b"[k1][NULL]\n[NULL][two]\n"
-    # kcat writes bytes that are no text as they are; all the others are the same.
+    # kcat writes bytes that are not text as they are; all others are the same.
     theirs = [json.loads(one) for one in kcat(line, *where, "-J", "-c", "6").splitlines()]
     ours = [json.loads(one) for one in ran(line, "consume", topic, "-J").splitlines()]
     assert ours[:6] == [{name: value for name, value in one.items() if name != "broker"} for one in theirs]
@@ -157,7 +157,7 @@ def test_only_what_is_committed_is_read_where_that_is_asked_for(line: CommandLin
         assert producer.flush(60) == 0
         ends(60)
     assert values(line, topic) == ["yes", "no"]
-    # The last of the partition are control records: the read ends all the same.
+    # The last records of the partition are control records, and the read ends nevertheless.
     assert values(line, topic, "--isolation", "read_committed") == ["yes"]
     assert values(line, topic, "-X", "isolation.level=read_committed") == ["yes"]
     producer.begin_transaction()
@@ -191,7 +191,7 @@ def test_a_read_that_follows_ends_in_order(line: CommandLine, topic: str, name: 
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=120) == (b"", b"")
     assert process.returncode == 130
-    # What was printed was committed on the way out.
+    # The printed records were committed at the end.
     assert values(line, topic, "--group", name) == []
 
 
@@ -215,7 +215,7 @@ def test_a_pipe_that_closes_ends_it_quietly(line: CommandLine, topic: str, name:
         assert process.stderr is not None
         assert process.stderr.read() == b""
     assert process.returncode == 0
-    # Nothing is committed that did not get through: a pipe holds 64 KiB of 2 MB.
+    # Records that did not get through are not committed: a pipe holds 64 KiB of 2 MB.
     assert len(values(line, topic, "--group", name)) > 1000
 
 
@@ -285,7 +285,7 @@ def test_what_is_refused(line: CommandLine, topic: str, words: str, status: int,
 
 
 def test_words_of_a_terminal_are_sent_as_they_come(line: CommandLine, topic: str) -> None:
-    """A line is sent when it is there, not when a block is full."""
+    """A line is sent when it arrives, not when a block is full."""
     with started(line, "produce", topic, "-p", "0") as process:
         assert process.stdin is not None
         process.stdin.write(b"first\n")

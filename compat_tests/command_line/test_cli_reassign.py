@@ -50,7 +50,7 @@ def test_a_plan_from_its_proposal_to_its_end(line: CommandLine, topic: str, tmp_
     assert line("reassign", "cancel", str(plan)).status == 0
     assert line("reassign", "execute", str(plan), "--throttle", "7000000", "--wait").status == 0
     assert "throttled" not in throttles(line, topic)
-    # Kafka's tool, which ours is compared with, takes both files; the one of now has directories.
+    # Kafka's tool, with which ours is compared, accepts both files; the one of the current state has directories.
     assert json.loads(back.read_text())["partitions"][0]["log_dirs"][0].startswith("/")
     for file in (plan, back):
         words = ["--bootstrap-server", line.bootstrap, "--verify", "--reassignment-json-file", str(file)]

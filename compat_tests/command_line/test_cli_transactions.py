@@ -15,7 +15,7 @@ from compat_tests.topics import Topics
 
 @pytest.fixture
 def topic(line: CommandLine, name: str) -> str:
-    """In whose partition 1 a transaction of the test's name is open, from offset 0 on."""
+    """A topic in whose partition 1 a transaction of the test's name is open, from offset 0 on."""
     topic = Topics(line.bootstrap).create(partitions=2)
     producer = Producer(
         {
@@ -56,11 +56,11 @@ def test_an_open_transaction_is_shown_and_ended_by_its_id(line: CommandLine, top
         [f"{topic}-1"],
     )
     assert told["open_for_ms"] >= 0
-    # Not one that hangs: the coordinator knows it, whatever its age.
+    # It does not hang, because the coordinator has it, whatever its age.
     assert line.json("transactions", "find-hanging", "--topic", topic, "--quiet-for", "0") == []
     done = line.json("transactions", "abort", "--transactional-id", name)
     assert done == {"transactional_id": name}
-    # Its producer got a new epoch behind the abort.
+    # Its producer got a new epoch after the abort.
     wait_until(lambda: state(line, name) == "Empty", "the transaction is aborted")
     (told,) = line.json("transactions", "describe", name)
     assert (told["started_ms"], told["open_for_ms"], told["partitions"]) == (None, None, [])
@@ -80,7 +80,7 @@ def test_a_transaction_is_aborted_by_its_place(line: CommandLine, topic: str, na
 
 @pytest.mark.parametrize("kind", ["pykbroker", "apache-kafka"])
 def test_a_transaction_that_hangs_is_found_and_aborted(kind: str) -> None:
-    """Without verification a batch may begin a transaction that its coordinator knows nothing of (KIP-664)."""
+    """Without verification a batch may begin a transaction that its coordinator does not have (KIP-664)."""
     node = make_node(kind, {"transaction.partition.verification.enable": "false"})
     try:
         line = CommandLine(node.start().bootstrap)

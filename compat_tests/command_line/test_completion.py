@@ -1,4 +1,4 @@
-"""Names that a shell completes, from the cluster."""
+"""Completion of names by the shell, from the cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def completed(words: list[str], begun: str) -> list[str]:
 
 
 def wait_for(words: list[str], begun: str, names: list[str]) -> None:
-    """A completion gives up after a second, which a busy machine may need."""
+    """Repeat the completion, because it gives up after a second, which a busy machine may need."""
     wait_until(lambda: completed(words, begun) == names, f"{' '.join(words)} {begun} is completed to {names}")
 
 

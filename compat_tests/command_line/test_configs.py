@@ -9,7 +9,7 @@ from compat_tests.command_line.asked import CommandLine
 
 
 def values(line: CommandLine, *words: str) -> dict[str, tuple[str | None, str]]:
-    """key -> its value, and where that comes from."""
+    """Return key -> its value, and the source of the value."""
     return {row["key"]: (row["value"], row["source"]) for row in line.json("configs", "describe", *words)}
 
 
@@ -69,7 +69,7 @@ def test_of_groups_and_client_metrics(line: CommandLine, name: str) -> None:
     assert line("configs", "alter", "group", name, "--set", "consumer.session.timeout.ms=50000").status == 0
     wait_for(line, "consumer.session.timeout.ms", ("50000", "dynamic_group_config"), "group", name)
     assert line("configs", "alter", "client-metrics", name, "--set", "interval.ms=60000").status == 0
-    # The broker hears of it a moment after the controller has answered.
+    # The broker applies it a moment after the controller has answered.
     wait_until(lambda: line("configs", "describe", "client-metrics", name).status == 0, "the subscription is known")
     wait_for(line, "interval.ms", ("60000", "dynamic_client_metrics_config"), "client-metrics", name)
 

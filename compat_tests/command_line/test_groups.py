@@ -21,7 +21,7 @@ COUNT = 5
 
 @pytest.fixture
 def topic(line: CommandLine) -> str:
-    """Two partitions with five records each, a second apart."""
+    """A topic of two partitions with five records each, a second apart."""
     name = Topics(line.bootstrap).create(partitions=2)
     records = [Record(None, b"%d" % i, (), NOW_MS + 1000 * (i // 2), i % 2) for i in range(2 * COUNT)]
     ConfluentClient().produce(line.bootstrap, name, records)
@@ -116,7 +116,7 @@ def test_a_group_with_a_member(line: CommandLine, topic: str, name: str, protoco
         heading, titles, row = line("groups", "describe", name, "--members").out.splitlines()
         assert titles.split() == ["MEMBER", "CLIENT", "HOST", "INSTANCE", "ASSIGNMENT"]
         assert row.split()[-1] == f"{topic}-0,{topic}-1"
-        # What needs a group without members.
+        # Commands that need a group without members.
         reset = line("groups", "reset", name, "--all-topics", "--to-earliest", "--execute")
         assert reset.failure == f"Group {name} has members (Stable): stop them first, then reset it"
         assert line("groups", "delete", name).failure == (

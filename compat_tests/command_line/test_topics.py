@@ -11,7 +11,7 @@ KEYS = ["topic", "partitions", "replication_factor", "under_replicated", "leader
 
 
 def wait_for(line: CommandLine, name: str, partitions: int) -> None:
-    """Until every partition is led; 0: until the topic is gone."""
+    """Wait until every partition is led, or with 0 until the topic is deleted."""
 
     def led() -> bool:
         rows = [row for row in line.json("topics", "list") if row["topic"] == name]
@@ -77,7 +77,7 @@ def test_what_is_refused_is_one_line(line: CommandLine, name: str) -> None:
     near = f"There is no topic '{name}x': did you mean '{name}'?"
     assert line("topics", "describe", name + "x").failure == near
     assert line("topics", "alter", name + "x", "-p", "3").failure == near
-    # Nothing is deleted when one of several names is wrong.
+    # Nothing is deleted if one of several names is wrong.
     assert line("topics", "delete", name, name + "x").failure == near
     assert [one["topic"] for one in line.json("topics", "describe", name)] == [name]
     far = line("topics", "delete", "nothing-like-it-at-all")

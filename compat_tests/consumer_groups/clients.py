@@ -1,6 +1,6 @@
-"""The clients that speak the consumer protocol (KIP-848), each as a program of its own that can be killed.
+"""The clients of the consumer protocol (KIP-848), each as a program of its own that can be killed.
 
-`Party` is what a test of groups uses: members of one group, from one or several families of clients.
+Tests of groups use `Party`: members of one group, from one or several families of clients.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _java() -> list[str]:
     return java_command("ClientProgram", extra_classpath=classes)
 
 
-#: By family; each gives the command line of its program.
+#: By family; each returns the command line of its program.
 FAMILIES: dict[str, Callable[[], list[str]]] = {
     "java": _java,
     "confluent-kafka": lambda: [sys.executable, "-m", "compat_tests.python.confluent_program"],
@@ -32,7 +32,7 @@ FAMILIES: dict[str, Callable[[], list[str]]] = {
 
 
 class Programs:
-    """One program of each family for the session, and more of them for members that are to die."""
+    """One program of each family for the session, and further ones for members that are to die."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -57,7 +57,7 @@ class Programs:
 
 
 class Party:
-    """The members of a test; whoever has not left at its end leaves."""
+    """The members of a test; those that have not left leave at its end."""
 
     def __init__(self, programs: Programs, bootstrap: str) -> None:
         self._programs = programs
@@ -73,7 +73,7 @@ class Party:
         return member
 
     def mortal(self, family: str, group: str, topic: str) -> tuple[RemoteMember, Program]:
-        """A member whose process can be killed."""
+        """Return a member whose process can be killed."""
         program = self._programs.own(family)
         return RemoteMember(program, self._bootstrap, topic, group, SESSION_TIMEOUT_MS, protocol="consumer"), program
 
@@ -83,7 +83,8 @@ class Party:
 
 
 def shared_out(topic: str, partitions: int, *members: RemoteMember) -> bool:
-    """Whether these members have all partitions of the topic, each one once, and nobody over one more than another."""
+    """Return True if these members have all partitions of the topic, each once, and no member has over one more than
+    another."""
     assigned = [member.assignment() for member in members]
     everything = [place for own in assigned for place in own]
     sizes = [len(own) for own in assigned]

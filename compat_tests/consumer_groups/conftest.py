@@ -10,7 +10,7 @@ from compat_tests.consumer_groups.clients import Party, Programs
 from compat_tests.node import Node, make_node
 from compat_tests.topics import Topics
 
-#: Members hear of changes at their next heartbeat, and are given up when they have missed a few.
+#: Members get changes at their next heartbeat, and are removed after a few missed heartbeats.
 QUICK = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "300",

@@ -1,7 +1,7 @@
-"""Our assignors beside Apache Kafka's own, from its jars, on groups that live on: the same input, the same owners.
+"""Our assignors, compared with Apache Kafka's own from its jars, on groups that live on: same input, same owners.
 
-Each seed is a group to which things happen (members come and go, subscriptions change, topics come, grow and go); each
-time Kafka's assignor and ours compute the next target from the last one.
+Each seed is a group with changes (members come and go, subscriptions change, topics come, grow and go). After each
+change Kafka's assignor and ours compute the next target from the last one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def question(assignor: str, members: Mapping[str, Subscriber], topics: Topics) -
     parts = [assignor, " ".join(f"{uuid_to_str(topic_id)}={count}" for topic_id, count in topics.counts.items())]
     for member_id, member in members.items():
         subscribed = "+".join(uuid_to_str(topic_id) for topic_id in sorted(member.topic_ids)) or "-"
-        # Java's maps keep what falls into the same bucket in the order in which it came: by topic id, here and there.
+        # Java's maps keep entries of the same bucket in their order of insertion, which is by topic id on both sides.
         assigned = "+".join(
             f"{uuid_to_str(topic_id)}:{'.'.join(map(str, sorted(found)))}"
             for topic_id, found in sorted(member.assigned.items())
@@ -62,7 +62,7 @@ def answer(target: Assignment) -> str:
 
 
 class Life:
-    """A group to which things happen. `mixed`: its members do not all subscribe to the same topics."""
+    """A group with changes. `mixed`: its members do not all subscribe to the same topics."""
 
     def __init__(self, rng: random.Random, *, mixed: bool) -> None:
         self.rng, self.mixed = rng, mixed
@@ -138,7 +138,7 @@ def test_the_same_owners_as_apache_kafka(oracle: Oracle, assignor: str, mixed: b
     for seed in range(SEEDS):
         life = Life(random.Random(seed), mixed=mixed)
         for step in range(STEPS):
-            # Now and then the group changes its assignor, and starts from a target of the other one.
+            # Sometimes the group changes its assignor, and starts from a target of the other one.
             name = assignor if life.rng.random() < 0.9 else life.rng.choice(list(ASSIGNORS))
             other_ways = life.rng.random() < 0.2
             target = ASSIGNORS[name](life.members, life.topics, mixed=other_ways)

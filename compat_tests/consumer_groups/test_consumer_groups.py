@@ -22,7 +22,7 @@ each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 class Writer:
-    """Numbers, spread over the partitions of a topic."""
+    """Writes numbers, spread over the partitions of a topic."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._bootstrap, self._topic, self._partitions = bootstrap, topic, partitions
@@ -38,7 +38,7 @@ class Writer:
 
 
 def group_type(topics: Topics, group: str) -> ConsumerGroupType:
-    """What kind of group it is at the moment."""
+    """Return the current type of the group."""
     listed = topics.admin.list_consumer_groups(request_timeout=30).result(30).valid
     (found,) = [one.type for one in listed if one.group_id == group]
     return found
@@ -77,7 +77,7 @@ def test_members_join_leave_and_die(family: str, party: Party, quick: Node, quic
     assert set(values(last)) == new, "a later member starts where the group had committed"
 
 
-# franz-go 1.22 goes away without naming its instance, which is an INVALID_REQUEST, and cannot come back for a while.
+# franz-go 1.22 leaves without naming its instance, which is an INVALID_REQUEST, and cannot join again for a while.
 @pytest.mark.parametrize("family", ["java", "confluent-kafka"])
 def test_a_static_member_comes_back_to_its_partitions(
     family: str, party: Party, quick: Node, quick_topics: Topics
@@ -89,7 +89,7 @@ def test_a_static_member_comes_back_to_its_partitions(
     await_shared(topic, 5, first, second)
     before, others = first.assignment(), second.assignment()
 
-    first.leave()  # a static member that stops only goes away for a while
+    first.leave()  # a static member that stops is only absent for a while
     again = party.join(family, group, topic, instance="one")
     wait_until(lambda: again.assignment() == before, "the instance has its partitions again")
     assert second.assignment() == others, "nobody else noticed"
@@ -114,7 +114,8 @@ def test_partitions_are_added_and_the_topic_goes(family: str, party: Party, quic
 
 
 def test_patterns_find_topics_that_come_and_go(party: Party, quick_topics: Topics) -> None:
-    """Together, because a coordinator resolves the patterns of a group again after ten seconds at the earliest."""
+    """Tested together, because a coordinator resolves the patterns of a group again after ten seconds at the
+    earliest."""
     prefix = quick_topics.name()
     present = quick_topics.create(partitions=2, name=f"{prefix}.a")
     quick_topics.create(partitions=2, name=f"x{prefix}.a")
@@ -168,8 +169,8 @@ def test_a_group_goes_over_to_the_consumer_protocol_and_back(
     assert len(values(classic, modern)) == 120, "each record was read once"
 
     if family == "confluent-kafka":
-        # What librdkafka says of its partitions when it joins once more is malformed for Apache Kafka, which does not
-        # let the group go over a second time: GROUP_ID_NOT_FOUND.
+        # librdkafka's list of its partitions when it joins once more is malformed for Apache Kafka, which does not
+        # convert the group a second time: GROUP_ID_NOT_FOUND.
         return
     again = party.join(other, group, topic)
     await_shared(topic, 4, classic, again)
@@ -194,7 +195,7 @@ def test_members_of_all_families_share_a_group(party: Party, quick: Node, quick_
 
 
 def test_a_group_outlives_its_coordinator(programs: Programs, against: str) -> None:
-    """The broker is killed and comes back: the same members with the same partitions, and no record read twice."""
+    """The broker is killed and restarted: the same members have the same partitions, and no record is read twice."""
     node = make_killable_node(against, QUICK).start()
     topic = Topics(node.bootstrap).create(partitions=6)
     writer = Writer(node.bootstrap, topic, 6)
@@ -216,8 +217,8 @@ def test_a_group_outlives_its_coordinator(programs: Programs, against: str) -> N
 
 
 def test_c_a_member_whose_answer_was_lost_goes_on(programs: Programs, fresh_broker: FreshBroker, against: str) -> None:
-    """librdkafka gives a heartbeat up after one interval, and the next one says nothing of its partitions. If the lost
-    answer took some of them, others wait for them until max.poll.interval.ms, at Apache Kafka."""
+    """librdkafka gives a heartbeat up after one interval, and the next one does not name its partitions. If the lost
+    answer revoked some of them, other members wait for them until max.poll.interval.ms, with Apache Kafka."""
     if against == "apache-kafka":
         pytest.skip("Apache Kafka does not give the assignment again (docs/decisions/0015-repeated-assignments.md)")
     patient = {"group.consumer.heartbeat.interval.ms": "1000", "group.consumer.session.timeout.ms": "45000"}
@@ -231,7 +232,7 @@ def test_c_a_member_whose_answer_was_lost_goes_on(programs: Programs, fresh_brok
         await_shared(topic, 8, first)
         second = party.join("confluent-kafka", group, topic)
         wait_until(lambda: members_of(topics, group) == 2, "the second member has joined")
-        # The fault: the first member asks, gives up, and the broker answers to a connection that is closed.
+        # The fault: the first member asks and gives up, and the broker answers to a closed connection.
         with standing_still(node.pid):
             time.sleep(2.5)
         await_shared(topic, 8, first, second)

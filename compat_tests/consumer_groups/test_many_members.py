@@ -26,7 +26,8 @@ Places = frozenset[tuple[bytes, int]]
 
 
 class Member:
-    """What a client does between heartbeats: it takes what it is told at once, and gives back what it is not."""
+    """A client's work between heartbeats: it takes assigned partitions at once, and gives up those that are not
+    assigned."""
 
     def __init__(self, group: str, number: int) -> None:
         self.group = group
@@ -63,7 +64,7 @@ class Member:
 
 
 class Group:
-    """Heartbeats of everybody, one after the other; the invariants hold after every single answer."""
+    """Heartbeats of all members, one after the other; the invariants hold after every single answer."""
 
     def __init__(self, wire: Wire, group: str, topics: Sequence[str]) -> None:
         self.wire, self.group, self.topics = wire, group, topics
@@ -92,7 +93,7 @@ class Group:
         assert len(owned) == len(set(owned)), "two members own the same partition"
 
     def settle(self) -> None:
-        """Rounds of heartbeats until everybody is at the same epoch and everything is owned."""
+        """Send rounds of heartbeats until all members are at the same epoch and all partitions are owned."""
         for _ in range(ROUNDS):
             self.round()
             if len({member.epoch for member in self.members}) == 1 and not any(m.tells for m in self.members):

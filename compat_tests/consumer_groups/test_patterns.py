@@ -1,4 +1,4 @@
-"""Our patterns of topic names beside RE2/J, which Apache Kafka uses: which are valid, why not, and what they match."""
+"""Our patterns of topic names, compared with RE2/J, which Apache Kafka uses: validity, errors, and matches."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def differ(pattern: str, ours: str, theirs: str) -> bool:
     if ours == theirs:
         return False
     if ours[0] == theirs[0] == "!":
-        # Both refuse it. Where a pattern has two faults, one names the first and the other the second.
+        # Both refuse it. If a pattern has two faults, one names the first and the other the second.
         return False
-    # Known, and in the head of regex.py: RE2 counts nested repetitions together, and limits the program's size. And
-    # RE2/J does not take every `{` as text that RE2 does.
+    # Documented in the head of regex.py: RE2 counts nested repetitions together, and limits the program's size. And
+    # RE2/J does not read every `{` as text that RE2 does.
     return not (
         ("invalid repeat count" in ours and pattern.count("{1000}") + pattern.count("{2}") + pattern.count("{3") > 0)
         or "pattern too large" in ours

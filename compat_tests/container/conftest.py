@@ -1,4 +1,4 @@
-"""The image, built once per run, and containers that end with their test."""
+"""The image, built once per run, and containers that are removed after their test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NewContainer = Callable[..., Container]
 
 @pytest.fixture(scope="session")
 def base() -> str:
-    """A base image of Debian's packages: no registry is asked."""
+    """A base image of Debian's packages, built without a registry."""
     needs.docker_daemon()
     if docker("image", "inspect", BASE, check=False).returncode:
         needs.program("debootstrap")
@@ -33,7 +33,7 @@ def base() -> str:
 
 @pytest.fixture(scope="session")
 def image(base: str, against: str) -> str:
-    """What `make image BASE=pykbroker-base` builds. PYKBROKER_IMAGE names one that is there already."""
+    """The image of `make image BASE=pykbroker-base`. PYKBROKER_IMAGE names an existing one."""
     if against == "apache-kafka":
         pytest.skip("what is judged here is the image of pykbroker")
     given = os.environ.get("PYKBROKER_IMAGE")
@@ -78,14 +78,15 @@ def _script(name: str, *words: str) -> None:
 
 @pytest.fixture
 def used() -> Iterator[ExitStack]:
-    """What the test took of the engine, given back in the reverse order: a network goes after its containers."""
+    """Resources of the engine that the test uses, released in reverse order: a network after its containers."""
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
 def new_container(image: str, used: ExitStack) -> NewContainer:
-    """`new_container({"KAFKA_NODE_ID": "1"}, options=["--read-only"], command=["sh", "-c", "..."])`, running."""
+    """`new_container({"KAFKA_NODE_ID": "1"}, options=["--read-only"], command=["sh", "-c", "..."])` returns a running
+    one."""
 
     def make(
         variables: Mapping[str, str] | None = None, *, options: Sequence[str] = (), command: Sequence[str] = ()
@@ -116,7 +117,7 @@ def network(image: str, used: ExitStack) -> str:
 
 
 class Projects:
-    """`new_project("compose.yaml")`: a project that is not up yet."""
+    """`new_project("compose.yaml")` returns a project that is not up yet."""
 
     def __init__(self, image: str) -> None:
         self._image = image
@@ -129,7 +130,7 @@ class Projects:
 
 @pytest.fixture(scope="module")
 def new_project(image: str) -> Iterator[Projects]:
-    """Projects that are gone with the module."""
+    """Projects that are removed after the module."""
     projects = Projects(image)
     yield projects
     for project in projects.made:
@@ -138,7 +139,7 @@ def new_project(image: str) -> Iterator[Projects]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """A failure shows the ends of the nodes' logs."""
+    """Show the ends of the nodes' logs for a failure."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     projects = getattr(item, "funcargs", {}).get("new_project")

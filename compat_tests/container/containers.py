@@ -1,4 +1,4 @@
-"""Containers of the image under test: started, asked and removed through the `docker` program."""
+"""Containers of the image under test: the `docker` program starts, inspects and removes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-#: A bound for what hangs, not a measure.
+#: A bound for hanging containers, not a measure.
 PATIENCE_S = 90.0
 SERVES = "Kafka Server started"
 
@@ -27,27 +27,27 @@ def fresh_name() -> str:
 
 
 class Container:
-    """`docker run -d`; `close` removes it with its anonymous volumes."""
+    """A container of `docker run -d`; `close` removes it with its anonymous volumes."""
 
     def __init__(self, image: str, options: list[str], command: list[str]) -> None:
         self.name = fresh_name()
         try:
             docker("run", "-d", "--name", self.name, *options, image, *command)
         except BaseException:
-            self.close()  # made perhaps, and not started
+            self.close()  # perhaps created, but not started
             raise
 
     def inspect(self, template: str) -> str:
         return docker("inspect", "-f", template, self.name).stdout.strip()
 
     def log(self) -> str:
-        """Both streams, in the order in which the container wrote them."""
+        """Return both streams, in the order in which the container wrote them."""
         return subprocess.run(
             ["docker", "logs", self.name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
         ).stdout
 
     def wait_for(self, text: str, count: int = 1) -> str:
-        """The log, as soon as it has `text` so many times."""
+        """Wait until the log has `text` `count` times, and return the log."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             running = self.inspect("{{.State.Running}}") == "true"
@@ -62,25 +62,25 @@ class Container:
         return int(docker("wait", self.name).stdout)
 
     def healthy(self) -> None:
-        """Wait until the engine's own probe says so."""
+        """Wait until the engine's own probe succeeds."""
         deadline = time.monotonic() + PATIENCE_S
         while (status := self.inspect("{{.State.Health.Status}}")) != "healthy":
             assert time.monotonic() < deadline, f"{status}: {self.inspect('{{json .State.Health.Log}}')}\n{self.log()}"
             time.sleep(0.2)
 
     def seconds_to_ready(self) -> float:
-        """From the start of the container to the line that says that it serves, of its last run."""
+        """Return the time from the start of the container to the line of a serving node, in its last run."""
         log = docker("logs", "-t", self.name).stdout
         ready = [line.split()[0] for line in log.splitlines() if SERVES in line][-1]
         return (_time(ready) - _time(self.inspect("{{.State.StartedAt}}"))).total_seconds()
 
     def processor_seconds(self) -> float:
-        """What the first process and its ended children have used so far."""
+        """Return the processor time of the first process and its ended children so far."""
         fields = self.run("cat", "/proc/1/stat").stdout.rpartition(")")[2].split()
         return sum(int(ticks) for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
     def run(self, *words: str, check: bool = True, user: str | None = None) -> subprocess.CompletedProcess[str]:
-        """A command in the container."""
+        """Run a command in the container."""
         return docker("exec", *(() if user is None else ("-u", user)), self.name, *words, check=check)
 
     def health(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Container:
 
 
 def _time(text: str) -> datetime:
-    """2026-11-23T07:07:46.163061674Z, to the microsecond."""
+    """Parse 2026-11-23T07:07:46.163061674Z, to the microsecond."""
     return datetime.fromisoformat(text.rstrip("Z")[:26])
 
 

@@ -1,4 +1,4 @@
-"""What clients of the host ask a broker in a container: librdkafka through published ports."""
+"""Requests of clients on the host to a broker in a container: librdkafka through published ports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def at(*ports: int) -> str:
 
 
 def metadata(reached: Reached) -> ClusterMetadata:
-    """What one broker says of the cluster, as soon as one answers."""
+    """Return one broker's metadata of the cluster, as soon as one answers."""
     client = AdminClient({**settings(reached), "log_level": 0})
 
     def asked() -> ClusterMetadata | None:
@@ -34,13 +34,13 @@ def metadata(reached: Reached) -> ClusterMetadata:
 
 
 def topics_at(reached: Reached) -> dict[str, int]:
-    """Topics and their numbers of partitions, without internal ones."""
+    """Return topics and their numbers of partitions, without internal ones."""
     found = metadata(reached).topics
     return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
 
 
 def produce(bootstrap: str, topic: str, values: Sequence[str]) -> None:
-    """With acks=all, librdkafka's default; returns when all are acknowledged."""
+    """Send with acks=all, librdkafka's default; returns when all are acknowledged."""
     producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": int(PATIENCE_S * 1000), "log_level": 0})
     failures: list[object] = []
     for value in values:
@@ -50,7 +50,7 @@ def produce(bootstrap: str, topic: str, values: Sequence[str]) -> None:
 
 
 def consume(bootstrap: str, topic: str, count: int) -> list[str]:
-    """From the beginning, through a new group, so that the coordinator and its topic are there too."""
+    """Read from the beginning, through a new group, so that the coordinator and its topic are used too."""
     consumer = _consumer(bootstrap, uuid.uuid4().hex)
     found: list[str] = []
     deadline = time.monotonic() + PATIENCE_S
@@ -73,7 +73,7 @@ def _consumer(bootstrap: str, group: str) -> Consumer:
 
 
 class Traffic:
-    """An idempotent producer and a consumer group at work while the test changes the cluster beneath them.
+    """An idempotent producer and a consumer group that work while the test changes the cluster.
 
     Values are 0, 1, 2 and so on. Each thread ends with the `with` block.
     """
@@ -104,7 +104,7 @@ class Traffic:
         wait_until(lambda: max(self._read, default=-1) > before, "clients go on", timeout_s=PATIENCE_S)
 
     def finish(self) -> int:
-        """End the producer, wait until the group has read everything; returns how many records were sent."""
+        """Stop the producer, wait until the group has read everything; returns the number of records sent."""
         self._producing.set()
         self._threads[0].join()
         assert self._failures == []
@@ -146,7 +146,7 @@ class Traffic:
 
 
 def records_in(bootstrap: str, topic: str) -> int:
-    """How many records the partitions of a topic hold, control records and repeats included."""
+    """Return the number of records in the partitions of a topic, with control records and repeats."""
     consumer = _consumer(bootstrap, uuid.uuid4().hex)
     try:
         found = 0

@@ -1,4 +1,4 @@
-"""Compose projects of docker/: each with a name and ports of its own, and gone with its test.
+"""Compose projects of docker/: each has a name and ports of its own, and is removed after its test.
 
 PYKBROKER_COMPOSE names another program than docker-compose: a build of Compose v2.
 """
@@ -20,7 +20,7 @@ from compat_tests.container.host_clients import at
 from compat_tests.ports import steady_port
 
 FOLDER = needs.ROOT / "docker"
-#: Where containers of compose.secured.yaml have certificates and passwords.
+#: The folder of certificates and passwords in containers of compose.secured.yaml.
 SECRETS = "/etc/kafka/secrets"
 _LABEL = "com.docker.compose"
 #: The length of the names that the engine gives; ours are shorter.
@@ -28,7 +28,7 @@ _ANONYMOUS = 64
 
 
 class Project:
-    """A file of docker/ with an image. `close` takes everything away that has the project's label."""
+    """A file of docker/ with an image. `close` removes everything with the project's label."""
 
     def __init__(self, image: str, file: str) -> None:
         self.name = fresh_name()
@@ -55,11 +55,12 @@ class Project:
         }
 
     def bootstrap(self, *numbers: int) -> str:
-        """Where clients of the host find these brokers."""
+        """Return the address of these brokers for clients on the host."""
         return at(*(self.ports[number] for number in numbers or (1, 2, 3)))
 
     def logged_in(self, user: str, authority: Path) -> dict[str, str]:
-        """librdkafka's settings for a user of a secured cluster; `authority` gets the certificate that is trusted."""
+        """Return librdkafka's settings for a user of a secured cluster; the trusted certificate is written to
+        `authority`."""
         authority.write_text(self.run_in("node-1", "cat", f"{SECRETS}/authority.pem"))
         return {
             "bootstrap.servers": self.bootstrap(),
@@ -72,7 +73,7 @@ class Project:
         }
 
     def compose(self, *words: str, stdin: str | None = None, patience_s: float = 2 * PATIENCE_S) -> str:
-        """Run `docker-compose -f FILE WORDS`; returns what it printed."""
+        """Run `docker-compose -f FILE WORDS`; returns its output."""
         program = needs.program(os.environ.get("PYKBROKER_COMPOSE", "docker-compose"))
         done = subprocess.run(
             [program, "-f", str(self.path), *words],
@@ -87,11 +88,11 @@ class Project:
         return done.stdout
 
     def run_in(self, service: str, *words: str, stdin: str | None = None) -> str:
-        """A command in the container of a service."""
+        """Run a command in the container of a service."""
         return self.compose("exec", "-T", service, *words, stdin=stdin)
 
     def containers(self) -> dict[str, str]:
-        """Service -> container id, of those that run."""
+        """Return service -> container id, for those that run."""
         return {service: found for service, (found, state) in self._all().items() if state == "running"}
 
     def _all(self) -> dict[str, tuple[str, str]]:
@@ -101,7 +102,7 @@ class Project:
         return {service: (found, state) for service, found, state in rows}
 
     def serves(self, *services: str) -> None:
-        """Wait until each node says of itself that it serves."""
+        """Wait until each node reports that it serves."""
         for service in services:
             wait_until(lambda service=service: self._healthy(service), f"{service} serves", timeout_s=PATIENCE_S)
 
@@ -110,7 +111,7 @@ class Project:
         return found is not None and docker("exec", found, "pykbroker", "health", check=False).returncode == 0
 
     def tails(self) -> str:
-        """The ends of the containers' logs."""
+        """Return the ends of the containers' logs."""
         texts = []
         for service, (found, state) in self._all().items():
             said = docker("logs", "--tail", "60", found, check=False)
@@ -118,7 +119,7 @@ class Project:
         return "\n".join(texts)
 
     def down(self, *words: str) -> None:
-        """`docker-compose down`, without what it leaves behind: volumes that only the image asked for."""
+        """Run `docker-compose down`, and remove what it leaves: volumes that only the image declared."""
         mounted = docker("inspect", "-f", "{{range .Mounts}}{{.Name}} {{end}}", *self.containers().values()).stdout
         self.compose("down", *words)
         assert self._all() == {}
@@ -127,7 +128,7 @@ class Project:
                 docker("volume", "rm", name, check=False)
 
     def close(self) -> None:
-        """Through the engine, whatever state the project is in."""
+        """Remove everything through the engine, in whatever state the project is."""
         label = f"label={_LABEL}.project={self.name}"
         for found in docker("ps", "-aq", "--filter", label, check=False).stdout.split():
             docker("rm", "-fv", found, check=False)
@@ -138,7 +139,7 @@ class Project:
     # -- what a client of the host sees
 
     def seen_by(self, *numbers: int) -> ClusterMetadata | None:
-        """The cluster as the first of these brokers that answers has it."""
+        """Return the cluster's metadata from the first of these brokers that answers."""
         try:
             return self._admin(*numbers).list_topics(timeout=5)
         except KafkaException:
@@ -156,11 +157,11 @@ class Project:
         wait_until(has, f"the brokers are {wanted}", timeout_s=PATIENCE_S)
 
     def create_topic(self, partitions: int = 3) -> str:
-        """A topic with the cluster's replication factor and min.insync.replicas."""
+        """Create a topic with the cluster's replication factor and min.insync.replicas."""
         return self._create(NewTopic(fresh_name(), partitions))
 
     def create_topic_on(self, *ids: int) -> str:
-        """A topic of one partition with a replica on each of these brokers."""
+        """Create a topic of one partition with a replica on each of these brokers."""
         return self._create(NewTopic(fresh_name(), 1, replica_assignment=[list(ids)]))
 
     def _create(self, topic: NewTopic) -> str:

@@ -27,7 +27,7 @@ INSIDE = "node-1:19092,node-2:19092,node-3:19092"
 
 @pytest.fixture(scope="module")
 def next_image(image: str) -> Iterator[str]:
-    """The same image under another tag: to Compose another image."""
+    """The same image under another tag, which Compose takes for another image."""
     tag = f"pykbroker:{uuid.uuid4().hex[:12]}"
     docker("tag", image, tag)
     yield tag
@@ -36,13 +36,13 @@ def next_image(image: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def project(next_image: str, new_project: Projects) -> Project:
-    """The tag goes after the containers that use it."""
+    """The tag is removed after the containers that use it."""
     return new_project("compose.yaml")
 
 
 @pytest.fixture
 def cluster(project: Project) -> Iterator[Project]:
-    """Three nodes that serve, whatever the test before left."""
+    """Three nodes that serve, in whatever state the test before left them."""
     project.compose("up", "-d")
     project.has_brokers(THREE)
     yield project
@@ -51,7 +51,7 @@ def cluster(project: Project) -> Iterator[Project]:
 
 
 def moved(cluster: Project, topic: str, replicas: dict[int, list[int]]) -> None:
-    """Move the partitions, as soon as they are there."""
+    """Move the partitions, as soon as they exist."""
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap().split(","), request_timeout_ms=30_000)
     try:
         wanted = {TopicPartition(topic, number): brokers for number, brokers in replicas.items()}
@@ -71,7 +71,7 @@ def folders(cluster: Project, service: str, topic: str) -> set[str]:
 def test_clients_of_the_host_and_inside(cluster: Project) -> None:
     topic = cluster.create_topic()
     cluster.in_sync(topic, 1, 2, 3)
-    # Every broker leads a partition: records of all of them go through each broker's own port.
+    # Every broker leads a partition, so records go through each broker's own port.
     assert {part.leader for part in cluster.partitions(topic).values()} == {1, 2, 3}
     sent = [f"host {number}" for number in range(300)]
     produce(cluster.bootstrap(1), topic, sent)
@@ -87,7 +87,7 @@ def test_clients_of_the_host_and_inside(cluster: Project) -> None:
     configs = cluster.run_in("node-1", "kafka-topics", "--bootstrap-server", INSIDE, "--describe", "--topic", topic)
     assert "ReplicationFactor: 3" in configs
     assert "min.insync.replicas=2" in configs
-    # The engine's own probe, which Compose's `up --wait` and `depends_on` ask.
+    # The engine's own probe, which Compose's `up --wait` and `depends_on` use.
     for service, container in cluster.containers().items():
         wait_until(
             lambda found=container: docker("inspect", "-f", "{{.State.Health.Status}}", found).stdout == "healthy\n",
@@ -110,7 +110,8 @@ def test_a_node_is_killed(cluster: Project) -> None:
         assert set(cluster.containers()) == {"node-1", "node-3"}
         cluster.has_brokers({1: 1, 3: 3})
         traffic.goes_on()
-        # Its address is gone and refuses nothing: the end of its connections says that it is dead, not its session.
+        # Its address is gone and refuses nothing, so its death is detected by the end of its connections, not of its
+        # session.
         wait_until(lambda: _is_fenced_early(cluster, 2), "node-2 is fenced before its session is over")
         # Two replicas are enough for acks=all.
         cluster.compose("up", "-d", "node-2")
@@ -129,7 +130,7 @@ def test_a_fourth_broker_comes_and_goes(cluster: Project) -> None:
         assert folders(cluster, "node-4", topic) == {f"{topic}-{number}" for number in range(3)}
         assert all(4 in part.isrs for part in cluster.partitions(topic).values())
         traffic.goes_on()
-        # Drained: what it has goes to the three others, __consumer_offsets never was on it.
+        # The broker is drained to the three others; __consumer_offsets never was on it.
         moved(cluster, topic, {number: [1, 2, 3] for number in range(3)})
         cluster.in_sync(topic, 1, 2, 3)
         cluster.compose("--profile", "four", "rm", "-sfv", "node-4")
@@ -155,7 +156,7 @@ def test_down_keeps_the_data(cluster: Project) -> None:
     cluster.compose("up", "-d")
     cluster.has_brokers(THREE)
     cluster.in_sync(topic, 1, 2, 3)
-    # The group goes on where it was: its offsets were kept as well.
+    # The group continues where it was, because its offsets were kept as well.
     rest = cluster.run_in("node-1", *read, "--max-messages", "40").splitlines()
     assert sorted(first + rest) == sorted(sent)
 

@@ -1,4 +1,4 @@
-"""The other Compose files of docker/, the script behind `make up`, and what Compose v2 says of all of them."""
+"""The other Compose files of docker/, the script of `make up`, and the check of all of them by Compose v2."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INSIDE = "broker-1:19092,broker-2:19092,broker-3:19092"
 
 
 def active_controller(cluster: Project) -> str:
-    """The service of the node that leads the quorum."""
+    """Return the service of the node that leads the quorum."""
 
     def asked() -> str | None:
         said = cluster.run_in("broker-1", "kafka-metadata-quorum", "--bootstrap-server", INSIDE, "describe", "--status")
@@ -49,7 +49,7 @@ def test_isolated_controllers(new_project: Projects) -> None:
         traffic.goes_on()
         gone = active_controller(cluster)
         cluster.compose("kill", "-s", "KILL", gone)
-        # Another one decides.
+        # Another controller takes over.
         more = cluster.create_topic()
         cluster.in_sync(more, 11, 12, 13)
         assert active_controller(cluster) != gone
@@ -66,7 +66,7 @@ def test_isolated_controllers(new_project: Projects) -> None:
 
 
 def script(project: Project, *words: str) -> subprocess.CompletedProcess[str]:
-    """What `make up` and `make down` run."""
+    """Run the script of `make up` and `make down`."""
     return subprocess.run(
         [str(FOLDER / "cluster.sh"), *words],
         env={**project.variables, "PYKBROKER_TOPICS": "orders:2:1"},
@@ -83,7 +83,7 @@ def test_one_node_by_the_script(new_project: Projects) -> None:
     up = script(node, "up", "single")
     assert up.returncode == 0, up.stderr
     assert up.stdout.splitlines()[-1] == f"cluster: serves at {node.bootstrap(1)}"
-    # It said so when the node served: nothing here waits.
+    # It printed this when the node served, so nothing here waits.
     assert topics_at(node.bootstrap(1)) == {"orders": 2}
     produce(node.bootstrap(1), "orders", ["one", "two"])
     assert sorted(consume(node.bootstrap(1), "orders", 2)) == ["one", "two"]
@@ -98,14 +98,14 @@ def test_a_secured_cluster_by_the_script(new_project: Projects, tmp_path: Path) 
     cluster = new_project("compose.secured.yaml")
     up = script(cluster, "up", "secured")
     assert up.returncode == 0, up.stderr
-    # Users are there, too: nothing here waits.
+    # Users exist already, so nothing here waits.
     authority = tmp_path / "authority.pem"
     admin = AdminClient(cluster.logged_in("admin", authority))
     alice = cluster.logged_in("alice", authority)
     admin.create_topics([NewTopic("orders", 3)])["orders"].result(PATIENCE_S)
 
     def sent() -> object:
-        """What became of a record of alice's: None, or an error."""
+        """Return the result of a record of alice's: None, or an error."""
         told: list[object] = []
         producer = Producer(alice)
         producer.produce("orders", b"one", on_delivery=lambda error, _: told.append(error and error.code()))
@@ -118,7 +118,7 @@ def test_a_secured_cluster_by_the_script(new_project: Projects, tmp_path: Path) 
     cluster.run_in("node-3", "pykbroker", *rule, *where)
     wait_until(lambda: sent() is None, "alice may write", timeout_s=PATIENCE_S)
     assert cluster.seen_by(1) is None, "a client that does not log in is told nothing"
-    # The second time, what was made is there.
+    # The second time, everything exists already.
     assert script(cluster, "up", "secured").returncode == 0
     assert sent() is None
 
@@ -137,7 +137,7 @@ FILES = sorted(path.name for path in FOLDER.glob("compose*.yaml"))
 
 @pytest.fixture(scope="module")
 def compose_v2() -> Path:
-    """A program around the library that Compose v2 reads its files with: schema, profiles, variables."""
+    """A program around the library with which Compose v2 reads its files: schema, profiles, variables."""
     return go_program(Path(__file__).with_name("compose_v2"))
 
 

@@ -19,7 +19,7 @@ INSIDE = "node-1:19092,node-2:19092,node-3:19092"
 
 
 def quorum(cluster: Project, service: str) -> dict[int, tuple[int, str]]:
-    """Voter -> its lag and its status, as the tool of a node prints it: pykbroker's or Apache Kafka's."""
+    """Return voter -> its lag and its status, from the tool of a node: pykbroker's or Apache Kafka's."""
     tool = ("kafka-metadata-quorum",)
     if service == APACHE_KAFKA:
         tool = ("java", "-cp", "/opt/kafka/libs/*", "org.apache.kafka.tools.MetadataQuorumCommand")
@@ -53,7 +53,7 @@ def test_both_are_brokers_and_voters(new_project: Projects, apache_kafka_image: 
     assert {part.leader for part in cluster.partitions(topic).values()} == {1, 2, 3}
     with Traffic(cluster.bootstrap(), topic) as traffic:
         traffic.goes_on()
-        # One of the two is away, and the other one and Apache Kafka's are the majority: it votes.
+        # With one of pykbroker's nodes down, the other one and Apache Kafka's are the majority, so it votes.
         cluster.compose("stop", "node-1")
         cluster.has_brokers({2: 2, 3: 3})
         meanwhile = cluster.create_topic_on(2, 3)
@@ -69,7 +69,7 @@ def test_both_are_brokers_and_voters(new_project: Projects, apache_kafka_image: 
         traffic.goes_on()
         sent = traffic.finish()
     assert records_in(cluster.bootstrap(), topic) == sent
-    # What was decided while one was away is known to it.
+    # It has learned the changes that were made while it was down.
     cluster.in_sync(meanwhile, 2, 3)
     produce(cluster.bootstrap(1), meanwhile, ["one", "two"])
     assert sorted(consume(cluster.bootstrap(3), meanwhile, 2)) == ["one", "two"]

@@ -1,4 +1,4 @@
-"""docker/compose.spark.yaml: a secured cluster, a Spark with two workers, the pipeline and more on it, Prometheus."""
+"""docker/compose.spark.yaml: a secured cluster, a Spark with two workers, the pipeline and further jobs, Prometheus."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from example.generator import CLOSING_USER, Workload, generate
 from example.records import Times
 from pykbroker.tools.balance.load_file import read_loads
 
-#: The engine may have to make images first; a driver and two executors compile five queries.
+#: The engine may have to make images first, and a driver and two executors compile five queries.
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.long(amount="a day of a shop on a Spark of two workers")]
 
 PATIENCE_S = 900.0
@@ -33,7 +33,7 @@ TIMES = Times(slack_s=3600)
 
 
 def asked(port: int, path: str) -> Any:
-    """The JSON at a published port, or None as long as nothing serves there."""
+    """Return the JSON at a published port, or None as long as nothing serves there."""
     try:
         with urllib.request.urlopen(f"http://localhost:{port}{path}", timeout=10) as answer:
             return json.load(answer)
@@ -54,7 +54,7 @@ def test_the_pipeline_survives_its_workers(new_project: Projects, spark_images: 
     reached = project.logged_in("admin", tmp_path / "authority.pem")
 
     def workers(count: int) -> bool:
-        """Whether the application has executors on so many workers that live."""
+        """Return True if the application has executors on this number of live workers."""
         said = asked(master, "/json/")
         return said is not None and (
             sum(worker["state"] == "ALIVE" and worker["coresused"] > 0 for worker in said["workers"]) == count
@@ -79,7 +79,7 @@ def test_the_pipeline_survives_its_workers(new_project: Projects, spark_images: 
     wait_until(came_out, "dead letters and windows are those that plain Python computes", timeout_s=PATIENCE_S)
 
     def in_the_lake() -> list[str]:
-        """The ids of its events, as a reader without Spark has them."""
+        """Return the ids of its events, as a reader without Spark sees them."""
         docker("cp", f"{project.containers()['spark-master']}:/data/lake", str(copied := tmp_path / uuid.uuid4().hex))
         found = DeltaTable(str(copied)).to_pandas(columns=["event_id", "user_id"])
         return sorted(found[found.user_id != CLOSING_USER].event_id)
@@ -89,7 +89,7 @@ def test_the_pipeline_survives_its_workers(new_project: Projects, spark_images: 
     )
 
     def ran_once(name: str, key: str) -> list[dict[str, Any]]:
-        """The lines of JSON of a program that runs beside the pipeline."""
+        """Return the lines of JSON of a program that runs in parallel to the pipeline."""
         said = project.compose("run", "--rm", "-T", name, patience_s=PATIENCE_S)
         return [json.loads(line) for line in said.splitlines() if line.startswith(f'{{"{key}"')]
 

@@ -1,4 +1,4 @@
-"""The image with a real container engine: how soon it serves, what it takes, what it keeps, what it refuses."""
+"""The image with a real container engine: its time to start, its resources, its data, its refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINES = (
     f"[KafkaRaftServer nodeId=1] {SERVES}",
 )
 MB = 1_000_000
-#: Names that people's scripts call, in both images' spelling.
+#: Names that users' scripts call, in both images' spelling.
 NAMES = (
     "acls",
     "broker-api-versions",
@@ -53,7 +53,7 @@ NAMES = (
 
 
 def variables(port: int, **more: str) -> dict[str, str]:
-    """A combined node as compose files have it, for clients of the host."""
+    """Return the variables of a combined node as compose files have it, for clients of the host."""
     return {
         "KAFKA_NODE_ID": "1",
         "KAFKA_PROCESS_ROLES": "broker,controller",
@@ -74,7 +74,7 @@ def published(port: int) -> list[str]:
 
 
 def refusal(container: Container) -> str:
-    """The one line of a container that did not start."""
+    """Return the one line of a container that did not start."""
     assert container.wait_for_end() == 1, container.log()
     (line,) = (line for line in container.log().splitlines() if line.startswith("pykbroker:"))
     assert "Traceback" not in container.log()
@@ -104,7 +104,7 @@ def test_one_node_serves_the_host_and_keeps_its_data(new_container: NewContainer
     )
     log = node.wait_for(SERVES)
     assert topics_at(at(port)) == {"made": 3, "kept": 2}
-    # Neither was a replication factor of the internal topics given, nor is there a second broker.
+    # No replication factor of the internal topics was given, and there is no second broker.
     produce(at(port), "orders", ["one", "two", "three"])
     assert consume(at(port), "orders", 3) == ["one", "two", "three"]
     for line in LINES:
@@ -127,7 +127,7 @@ def test_one_node_serves_the_host_and_keeps_its_data(new_container: NewContainer
 
 
 def test_a_container_serves_within_a_second(new_container: NewContainer) -> None:
-    """By the clock, or, where other work holds every start up, by the processor time that it takes."""
+    """Measured by the clock, or, if other work slows every start down, by the processor time that it takes."""
     taken: list[float] = []
     for _ in range(10):
         node = new_container()
@@ -146,9 +146,9 @@ def test_health(new_container: NewContainer) -> None:
     assert node.health() | {"broker": "RUNNING", "problems": [], "healthy": True} == node.health()
     node.healthy()
     assert node.run("stat", "-c", "%a %U", "/run/pykbroker/health.sock").stdout.split() == ["600", "appuser"]
-    # What asks as another user is not let in.
+    # Another user gets no answer.
     assert node.run("pykbroker", "health", user="12345", check=False).returncode == 1
-    # A node that does not turn does not answer, and is still there.
+    # A node that does not run gives no answer, although it still exists.
     docker("kill", "-s", "STOP", node.name)
     asked = node.run("pykbroker", "health", check=False)
     assert (asked.returncode, asked.stdout) == (1, "")
@@ -165,7 +165,7 @@ def test_a_container_of_a_tool_is_healthy(new_container: NewContainer) -> None:
 
 
 def test_a_node_that_does_not_serve_is_not_healthy(new_container: NewContainer) -> None:
-    """Its first process says that it is no tool, and the file that the launch leaves."""
+    """Its first process shows that it is not a tool, and so does the file that the launch leaves."""
     node = new_container(settings_of_a_node_that_waits())
     assert node.run("/etc/kafka/docker/healthcheck", check=False).returncode == 1
     node.wait_for("Incarnation")
@@ -286,7 +286,7 @@ def test_a_volume_that_cannot_be_used_is_one_line(new_container: NewContainer, v
     assert take.wait_for_end() == 0
     owned = refusal(new_container(variables(port), options=mounted))
     assert "/var/lib/kafka/data belongs to user 0 and is not writable for user 1000: chown -R 1000" in owned
-    # What the line says to do helps.
+    # The remedy in the line works.
     docker("run", "--rm", *mounted, "--user", "0", first.inspect("{{.Config.Image}}"),
            "chown", "-R", "1000", "/var/lib/kafka/data")  # fmt: skip
     new_container(variables(port), options=mounted).wait_for(SERVES)
@@ -335,7 +335,7 @@ def test_the_names_of_kafkas_tools(new_container: NewContainer) -> None:
         1,
         "kafka-share-groups.sh: this image has no such tool: share groups are not served\n",
     )
-    # By which scripts and health checks wait.
+    # Commands by which scripts and health checks wait.
     node.run("cub", "kafka-ready", "-b", "localhost:9092", "1", "20")
     assert "found only 1" in node.run("ub", "kafka-ready", "-b", "localhost:9092", "2", "0", check=False).stderr
     node.run("nc", "-z", "localhost", "9092")
@@ -345,7 +345,7 @@ def test_the_names_of_kafkas_tools(new_container: NewContainer) -> None:
 
 
 def test_the_places_of_bitnamis_image(new_container: NewContainer, volume: str) -> None:
-    """The first container only puts scripts into the volume that the second one has at their place."""
+    """The first container only puts scripts into the volume that the second one mounts at their place."""
     scripts = ["-v", f"{volume}:/docker-entrypoint-initdb.d"]
     sourced = "echo sourced before the start; KAFKA_BROKER_RACK=stays-there"
     executed = "printf '#!/bin/sh\\necho run\\n' > b.sh; chmod +x b.sh"
@@ -367,7 +367,7 @@ def test_the_places_of_bitnamis_image(new_container: NewContainer, volume: str) 
 
 
 def test_a_format_that_a_script_appends_to_ensure(new_container: NewContainer) -> None:
-    """As the update_run.sh that Confluent's examples had for their first images with KRaft."""
+    """As the update_run.sh of Confluent's examples for their first images with KRaft."""
     edits = (
         "sed -i '/KAFKA_ZOOKEEPER_CONNECT/d' /etc/confluent/docker/configure; "
         "sed -i 's/cub zk-ready/echo ignore zk-ready/' /etc/confluent/docker/ensure; "
@@ -379,7 +379,7 @@ def test_a_format_that_a_script_appends_to_ensure(new_container: NewContainer) -
 
 
 def test_the_properties_files_of_earlier_versions(new_container: NewContainer) -> None:
-    """A controller and a broker of their own, by Apache Kafka's files, in one container."""
+    """A controller and a broker of their own, from Apache Kafka's files, in one container."""
     tool = new_container(command=["sleep", "600"])
     starts = ""
     for name in ("controller", "broker"):
@@ -390,7 +390,7 @@ def test_the_properties_files_of_earlier_versions(new_container: NewContainer) -
     tool.run("sh", "-c", f"mkdir /tmp/controller /tmp/broker; {starts} wait")
     ready = tool.run("cub", "kafka-ready", "-b", "localhost:9092", "1", "60", check=False)
     assert ready.returncode == 0, (ready.stderr, tool.run("sh", "-c", "cat /tmp/*/kafkaServer.out").stdout)
-    # Of two that started at once one has the place of the health check.
+    # Both started at once, and one of them has the place of the health check.
     assert tool.health()["node_id"] in (1, 2)
 
 
@@ -402,7 +402,7 @@ def test_arguments_replace_variables(new_container: NewContainer) -> None:
 
 
 def test_a_signal_ends_a_start(image: str, new_container: NewContainer) -> None:
-    """Of a node that is not up: as the first process of its container it would be killed if it did not listen."""
+    """A node that is not up must handle signals: as the first process of its container it would be killed otherwise."""
     node = new_container(settings_of_a_node_that_waits())
     node.wait_for("Incarnation")
     began = time.monotonic()
@@ -412,7 +412,7 @@ def test_a_signal_ends_a_start(image: str, new_container: NewContainer) -> None:
 
 
 def settings_of_a_node_that_waits() -> dict[str, str]:
-    """A broker whose controller is nowhere."""
+    """Return the settings of a broker whose controller does not exist."""
     return {
         "CLUSTER_ID": CLUSTER_ID,
         "KAFKA_NODE_ID": "2",

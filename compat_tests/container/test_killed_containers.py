@@ -1,4 +1,4 @@
-"""How long a producer waits when one of three containers is killed, whose address is gone and refuses nothing."""
+"""The time that a producer waits if one of three containers is killed, whose address is gone and refuses nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_SECONDS, MOST_SECONDS_IN_THE_MEDIAN = 4.0, 2.0
 
 
 def led_by_the_first_replica(cluster: Project, topic: str) -> None:
-    """Each node leads a partition again."""
+    """Make each node lead a partition again."""
     partitions = cluster.partitions(topic)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap(), "log_level": 0})
     asked = [TopicPartition(topic, number) for number in partitions]
@@ -60,7 +60,7 @@ def test_a_producer_waits_for_no_session(new_project: Projects) -> None:
             writes_for(writer, 1)
             began = time.monotonic()
             docker("kill", cluster.containers()[service])
-            # For the second time too, because what it waited for once may come again.
+            # The second time too, because a wait that occurred once may occur again.
             writes_for(writer, 1)
             writes_for(writer, 3)
             end = time.monotonic()

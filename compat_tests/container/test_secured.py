@@ -1,4 +1,4 @@
-"""TLS, SASL and ACLs in the image, by variables as people write them for Apache Kafka's and Confluent's."""
+"""TLS, SASL and ACLs in the image, with variables as users write them for Apache Kafka's and Confluent's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Volumes with a real container engine: data are in the one that people mount, or a line says that they are not."""
+"""Volumes with a real container engine: data are in the mounted one, or a line warns that they are not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END_WITH_THE_CONTAINER = "Data of this node end with the container"
 def test_a_volume_where_another_image_has_its_data_keeps_them(
     new_container: NewContainer, volume: str, point: str
 ) -> None:
-    """Bitnami's and Apache Kafka's; the volume is new, so the engine gives it the owner that the image has there."""
+    """Bitnami's and Apache Kafka's; the volume is new, so the engine gives it the owner of the image's directory."""
     mounted = ["-v", f"{volume}:{point}"]
     first = new_container({"CLUSTER_ID": "first"}, options=mounted)
     assert END_WITH_THE_CONTAINER not in first.wait_for(SERVES)

@@ -12,8 +12,8 @@ from compat_tests import needs
 from compat_tests.container.containers import docker, fresh_name
 
 OutputOf = Callable[[Sequence[str]], str]
-#: No image can be pulled, Ryuk's neither: what the modules start, the tests remove. Where tests run in a container the
-#: modules would look for the address of its host with the help of another image.
+#: No image can be pulled, not even Ryuk's, so the tests remove what the modules start. In a container the modules would
+#: look for the address of its host with the help of another image.
 ENVIRONMENT = {
     "TESTCONTAINERS_RYUK_DISABLED": "true",
     "TESTCONTAINERS_CHECKS_DISABLE": "true",
@@ -23,18 +23,18 @@ ENVIRONMENT = {
 
 @pytest.fixture(scope="session")
 def tagged(image: str) -> Iterator[str]:
-    """The image under a name of this run, with a tag that modules read the version of Confluent's image out of."""
+    """The image under a name of this run, with a tag from which modules read the version of Confluent's image."""
     yield from named(image, "8.3.0")
 
 
 @pytest.fixture
 def tagged_7(image: str) -> Iterator[str]:
-    """With a tag from the time of ZooKeeper, for modules that choose by it."""
+    """The same with a tag from the time of ZooKeeper, for modules that choose by it."""
     yield from named(image, "7.9.0")
 
 
 def named(image: str, tag: str) -> Iterator[str]:
-    """One more name for the image. Containers of that name are removed with it."""
+    """Give the image one more name. Containers of that name are removed with it."""
     name = f"{fresh_name()}:{tag}"
     docker("tag", image, name)
     try:
@@ -48,7 +48,7 @@ def named(image: str, tag: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def output_of() -> OutputOf:
-    """`output_of(["node", "program.js"])`: what a program says that uses a module."""
+    """`output_of(["node", "program.js"])` returns the output of a program that uses a module."""
 
     def run(command: Sequence[str]) -> str:
         done = subprocess.run(
@@ -68,7 +68,7 @@ def output_of() -> OutputOf:
 
 @pytest.fixture(scope="session")
 def in_this_process() -> None:
-    """Testcontainers for Python as `ENVIRONMENT` has it."""
+    """Configure Testcontainers for Python like `ENVIRONMENT`."""
     needs.python_package("testcontainers")
     from testcontainers.core.config import ConnectionMode, testcontainers_config
 

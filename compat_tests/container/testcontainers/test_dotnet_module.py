@@ -1,4 +1,4 @@
-"""Testcontainers for .NET: what its KafkaBuilder (4.x) gives to a container, given with `docker` instead."""
+"""Testcontainers for .NET: the container of its KafkaBuilder (4.x), started with `docker` instead."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_dotnet_module(
     )
     address = node.inspect("{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}")
     script = tmp_path / "testcontainers.sh"
-    # The comma at the end is the module's.
+    # The module adds the comma at the end.
     script.write_text(
         f"#!/bin/bash\n{before}"
         f"export KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://127.0.0.1:{port},BROKER://{address}:9093,\n"

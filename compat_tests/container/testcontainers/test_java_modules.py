@@ -17,7 +17,7 @@ HERE = Path(__file__).parent / "java"
 
 
 def test_java_modules(tagged: str, output_of: OutputOf, tmp_path: Path) -> None:
-    """KafkaContainer, with one more listener too, ConfluentKafkaContainer, and the deprecated one in both modes."""
+    """KafkaContainer, also with one more listener, ConfluentKafkaContainer, and the deprecated one in both modes."""
     command = java_command(
         "org.junit.platform.console.ConsoleLauncher",
         # Testcontainers writes a file into the home of its user.

@@ -31,7 +31,7 @@ def test_node_module(mode: str, tagged: str, output_of: OutputOf) -> None:
 
 
 def test_node_module_with_a_tag_from_before_kraft(tagged_7: str, output_of: OutputOf) -> None:
-    """The module starts a ZooKeeper beside the broker and waits for the ports of both."""
+    """The module starts a ZooKeeper in addition to the broker and waits for the ports of both."""
     assert records(output_of, tagged_7, "default", "one", "two", "three") == ["one", "two", "three"]
 
 

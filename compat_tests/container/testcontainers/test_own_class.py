@@ -42,7 +42,7 @@ def test_records_through_it(tagged: str, used: ExitStack) -> None:
 
 
 def test_the_documented_example(tagged: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """docs/testing.md, with the image under test."""
+    """The example of docs/testing.md, with the image under test."""
     (example,) = [one for one in examples() if one.needs == "docker"]
     made, ours = "PykbrokerContainer(config", f"PykbrokerContainer({tagged!r}, config"
     assert example.code.count(made) == 1
@@ -86,11 +86,11 @@ def test_what_keeps_it_from_starting(tagged: str, used: ExitStack) -> None:
     with pytest.raises(TimeoutError, match="the container does not serve after 1 s; its log:"):
         silent.start(1)
     assert docker("inspect", name, check=False).returncode
-    # The caller's own condition holds after ours.
+    # The caller's own condition is waited for after ours.
     never = new_one(tagged, used, name=name).waiting_for(LogMessageWaitStrategy("never").with_startup_timeout(1))
     with pytest.raises(TimeoutError, match="never"):
         never.start(PATIENCE_S)
     assert docker("inspect", name, check=False).returncode
-    # Its registry is a port of this machine that refuses: nothing leaves it.
+    # Its registry is a port of this machine that refuses, so nothing leaves the machine.
     with pytest.raises(DockerException, match="localhost:1"), new_one("localhost:1/pykbroker:none", used):
         pass

@@ -1,4 +1,4 @@
-"""Testcontainers for Python: its stock KafkaContainer, with nothing but the name of the image changed."""
+"""Testcontainers for Python: its stock KafkaContainer, with only the name of the image changed."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def test_kafka_container(kraft: bool, tagged: str, used: ExitStack) -> None:
     # The module sets the replication factor of __consumer_offsets and not that of __transaction_state.
     commit(kafka.get_bootstrap_server(), "paid", ["four"])
     assert consume(kafka.get_bootstrap_server(), "paid", 1) == ["four"]
-    # The module's answer to what the image logs is no second start of the node.
+    # The module's reaction to the image's log is not a second start of the node.
     stdout, _ = kafka.get_logs()
     assert stdout.count(b"Kafka Server started") == 1
 
 
 def test_kafka_container_in_a_network(tagged: str, network: str, used: ExitStack) -> None:
-    """Its controller is known by an alias there, and it advertises its address to other containers."""
+    """Its controller is reached by an alias there, and it advertises its address to other containers."""
     from testcontainers.community.kafka import KafkaContainer
     from testcontainers.core.network import Network
 
@@ -49,7 +49,7 @@ def test_kafka_container_in_a_network(tagged: str, network: str, used: ExitStack
 
 
 def commit(servers: str, topic: str, values: Sequence[str]) -> None:
-    """In a transaction."""
+    """Send values in a transaction."""
     producer = Producer({"bootstrap.servers": servers, "transactional.id": "payments", "log_level": 0})
     producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
