@@ -1,4 +1,4 @@
-"""Run a script against two nodes and say where the transcripts differ, and what is a fault on either side."""
+"""Runs a script against two nodes, and finds the differences of the transcripts and the faults on either side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Script = Callable[[Session], None]
 
 
 def run(script: Script, side: Side, *, suffix: str = "", wording: bool = False) -> list[Step]:
-    """The transcript. `suffix`: of all names, for a node that has seen this script before."""
+    """Return the transcript. `suffix`: of all names, for a node that has run this script before."""
     session = Session(script.__name__, side.address, side.texts, suffix, wording, side.nodes)
     try:
         script(session)
@@ -28,8 +28,8 @@ def run(script: Script, side: Side, *, suffix: str = "", wording: bool = False) 
 
 
 def compare(theirs: list[Step], ours: list[Step]) -> list[str]:
-    """The differences and the faults, as text, one step after another; what is alike in several versions is said once.
-    A step's fault counts although the other side has the same."""
+    """Return the differences and the faults as text, step by step; equal ones in several versions are listed once. A
+    step's fault counts even if the other side has the same."""
     found: list[tuple[str, str, list[int], list[str]]] = []
     parted: list[str] = []
     for index in range(max(len(theirs), len(ours))):
@@ -67,7 +67,7 @@ def _differences(left: Step, right: Step) -> list[str]:
 
 
 def _seen(step: Step, side: str) -> Any:
-    """An answer of one side as far as it is compared."""
+    """Return the compared part of an answer of one side."""
     answer = json.loads(json.dumps(step.answered))
     masks.arrange(step.api, answer, side)
     if step.api == "ApiVersions":

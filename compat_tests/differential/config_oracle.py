@@ -1,4 +1,4 @@
-"""Runs the small Java programs of this folder against Apache Kafka's jars; nothing is started that listens."""
+"""Runs the small Java programs of this folder against Apache Kafka's jars; none of them starts a server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compat_tests.oracle.kafka import java_command
 
 
 def run(program: str, request: object = None) -> Any:
-    """The JSON that the program prints; `request` goes to its stdin as JSON."""
+    """Return the JSON that the program prints; `request` goes to its stdin as JSON."""
     classes = java_classes(Path(__file__).with_name(f"{program}.java"))
     done = subprocess.run(
         java_command(program, extra_classpath=classes),

@@ -1,4 +1,4 @@
-"""docs/differential.md from masks.py and the scripts: `python -m compat_tests.differential.docs`."""
+"""Generates docs/differential.md from masks.py and the scripts: `python -m compat_tests.differential.docs`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A plain blocking connection that sends frames, good and broken ones, and says how each was answered.
+"""A plain blocking connection that sends frames, good and broken ones, and returns the answer to each.
 
-Not here: what a frame means (session.py).
+Not responsible for the meaning of a frame (session.py).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from enum import Enum
 
 
 class Verdict(Enum):
-    """What came instead of an answer."""
+    """The outcome if there is no answer."""
 
     CLOSED = "the connection was closed"
     SILENT = "no answer"
 
 
 class Link:
-    """One connection; made when first used, and again after `receive` has said that there is none any more."""
+    """One connection; opened at the first use, and again after `receive` has returned that it is closed."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
@@ -29,12 +29,12 @@ class Link:
         if self._socket is None:
             self._socket = socket.create_connection(self._address, 10)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A node may close before it has read everything, with an answer or without: `receive` finds out.
+        # A node may close before it has read everything, with an answer or without; `receive` finds out.
         with suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(data)
 
     def receive(self, timeout_s: float) -> bytes | Verdict:
-        """The next answer without its size."""
+        """Return the next answer without its size."""
         try:
             size = self._read(4, timeout_s)
             return self._read(int.from_bytes(size, "big"), timeout_s)
@@ -46,7 +46,7 @@ class Link:
             return Verdict.CLOSED
 
     def is_broken(self) -> bool:
-        """Whether the other side has closed a connection that this side still has."""
+        """Return True if the other side has closed a connection that this side has open."""
         if self._socket is None or not self.ready():
             return False
         try:
@@ -55,7 +55,7 @@ class Link:
             return True
 
     def ready(self) -> bool:
-        """Whether an answer, or a part of it, is there."""
+        """Return True if an answer, or a part of it, has arrived."""
         return self._socket is not None and bool(select.select([self._socket], [], [], 0)[0])
 
     def _read(self, count: int, timeout_s: float) -> bytes:

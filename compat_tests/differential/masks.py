@@ -1,7 +1,8 @@
-"""What the comparison does not see, and why: three tables, which docs.py prints. Nothing is left out anywhere else.
+"""The exceptions of the comparison with their reasons: three tables, which docs.py prints. There are no other
+exceptions.
 
-MASKS are fields of one API's answers, at most 30, and STORED_MASKS the same of what stored.py reads out of the
-coordinators' topics. OWN_VALUES are fields, of all APIs and records, whose values a node makes up itself. LeftOut are
+MASKS are fields of one API's answers, at most 30, and STORED_MASKS the same for the records that stored.py reads from
+the coordinators' topics. OWN_VALUES are fields, of all APIs and records, whose values a node generates. LeftOut are
 whole entries.
 
 An error code, a default, and null versus empty are never masked.
@@ -32,12 +33,12 @@ STORED = "stored records"
 class Mask:
     """`field` is a path without indexes: topics.partitions.high_watermark. Only its presence is compared.
 
-    sort_by: the field is an array whose order means nothing; it is compared in the order of this member (a+b: of two).
-    within: only neighbours that are equal in this member have no order.
-    merge: entries of the same name are one; this array of theirs is put together.
-    deep: the arrays inside have no order either.
-    without: compared without the entries whose `member` is one of these (x.*: all that begin with x), which only the
-        side `of` may have.
+    * `sort_by`: the field is an array whose order means nothing; it is compared in the order of this member (a+b: of two).
+    * `within`: only neighbours that are equal in this member have no order.
+    * `merge`: entries of the same name are one; this array of theirs is put together.
+    * `deep`: the arrays inside have no order either.
+    * `without`: compared without the entries whose `member` is one of these (x.*: all that begin with x), which only the
+      side `of` may have.
     """
 
     api: str
@@ -67,8 +68,8 @@ class Mask:
 
 
 class Becomes(Enum):
-    """What a value of a node's own is compared as. An id becomes a symbol: the same one must come back in the same
-    places, which one it is does not matter."""
+    """The form in which a value that a node generates is compared. An id becomes a symbol: the same id must occur in
+    the same places, but its value does not matter."""
 
     CLUSTER = "cluster"
     PRODUCER = "producer"
@@ -84,9 +85,10 @@ class Becomes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OwnValue:
-    """Fields, of all answers and records, whose values a node makes up itself.
+    """Fields, of all answers and records, whose values a node generates.
 
-    nothing: values that say that there is none, and are compared as they are. type: others are compared as they are.
+    `nothing`: values that mean "none", and are compared as they are. `type`: values of other types are compared as they
+    are.
     """
 
     becomes: Becomes
@@ -97,7 +99,7 @@ class OwnValue:
 
 
 class LeftOut(Enum):
-    """Whole entries that are not compared: what, and why."""
+    """Whole entries that are not compared, with the reason."""
 
     OTHER_SCRIPTS = (
         "topics, groups, transactions and stored records of other scripts and of the nodes themselves",
@@ -261,7 +263,7 @@ OWN_VALUES: tuple[OwnValue, ...] = (
         str,
     ),
 )
-#: Not by the name of a field alone.
+#: Found by more than the name of a field.
 OWN_ANYWHERE = (
     "uuids (16 bytes in a field whose name ends with id, or written out in a text), the node's addresses and its "
     "directories"
@@ -278,7 +280,7 @@ def is_masked(api: str, path: str) -> bool:
 
 
 def arrange(api: str, answer: Any, side: str) -> None:
-    """Bring arrays without an order into one, in place, without the entries that only this side may have."""
+    """Sort arrays without an order, in place, and remove the entries that only this side may have."""
     for mask in _masks_of(api):
         if not mask.is_of_value:
             _arrange(answer, mask.field.split("."), mask, side)
@@ -325,13 +327,13 @@ def _sorted(items: list[Any], mask: Mask) -> list[Any]:
 
 
 def drop_not_served(answer: Any, side: str) -> None:
-    """LeftOut.NOT_SERVED."""
+    """Remove the APIs of LeftOut.NOT_SERVED."""
     if side == KAFKA and isinstance(answer, dict):
         answer["api_keys"] = [row for row in answer["api_keys"] if row["api_key"] not in _NOT_SERVED]
 
 
 def sort_inside(value: Any) -> None:
-    """All arrays in `value`, by what is in them."""
+    """Sort all arrays in `value` by their content."""
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         sort_inside(item)
     if isinstance(value, list):

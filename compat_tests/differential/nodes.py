@@ -1,4 +1,4 @@
-"""Apache Kafka and pykbroker, alone and fresh, with the same server.properties and the same finalised features."""
+"""Apache Kafka and pykbroker, each alone and new, with the same server.properties and the same finalised features."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ CONFIG = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    # So that what a heartbeat is told does not depend on when the one before was sent; a script sets it for its group.
+    # So that the answer to a heartbeat does not depend on the time of the previous one; a script sets it for its group.
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.min.session.timeout.ms": "500",
     "group.consumer.max.size": "6",
 }
-# What pykbroker does not serve yet is finalised on neither side: Kafka's answers depend on it.
+# Features that pykbroker does not serve yet are finalised on neither side, because Kafka's answers depend on them.
 RELEASE = "4.3-IV0"
 NOT_SERVED = {"share.version": 0, "streams.version": 0}
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A pair of nodes: what its server.properties say beside CONFIG, the levels of its features, and in how many log
-    directories its replicas lie."""
+    """A pair of nodes: its keys of server.properties besides CONFIG, the levels of its features, and the number of log
+    directories of its replicas."""
 
     name: str
     config: dict[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ KINDS = {
     kind.name: kind
     for kind in (
         Kind("latest"),
-        # Where nothing is finalised yet; a script raises the levels. Its groups wait for their members.
+        # Nothing is finalised yet here, and a script raises the levels. Its groups wait for their members.
         Kind(
             "first",
             {
@@ -76,7 +76,7 @@ LATEST = KINDS["latest"]
 
 @dataclass(slots=True)
 class Side:
-    """One of the two. `texts` are the node's own words, with what they are called in a comparison. `nodes`: those of a
+    """A node of the pair. `texts` are the node's own texts, with their names in a comparison. `nodes`: those of a
     cluster, by the name of the link to each."""
 
     name: str
@@ -150,7 +150,7 @@ def pykbroker(kind: Kind = LATEST, python: str = needs.NODE_PYTHON) -> Iterator[
 
 
 def _features(kind: Kind) -> list[str]:
-    """The words for `format`, which are the same for both."""
+    """Return the arguments for `format`, which are the same for both."""
     levels = NOT_SERVED | kind.levels
     return [
         "--release-version",
@@ -160,6 +160,6 @@ def _features(kind: Kind) -> list[str]:
 
 
 def _texts(address: str, paths: list[Path]) -> dict[str, str]:
-    # The longest first: the first one is the beginning of the others.
+    # The longest first, because the first path is the beginning of the others.
     names = {str(path): f"‹log.dirs›{number or ''}" for number, path in reversed(list(enumerate(paths)))}
     return {**names, address: "‹broker›"}

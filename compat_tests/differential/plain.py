@@ -1,8 +1,8 @@
-"""Decoded messages as plain values that two nodes can be compared by.
+"""Converts decoded messages to plain values by which two nodes can be compared.
 
-A value that belongs to a node (an id, a port, the time) becomes a symbol that says which one of its kind it is, in the
-order in which this node first showed it. So the same id must come back in the same places on both nodes; which id it is
-does not matter. Which fields have such values stands in masks.OWN_VALUES; nothing is left out here.
+A value that belongs to a node (an id, a port, the time) becomes a symbol with a number of its kind, in the order in
+which this node first showed it. So the same id must occur in the same places on both nodes, but its value does not
+matter. masks.OWN_VALUES lists the fields with such values; nothing is left out here.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from pykbroker_wire.records.batch import (
 )
 
 UUID_TEXT = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-SHORT_UUID_TEXT = re.compile(r"[0-9A-Za-z_-]{22}")  # as members of the consumer protocol are called
+SHORT_UUID_TEXT = re.compile(r"[0-9A-Za-z_-]{22}")  # the form of ids of members in the consumer protocol
 ZERO_UUID = bytes(16)
 TIME = "‹time›"
-#: `batch` has its own eye on those two.
+#: `batch` handles those two itself.
 OWN = {field: own for own in OWN_VALUES if own not in (CRC, MARKER_TIMES) for field in own.fields}
 
 ONE_DAY_MS = 86_400_000
-#: How far from now a time may lie: offsets of groups expire after a week.
+#: The longest distance of a time from now: offsets of groups expire after a week.
 NEAR_MS = 9 * ONE_DAY_MS
 
 
 class Symbols:
-    """What one node calls its things. `texts` are replaced wherever they occur: addresses, directories, a suffix.
-    `scripts_ms`: the midnight with which the day of the scripts' own timestamps begins, a day before today's.
+    """The symbols of one node's values. `texts` are replaced wherever they occur: addresses, directories, a suffix.
+    `scripts_ms`: the midnight at the beginning of the day of the scripts' own timestamps, a day before today's.
     """
 
     def __init__(self, texts: Mapping[str, str], scripts_ms: int, *, wording: bool = False) -> None:
@@ -61,7 +61,7 @@ class Symbols:
         return self._known[key]
 
     def call(self, kind: str, value: Any, name: str) -> None:
-        """This value's symbol is said with a name, whatever is shown before it."""
+        """Give this value's symbol a name, whatever is shown before it."""
         self._known[kind, value] = f"‹{kind} of {name}›"
 
     def knows(self, kind: str, value: Any) -> bool:
@@ -73,9 +73,9 @@ class Symbols:
         return UUID_TEXT.sub(lambda found: self.symbol("uuid", found[0]), value)
 
     def plain(self, value: Any, field: str = "") -> Any:
-        """`value` of the field `field`."""
+        """Return `value` of the field `field` in plain form."""
         if value is None or (isinstance(value, str) and value.startswith("‹")):
-            return value  # of a note, a symbol already
+            return value  # from a note, already a symbol
         if isinstance(value, bool | float):
             return value
         if isinstance(value, list):
@@ -116,7 +116,7 @@ class Symbols:
         return plain
 
     def batch(self, data: bytes, pos: int, header: BatchHeader) -> dict[str, Any]:
-        """The header of the batch at `pos`."""
+        """Return the header of the batch at `pos`."""
         fields = {name: self.plain(item, name) for name, item in header._asdict().items()}
         if header.producer_id >= 0 or header.is_control:
             fields["crc"] = "right" if verify_crc(data, pos, header) else "wrong"
@@ -126,11 +126,11 @@ class Symbols:
         return fields
 
     def _records(self, value: Any) -> Any:
-        """Batches as their headers and the bytes behind them; what is no batch as it is."""
+        """Return batches as their headers and the bytes after them; other bytes stay as they are."""
         data = b"".join(bytes(part) for part in value) if isinstance(value, list) else bytes(value)
         batches: list[Any] = []
         end = 0
-        with suppress(CorruptBatch):  # and what is there instead is behind `end`
+        with suppress(CorruptBatch):  # the bytes that are not a batch come after `end`
             for pos, header in iter_batches(data):
                 end = pos + header.size_in_bytes
                 batches.append({**self.batch(data, pos, header), "payload": _short(data[pos + HEADER_SIZE : end])})
@@ -141,7 +141,7 @@ class Symbols:
 
 
 def _is_beginning(data: bytes) -> bool:
-    """Whether this is a batch of which the end is missing."""
+    """Return True if this is a batch whose end is missing."""
     if len(data) < UP_TO_MAGIC:
         return True
     length = int.from_bytes(data[LENGTH_AT : LENGTH_AT + 4], "big", signed=True)
@@ -153,7 +153,7 @@ def _short(data: bytes) -> str:
 
 
 def flatten(value: Any, path: str = "") -> dict[str, Any]:
-    """Field path -> leaf. Empty arrays and structures are leaves."""
+    """Return field path -> leaf. Empty arrays and structures are leaves."""
     if isinstance(value, dict) and value:
         items = [(f"{path}.{name}" if path else name, item) for name, item in value.items()]
     elif isinstance(value, list) and value:

@@ -1,12 +1,12 @@
-"""Run scripts against Apache Kafka and pykbroker and print where the answers differ.
+"""Runs scripts against Apache Kafka and pykbroker and prints the differences of the answers.
 
-python compat_tests/differential/run.py                     the names of the scripts
-python compat_tests/differential/run.py NAME...             these (`all`: every one)
-python compat_tests/differential/run.py NAME --show         and what was asked and answered
-python compat_tests/differential/run.py --serve FILE        start Apache Kafka as it is needed here, and keep it running
-python compat_tests/differential/run.py NAME --kafka FILE   compare with that one: a second instead of ten
-python compat_tests/differential/run.py NAME --kafka FILE --alone FOLDER   ask only Kafka, write FOLDER/NAME.txt
-python compat_tests/differential/run.py NAME --python FILE  that Python's pykbroker, of another working tree perhaps
+    python compat_tests/differential/run.py                     the names of the scripts
+    python compat_tests/differential/run.py NAME...             these (`all`: every one)
+    python compat_tests/differential/run.py NAME --show         with the requests and answers
+    python compat_tests/differential/run.py --serve FILE        start Apache Kafka as needed here, and keep it running
+    python compat_tests/differential/run.py NAME --kafka FILE   compare with that one: a second instead of ten
+    python compat_tests/differential/run.py NAME --kafka FILE --alone FOLDER   ask only Kafka, write FOLDER/NAME.txt
+    python compat_tests/differential/run.py NAME --python FILE  that Python's pykbroker, perhaps of another working tree
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--alone", type=Path, metavar="FOLDER")
     options = parser.parse_args()
     if options.serve:
-        # So that Kafka ends with this process, however it is told to.
+        # So that Kafka ends with this process, however this one is ended.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         with nodes.apache_kafka() as kafka:
             options.serve.write_text(json.dumps([kafka.address, kafka.texts]))

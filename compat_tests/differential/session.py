@@ -1,11 +1,11 @@
-"""What a script talks to: one node. Everything that is said and answered is kept, for the comparison.
+"""The connection of a script to one node. Every request and answer is kept for the comparison.
 
-A script is a function of a Session. It runs once for each node; the two transcripts must be equal. `each` asks in every
-version that can say what the script wants to say; `call` asks once; `raw` sends bytes. What begins with `make_` or
-`until_` prepares the node, must succeed, and is not compared.
+A script is a function of a Session. It runs once for each node; the two transcripts must be equal. `each` sends a
+request in every version that can encode it; `call` sends it once; `raw` sends bytes. Methods with `make_` or `until_`
+in front prepare the node, must succeed, and are not compared.
 
-A node answers each request, and its connections stay open. Where it must close the connection instead, the script says
-so at that step (`closes=True`). Anything else is the step's `fault`, which fails the test although both nodes agree.
+A node answers each request, and its connections stay open. If it must close the connection instead, the script marks
+that step (`closes=True`). Any other outcome is the step's `fault`, which fails the test even if both nodes agree.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from pykbroker_wire.records.batch import build_batch
 
 CLIENT_ID = "differential"
 ANSWER_TIMEOUT_S = 6.0
-# All timestamps of all scripts are of one day, yesterday: the same one on both nodes, and one that retention spares.
+# All timestamps of all scripts are of yesterday, the same on both nodes, so that retention keeps them.
 NOW_MS = int(time.time()) // 86400 * 86_400_000 - 86_400_000
 PATIENCE_S = 30.0
 NOT_LOADED = (14, 15, 16)
@@ -50,7 +50,7 @@ OTHER_RUN = re.compile(r"-[0-9a-f]{6}$")
 
 
 class NodeError(Exception):
-    """A node did not do what a script needs before it can begin."""
+    """A node did not reach the state that a script needs before it can begin."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class Step:
     version: int
     asked: Any
     answered: Any
-    #: What is wrong with this step of this node, whatever the other node did.
+    #: the error of this step on this node, whatever the other node did
     fault: str = ""
 
     @property
@@ -83,7 +83,7 @@ class Session:
         wording: bool = False,
         nodes: Mapping[str, str] | None = None,
     ) -> None:
-        """`nodes`: the addresses of others, by the name of the link on which a script talks to them."""
+        """`nodes`: the addresses of other nodes, by the name of the link on which a script reaches them."""
         self._address = _host_and_port(address)
         self._nodes = {name: _host_and_port(other) for name, other in (nodes or {}).items()}
         self._script = script
@@ -100,7 +100,7 @@ class Session:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def name(self, what: str) -> str:
-        """A name that no other script uses."""
+        """Return a name that no other script uses."""
         return f"{self._script}.{what}-{self._run}" if self._run else f"{self._script}.{what}"
 
     def call(
@@ -113,7 +113,8 @@ class Session:
         client_id: str | None = CLIENT_ID,
         closes: bool = False,
     ) -> Any:
-        """Ask; the answer, or None when there was none. closes: the node must close the connection instead."""
+        """Send a request; returns the answer, or None if there was none. `closes`: the node must close the connection
+        instead."""
         self.send(request, version, link=link, client_id=client_id)
         return self.receive(label, request, version, link=link, closes=closes)
 
@@ -126,7 +127,7 @@ class Session:
         link: str = "",
         closes: bool = False,
     ) -> None:
-        """Ask in each version for which `make` gives a request that the version can say."""
+        """Send a request in each version for which `make` returns one that the version can encode."""
         probe = next(filter(None, (make(version) for version in range(18, -1, -1))))
         api = APIS[ApiKey(probe.API_KEY)]
         for version in versions if versions is not None else range(api.min_version, api.max_version + 1):
@@ -142,7 +143,7 @@ class Session:
     def send(
         self, request: TopLevel, version: int | None = None, *, link: str = "", client_id: str | None = CLIENT_ID
     ) -> None:
-        """Ask without waiting; `receive` takes the answer."""
+        """Send without waiting; `receive` takes the answer."""
         version = request.MAX_VERSION if version is None else version
         self._correlation_id += 1
         self._link(link).send(
@@ -159,7 +160,7 @@ class Session:
         return answer if isinstance(answer, TopLevel) else None
 
     def raw(self, label: str, data: bytes, *, api: int | None = None, version: int = 0, closes: bool = False) -> None:
-        """Send bytes, size included, on a connection of their own; the answer is `api`'s in `version`, or bytes."""
+        """Send bytes, with their size, on a connection of their own; the answer is `api`'s in `version`, or bytes."""
         link = Link(*self._address)
         try:
             link.send(data)
@@ -173,31 +174,31 @@ class Session:
         return b"".join(encode_request(request.API_KEY, version, correlation_id, CLIENT_ID, request))
 
     def note(self, label: str, value: Any, api: str = "") -> None:
-        """Compare something that a script has worked out of answers. api: whose masks are for it."""
+        """Compare a value that a script has computed from answers. `api`: the API whose masks apply to it."""
         self.steps.append(Step(label, api, 0, None, self._symbols.plain(value)))
 
     def know(self, kind: str, value: Any) -> None:
-        """This value of the node's own has its symbol from here on, whatever shows it first."""
+        """Give this value of the node its symbol now, whatever shows it first."""
         self._symbols.symbol(kind, value)
 
     def know_text(self, text: str) -> None:
-        """The same, of the ids in a text."""
+        """Do the same for the ids in a text."""
         self._symbols.text(text)
 
     def knows(self, kind: str, value: Any) -> bool:
         return self._symbols.knows(kind, value)
 
     def fields(self, message: TopLevel) -> dict[str, Any]:
-        """A message's fields as they are compared, for `note`."""
+        """Return a message's fields as they are compared, for `note`."""
         return self._symbols.message(message)
 
     def is_mine(self, name: str) -> bool:
-        """Whether a name is one of this script's, in this run."""
+        """Return True if a name is one of this script's, in this run."""
         text = self._symbols.text(name)
         return text.startswith(f"{self._script}.") and not OTHER_RUN.search(text)
 
     def only_mine(self) -> None:
-        """Drop from the last answer what other scripts have made (LeftOut.OTHER_SCRIPTS), where it lists everything."""
+        """Remove the entries of other scripts from the last answer (LeftOut.OTHER_SCRIPTS), if it lists everything."""
         last = self.steps[-1]
         for name, items in last.answered.items() if isinstance(last.answered, dict) else ():
             if isinstance(items, list) and items and isinstance(items[0], dict):
@@ -209,7 +210,7 @@ class Session:
             for key in ("name", "group_id", "resource_name", "topic", "transactional_id")
             if isinstance(item.get(key), str)
         ]
-        # What earlier runs of this script have left has their suffix: the text was not replaced.
+        # Names that earlier runs of this script have left have their suffix, which was not replaced.
         return not names or any(self.is_mine(name) for name in names)
 
     def _decode(self, api: int, version: int, frame: bytes | Verdict) -> Any:
@@ -240,11 +241,11 @@ class Session:
         return self._links.setdefault(name, Link(*self._nodes.get(name, self._address)))
 
     def give_up(self, error: NodeError) -> None:
-        """The script ends here, which is a fault."""
+        """End the script with a fault."""
         self.steps.append(Step("the script could not go on", "", 0, None, f"{error}", f"{error}"))
 
     def end(self) -> None:
-        """The script has ended. A connection that the node has closed since its last answer is a fault."""
+        """End the script. A connection that the node has closed since its last answer is a fault."""
         broken = sorted(name for name, link in self._links.items() if link.is_broken())
         if broken:
             said = f"connections that the node has closed: {broken}"
@@ -258,7 +259,8 @@ class Session:
     # -- preparing ----------------------------------------------------------------------------------------------------
 
     def ask(self, request: TopLevel, version: int | None = None, *, on: str = "preparation") -> Any:
-        """Ask without keeping it. `on`: the connection, "" for that of `call`: a member of a group has one."""
+        """Send a request without keeping it. `on`: the connection; "" is the one of `call`, which a member of a group
+        needs."""
         version = request.MAX_VERSION if version is None else version
         link = self._link(on)
         link.send(b"".join(encode_request(request.API_KEY, version, 1, CLIENT_ID, request)))
@@ -268,7 +270,7 @@ class Session:
         return answer
 
     def ask_many(self, request: TopLevel, count: int) -> list[Any]:
-        """Ask the same again and again, without waiting in between and without keeping it."""
+        """Send the same request `count` times, without waiting in between and without keeping it."""
         link = self._link("preparation")
         version = request.MAX_VERSION
         link.send(b"".join(encode_request(request.API_KEY, version, 1, CLIENT_ID, request)) * count)
@@ -279,11 +281,11 @@ class Session:
         return answers
 
     def post(self, request: TopLevel, version: int, link: str) -> None:
-        """Ask without keeping it and without waiting; `taken` has the answer when it is there."""
+        """Send a request without keeping it and without waiting; `taken` returns the answer when it is there."""
         self._link(link).send(b"".join(encode_request(request.API_KEY, version, 1, CLIENT_ID, request)))
 
     def taken(self, request: TopLevel, version: int, link: str) -> Any | None:
-        """The answer to what was posted, or None as long as there is none."""
+        """Return the answer to a posted request, or None as long as there is none."""
         if not self._link(link).ready():
             return None
         answer = self._decode(request.API_KEY, version, self._link(link).receive(PATIENCE_S))
@@ -292,7 +294,7 @@ class Session:
         return answer
 
     def make_topic(self, what: str | None = None, partitions: int = 1, **configs: str) -> str:
-        """A topic whose partitions have leaders that answer."""
+        """Create a topic whose partitions have leaders that answer."""
         if what is None:
             self._topics += 1
             what = str(self._topics)
@@ -334,7 +336,7 @@ class Session:
     def until_coordinator(self) -> None:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.name("coordinator")])
         self.until(lambda: self.ask(request).coordinators[0].error_code == 0, "groups have a coordinator")
-        # Enough names for every partition of the offsets topic, each of which is loaded on its own.
+        # Enough names for every partition of the offsets topic, each of which is loaded separately.
         groups = DescribeGroupsRequest(groups=[self.name(f"coordinator-{number}") for number in range(20)])
         self.until(
             lambda: all(group.error_code not in NOT_LOADED for group in self.ask(groups, 5).groups), "all are loaded"
@@ -352,7 +354,7 @@ class Session:
     def make_records(
         self, topic: str, values: Sequence[bytes], partition: int = 0, *, at_ms: int = NOW_MS, step_ms: int = 1000
     ) -> None:
-        """One batch per value."""
+        """Write one batch per value."""
         for index, value in enumerate(values):
             batch = build_batch([(b"k", value, (), at_ms + index * step_ms)])
             data = [
@@ -367,7 +369,8 @@ class Session:
                 raise NodeError(f"{topic}-{partition}: not written: {done.error_code} {done.error_message}")
 
     def until_published(self) -> None:
-        """Until what was changed before is shown: Kafka answers a change when it is committed, not when it is seen."""
+        """Wait until earlier changes are visible, because Kafka answers a change when it is committed, not when it is
+        visible."""
         if not self._marker:
             self._marker = self.make_topic("marker")
         self._marks += 1

@@ -1,8 +1,8 @@
-"""What a node has written into its coordinators' topics for one script: read back by Fetch, record by record.
+"""The records that a node has written into its coordinators' topics for one script, read back by Fetch.
 
-Key and value are decoded, and encoded again: that the bytes are then the same is said of each record, so what a field's
-encoding could hide (a default that is written out, a tag, bytes behind the body) differs too. The header of the batch
-that holds a record is kept beside it. What of all this is not compared stands in masks.py (STORED_MASKS, LeftOut).
+Key and value are decoded, and encoded again. Each record has a note if the bytes are then the same, so that the
+comparison finds differences that decoding hides (an explicit default, a tag, bytes after the body). The header of the
+batch of a record is kept with it. masks.py lists what is not compared (STORED_MASKS, LeftOut).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HOMES: dict[str, Home] = {OFFSETS: "group", TRANSACTIONS: "transaction"}
 PARTITIONS = 3
 OWNERS = ("group_id", "group", "transactional_id")
 KEY_FIELDS = ("group", "group_id", "member_id", "topic", "partition", "transactional_id")
-FETCH_VERSION = 12  # the last one by name
+FETCH_VERSION = 12  # the last version with topic names
 
 
 class Stored:
@@ -44,8 +44,8 @@ class Stored:
         return int(found.offset)
 
     def note(self, label: str, *, markers: bool = False) -> None:
-        """Compare the records of this script that were written since the last time. markers: control records too,
-        of any producer that the script has named."""
+        """Compare the records of this script that were written since the last call. `markers`: also control records of
+        any producer that the script has named."""
         for index in range(PARTITIONS):
             end = self._end(index)
             said = self._read(index, end, markers)
@@ -73,13 +73,13 @@ class Stored:
 
 
 def entries(s: Session, home: Home, data: bytes, first: int, *, markers: bool) -> tuple[list[Any], int]:
-    """The records from `first` on as they are compared, and the offset behind the last."""
+    """Return the records from `first` on as they are compared, and the offset after the last one."""
     said: list[Any] = []
     for position, header in iter_batches(data):
         records = list(iter_records(data, position, header))
         batch = {
             **header._asdict(),
-            # The CRC is over the time and, in transactions, over the producer id (masks.CRC).
+            # The CRC covers the time and, in transactions, the producer id (masks.CRC).
             "crc": "right" if verify_crc(data, position, header) else "wrong",
             "the same bytes again": _encoded(records, header)
             == data[position + HEADER_SIZE :][: header.batch_length - MIN_BATCH_LENGTH],
@@ -94,7 +94,7 @@ def entries(s: Session, home: Home, data: bytes, first: int, *, markers: bool) -
 
 
 def _encoded(records: list[Record], header: BatchHeader) -> bytes:
-    """As a batch without compression holds them, and neither node is told to compress these."""
+    """Return the bytes as in a batch without compression, because neither node is configured to compress these."""
     return b"".join(
         encode_record(
             record.offset - header.base_offset,
@@ -108,7 +108,7 @@ def _encoded(records: list[Record], header: BatchHeader) -> bytes:
 
 
 def _view(s: Session, home: Home, header: BatchHeader, record: Record, markers: bool) -> dict[str, Any] | LeftOut:
-    """All of one record, or why it is not compared."""
+    """Return all fields of one record, or the reason why it is not compared."""
     headers = [[name, None if value is None else value.hex()] for name, value in record.headers]
     place: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp, "headers": headers}
     assert record.key is not None

@@ -1,4 +1,4 @@
-"""The comparison itself: what it must see, and what it may not take for a difference. No broker is needed."""
+"""The comparison itself: the differences that it must find, and the values that it must not report. Needs no broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Apache Kafka's jars accept we accept, and what they refuse we refuse: files, topics, groups, dynamic layers."""
+"""We accept what Apache Kafka's jars accept, and refuse what they refuse: files, topics, groups, dynamic layers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMBINED = {
 BROKER = COMBINED | {"process.roles": "broker", "listeners": "PLAINTEXT://localhost:9092"}
 CONTROLLER = COMBINED | {"process.roles": "controller", "listeners": "CONTROLLER://localhost:9093"}
 
-# Changes to one of the three; an empty string as a value takes the key away.
+# Changes to one of the three; an empty string as a value removes the key.
 CHANGES: list[tuple[dict[str, str], dict[str, str]]] = [
     (COMBINED, {}),
     (BROKER, {}),
@@ -319,7 +319,7 @@ def test_files() -> None:
 
 
 def test_a_message_names_what_is_wrong() -> None:
-    """Each refusal names the changed key, unless the key is missing or another one is to blame."""
+    """Each refusal names the changed key, unless the key is missing or another one is the cause."""
     for base, change in CHANGES:
         message = refusal(load, merged(base, change))
         if message is not None and len(change) == 1:
@@ -329,7 +329,7 @@ def test_a_message_names_what_is_wrong() -> None:
 
 
 def test_single_values() -> None:
-    """For each key a few values on and around its bounds."""
+    """Compare a few values on and around the bounds of each key."""
     values = ["", "0", "1", "-1", "-2", "-3", "2147483647", "2147483648", "x", "1.5", "true", "a,b", "a,,b", "none"]
     skip = {"node.id", "broker.id", "process.roles", "listeners", "controller.listener.names"}
     files = [
@@ -338,7 +338,7 @@ def test_single_values() -> None:
         if name not in skip and key.type.name != "CLASS"
         for value in values
     ]
-    # Integer division by log.cleaner.threads=0 is an ArithmeticException in Kafka, no verdict.
+    # Integer division by log.cleaner.threads=0 is an ArithmeticException in Kafka, not a refusal.
     files = [one for one in files if one.get("log.cleaner.threads") != "0"]
     compare([{"kind": "broker", "properties": one} for one in files], [refusal(load, one) for one in files])
 
@@ -385,7 +385,7 @@ def test_dynamic() -> None:
 
 @pytest.mark.parametrize("seed", [20260101])
 def test_properties_files(seed: int) -> None:
-    """Random texts out of the characters that matter read the same in java.util.Properties."""
+    """Random texts of special characters are read the same by java.util.Properties."""
     random_ = random.Random(seed)
     pieces = [
         "a",
@@ -411,7 +411,7 @@ def test_properties_files(seed: int) -> None:
     theirs = config_oracle.run("CheckConfigs", [{"kind": "properties", "text": text} for text in texts])
     for text, their in zip(texts, theirs, strict=True):
         ours = parse(text)
-        if text.rstrip("\r\n").endswith("\\"):  # a lone backslash at the end: see properties.py
+        if text.rstrip("\r\n").endswith("\\"):  # a single backslash at the end: see properties.py
             ours.pop("", None)
             their.pop("", None)
         assert ours == their, (text, seed)

@@ -25,7 +25,7 @@ def kafka() -> Any:
 
 
 def row(key: Key) -> dict[str, Any]:
-    """Our row as DumpConfigs writes Kafka's."""
+    """Return our row as DumpConfigs writes Kafka's."""
     check = key.check
     required = isinstance(key.default, Required)
     written: dict[str, Any] = {
@@ -82,6 +82,6 @@ def test_synonyms(kafka: Any) -> None:
 
 
 def test_ranges_print_their_bounds() -> None:
-    """The comparison above is by text: this is why that compares the bounds themselves."""
+    """The comparison above is by text, so this test shows that the text contains the bounds."""
     assert str(Range(1, None)) == "[1,...]"
     assert str(Range(0, 0.5)) == "[0,...,0.5]"

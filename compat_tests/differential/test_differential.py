@@ -20,7 +20,7 @@ transcripts: dict[str, list[Step]] = {}
 
 
 class Pairs:
-    """One pair of nodes at a time: the one of the kind that was asked for last."""
+    """One pair of nodes at a time: the one of the kind that was last requested."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()

@@ -1,9 +1,9 @@
 """The life of a log on both nodes: producers, deletion and restarts in the same order; answers and files are compared.
 
-What a restart, DeleteRecords or retention leaves of a log's producers is in no single answer, so the same story is told
-to Apache Kafka and to pykbroker. A story yields where its node is to be stopped; all stories of a node share the
-restarts, of which the first and the third are clean stops and the second is a SIGKILL. Behind each clean stop stand the
-names of the partition's files and the entries of its newest producer snapshot.
+The state of a log's producers after a restart, DeleteRecords or retention is in no single answer, so the same story is
+run on Apache Kafka and on pykbroker. A story yields when its node is to be stopped; all stories of a node share the
+restarts, of which the first and the third are clean stops and the second is a SIGKILL. After each clean stop the names
+of the partition's files and the entries of its newest producer snapshot are compared.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ CONFIG = {
     "log.retention.check.interval.ms": "100",
     "producer.id.expiration.check.interval.ms": "100",
     "log.flush.start.offset.checkpoint.interval.ms": "200",
-    # Transactional batches without their coordinator.
+    # Allow transactional batches without their coordinator.
     "transaction.partition.verification.enable": "false",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
-#: the same on both sides, and young enough for a producer not to be forgotten
+#: the same on both sides, and recent enough that no producer is forgotten
 NOW_MS = int(time.time()) * 1000
 KEEP = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class Story:
-    """One node, one topic with one partition. `say` and the others ask and keep the answer."""
+    """One node, one topic with one partition. `say` and the other methods send a request and keep the answer."""
 
     def __init__(self, node: Node, name: str, *, takes_notes_away: bool) -> None:
         self.node = node
@@ -122,7 +122,7 @@ class Story:
         self._call(f"delete before {offset}", DeleteRecordsRequest(timeout_ms=10_000, topics=[asked]))
 
     def look(self, label: str) -> None:
-        """Offsets by name, producers, the epoch's end, what can be read and what cannot."""
+        """Read offsets by name, producers, the end of the epoch, readable offsets and unreadable ones."""
         for timestamp in (-1, -2, -3, -4):
             for level in (0, 1):
                 self._call(f"{label}: offset {timestamp} level {level}", self._offsets(timestamp, level), 8)
@@ -170,7 +170,7 @@ class Story:
         self.alter(2, self.topic, {"retention.ms": str(retention_ms)})
 
     def until_start_is(self, wanted: Callable[[int, int], bool]) -> None:
-        """By retention, which takes files away."""
+        """Wait until retention, which removes files, has moved the log start."""
 
         def moved() -> bool:
             first = min(int(path.stem) for path in self.folder().glob("*" + names.LOG))
@@ -179,19 +179,19 @@ class Story:
         wait_until(moved, "the log start moves")
 
     def until_settled(self) -> None:
-        """Until the files before the log start are gone, and a crash leaves the log start where it is.
+        """Wait until the files before the log start are deleted, and a crash does not move the log start.
 
-        Two tasks do that at intervals: one takes the files away, the other notes the log start in a checkpoint. Where
-        the first file that is left says the same, Apache Kafka takes its note away again: what it knows of producers
-        after a crash depends on whether it came to that, because with the note it reads no snapshot of before. For
-        pykbroker, which leaves the note, it makes no difference.
+        Two tasks do that at intervals: one deletes the files, the other writes the log start to a checkpoint. If the
+        first file that is left has the same offset, Apache Kafka removes its checkpoint entry again. Its producer state
+        after a crash depends on whether that happened, because with the entry it reads no snapshot from before.
+        pykbroker keeps the entry, and for it this makes no difference.
         """
 
         def is_settled() -> bool:
             start = self.start()
             found = [path.name for path in self.folder().iterdir()]
             bases = sorted(int(name[:20]) for name in found if name.endswith(names.LOG))
-            # The log itself goes first, then its indexes, then the producer snapshot.
+            # The log itself is deleted first, then its indexes, then the producer snapshot.
             going = {name[:20] for name in found if name.endswith(names.LOG + names.DELETED)}
             gone = not any(base <= start for base in bases[1:]) and not any(
                 name[:20] in going and not name.endswith(names.DELETED) for name in found
@@ -214,7 +214,7 @@ class Story:
         wait_until(lambda: known() == wanted, "producers are forgotten")
 
     def leave(self) -> None:
-        """The node is about to stop."""
+        """Finish before the node stops."""
         self._session.end()
         self.steps += self._session.steps
 
@@ -231,11 +231,11 @@ class Story:
         return self.node.data_dir / f"{self.topic}-0"
 
     def files(self, label: str) -> None:
-        """Of a node that is stopped."""
+        """Compare the files of a stopped node."""
         found = sorted(path.name for path in self.folder().iterdir() if not path.name.endswith(names.DELETED))
         kinds = (names.LOG, *names.INDEXES)
         kept = [name for name in found if name.endswith(kinds)]
-        # One at the first segment's base is of no use, and stays or goes with the moment in which Kafka looks.
+        # A snapshot at the first segment's base is useless, and it depends on Kafka's timing whether it still exists.
         snapshots = [name for name in found if name.endswith(names.SNAPSHOT) and name[:20] > kept[0][:20]]
         self.note(f"{label}: files", kept + snapshots)
         if snapshots:
@@ -279,7 +279,7 @@ def producers_over_restarts(story: Story) -> Iterator[None]:
 
     verdicts((2, 3, 4, 6))
     yield
-    # A snapshot knows the last batch only: Kafka refuses the others now, pykbroker finds them in the log.
+    # A snapshot has only the last batch: Kafka now refuses the others, pykbroker finds them in the log.
     verdicts(())
     story.send(8)
     story.send(3, pid=8)
@@ -297,10 +297,10 @@ def producers_over_restarts(story: Story) -> Iterator[None]:
 
 
 def deleted_by_request(story: Story) -> Iterator[None]:
-    """DeleteRecords through batches, transactions and epochs, and what a restart makes of it."""
+    """DeleteRecords through batches, transactions and epochs, and the state after a restart."""
     story.make(internal_segment_bytes="400")
     story.send(0, 5)
-    # Two batches: in the middle of one, Kafka's last stable offset would lie before its log start.
+    # Two batches, because in the middle of one, Kafka's last stable offset would be before its log start.
     story.send(0, 1, pid=8, txn=True)
     story.send(1, 1, pid=8, txn=True)
     story.send(0, 1, pid=9, txn=True)
@@ -314,7 +314,7 @@ def deleted_by_request(story: Story) -> Iterator[None]:
     story.until_settled()
     yield
     story.look("in the middle of a batch, restarted")
-    # Into the transaction that is open, behind its beginning.
+    # Into the open transaction, after its beginning.
     story.delete(6)
     story.look("in an open transaction")
     story.send(2, 1, pid=8, txn=True)
@@ -341,7 +341,7 @@ def deleted_by_request(story: Story) -> Iterator[None]:
 
 
 def deleted_by_retention(story: Story) -> Iterator[None]:
-    """Retention takes everything, the active segment too; its producers stay until a restart."""
+    """Retention deletes everything, also the active segment; its producers stay until a restart."""
     story.make()
     story.send(0, 5)
     story.send(0, 2, pid=8)
@@ -392,7 +392,7 @@ def deleted_by_size(story: Story) -> Iterator[None]:
 
 
 def producers_that_expire(story: Story) -> Iterator[None]:
-    """producer.id.expiration.ms while running; who has a transaction open is never forgotten."""
+    """producer.id.expiration.ms while running; a producer with an open transaction is never forgotten."""
     story.make()
     story.send(0, 2)
     story.send(0, 2, pid=8, txn=True)
@@ -415,12 +415,12 @@ def producers_that_expire(story: Story) -> Iterator[None]:
 
 
 STORIES = (producers_over_restarts, deleted_by_request, deleted_by_retention, deleted_by_size)
-#: changes its broker, so it comes when the others have ended
+#: changes its broker, so it runs after the others
 LAST = producers_that_expire
 
 
 def tell(against: str) -> dict[str, list[Step]]:
-    """The transcript of every story."""
+    """Return the transcript of every story."""
     steps: dict[str, list[Step]] = {}
     ended = object()
     node = make_node(against, CONFIG, port=steady_port()).start()

@@ -1,4 +1,5 @@
-"""What one node said to a script, as text for people: fields with their default left out, equal versions together."""
+"""The answers of one node to a script, as text for people: without fields that have their default, equal versions
+together."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def _entry(label: str, api: str, versions: list[int], said: str) -> str:
 
 
 def _short(value: Any) -> Any:
-    """Without what says nothing, or nearly."""
+    """Return the value without fields that have no or little information."""
     if isinstance(value, list):
         return [_short(item) for item in value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A broker that is made to be killed."""
+"""A broker for tests that kill it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from compat_tests.node import Node, make_killable_node
 
-# Who was killed is missed after two seconds, in both group protocols, and a transaction whose time is over ends soon.
+# A killed member is removed after two seconds, in both group protocols, and an expired transaction ends soon.
 QUICK = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "group.min.session.timeout.ms": "500",
@@ -21,7 +21,7 @@ QUICK = {
 
 @pytest.fixture
 def killable(against: str) -> Iterator[Node]:
-    """A running node of one's own, on a port that it keeps."""
+    """A running node for one test, on a port that it keeps."""
     node = make_killable_node(against, QUICK)
     try:
         yield node.start()

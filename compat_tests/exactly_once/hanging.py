@@ -1,7 +1,7 @@
-"""Waiting on a node that may have left a transaction open for good, as Apache Kafka 4.3.1 does after some SIGKILLs.
+"""Waits for a node that may have left a transaction open for good, as Apache Kafka 4.3.1 does after some SIGKILLs.
 
-The judge is killed as hard as pykbroker is. What it does not survive is named by its own tool and mended as its
-operators mend it (KIP-664): `kafka-transactions find-hanging`, then `abort`. pykbroker gets no such help.
+Apache Kafka is killed as hard as pykbroker is. Its own tool finds the transactions that hang after a kill, and they are
+ended as its operators do it (KIP-664): `kafka-transactions find-hanging`, then `abort`. pykbroker gets no such help.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Place = tuple[str, str, str]
 
 
 def wait_with_mending(node: Node, what: Callable[[], object], why: str, *, timeout_s: float) -> None:
-    """`wait_until`. What hangs in Apache Kafka is ended, and it gets the same time again."""
+    """Do `wait_until`. If a transaction hangs in Apache Kafka, abort it and wait for the same time again."""
     try:
         wait_until(what, why, timeout_s=timeout_s)
     except AssertionError:
@@ -34,7 +34,7 @@ def wait_with_mending(node: Node, what: Callable[[], object], why: str, *, timeo
 
 
 def _end_what_hangs(bootstrap: str) -> set[Place]:
-    # Twice: what ended between two questions of the tool looks as if it hung.
+    # Twice, because a transaction that ended between two requests of the tool looks as if it hung.
     hanging = _find(bootstrap) & _find(bootstrap)
     for topic, partition, offset in hanging:
         _run(bootstrap, "abort", "--topic", topic, "--partition", partition, "--start-offset", offset)

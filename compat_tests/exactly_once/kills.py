@@ -1,7 +1,7 @@
-"""Rounds of SIGKILL: who is next is drawn from a seed, and a round begins when there was progress since the last.
+"""Kills in rounds with SIGKILL: a seed chooses each victim, and a round begins after progress since the last one.
 
-A failing test says the seed and everyone who was killed; the times are the machine's, so the same seed kills the same
-victims in the same order and no more than that.
+A failing test prints the seed and all victims. The times depend on the machine, so the same seed gives the same victims
+in the same order and no more than that.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Kills:
             slot.tend()
 
     def run(self, rounds: int, progress: Callable[[], int], *, least: int = 1, timeout_s: float = PATIENCE_S) -> None:
-        """Each round: wait until `progress` grew by `least` records, then kill somebody who comes back."""
+        """In each round, wait until `progress` grew by `least` records, then kill a victim that is restarted."""
         try:
             for _ in range(rounds):
                 self._await(progress, least, timeout_s)
-                # Not always just after a commit: the next transaction shall be under way for a while, or not.
+                # Not always just after a commit, so that the next transaction has sometimes begun.
                 time.sleep(self._random.uniform(0, 0.05))
                 self._kill()
             self._await(progress, least, timeout_s)

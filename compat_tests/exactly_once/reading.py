@@ -1,4 +1,4 @@
-"""What is in a topic, per partition, as a consumer of one isolation level sees it."""
+"""The content of a topic, per partition, as a consumer of one isolation level sees it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from compat_tests.python.confluent_client import ConfluentClient
 
 
 def values(bootstrap: str, topic: str, *, committed: bool = True) -> dict[int, list[bytes]]:
-    """The values of each partition by their offsets, to the last stable offset or to the end."""
+    """Return the values of each partition by their offsets, to the last stable offset or to the end."""
     return {number: [value for _, value in found] for number, found in placed(bootstrap, topic, committed).items()}
 
 
 def placed(bootstrap: str, topic: str, committed: bool = True) -> dict[int, list[tuple[int, bytes]]]:
-    """The same with the offsets."""
+    """Return the same with the offsets."""
     read: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
     for record in ConfluentClient().consume(bootstrap, topic, committed=committed):
         assert record.offset is not None

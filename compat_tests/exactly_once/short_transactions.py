@@ -1,4 +1,4 @@
-"""Short transactions one after the other on a cluster (ShortTransactions.java), and what must hold of them."""
+"""Short transactions one after the other on a cluster (ShortTransactions.java), and checks of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _numbers = count()
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """`transactions` of each producer, or as many as it makes in `seconds`."""
+    """`transactions` of each producer, or as many as it completes in `seconds`."""
 
     producers: int
     records: int
@@ -63,7 +63,8 @@ class Transactions:
         )
         classes = java_classes(Path(__file__).with_name("ShortTransactions.java"))
         command = java_command("ShortTransactions", extra_classpath=classes)
-        # Not into pipes: clients whose brokers are killed write more than a pipe holds, and wait until it is read.
+        # Not into pipes, because clients whose brokers are killed write more than a pipe holds, and wait until it is
+        # read.
         self._outcome, self._log = (cluster.folder / f"{self.topic}.{kind}" for kind in ("json", "log"))
         with self._outcome.open("wb") as out, self._log.open("wb") as log:
             self._process = subprocess.Popen([*command, *map(str, words), self.topic], stdout=out, stderr=log)
@@ -89,8 +90,8 @@ class Transactions:
             self._process.wait()
 
     def check_records(self, outcome: Outcome) -> None:
-        """Readers of committed records find each committed transaction whole and once, in order, and no other one
-        but those in doubt."""
+        """Check that readers of committed records find each committed transaction whole and once, in order, and no
+        other one except those in doubt."""
         found: dict[str, list[int]] = defaultdict(list)
         for values in reading.values(self._cluster.bootstrap, self.topic).values():
             last: dict[str, tuple[int, int]] = {}

@@ -1,8 +1,8 @@
 """Consume, transform, produce: the loop that transactions are made for, in every client that has them, under SIGKILL.
 
 Two copiers of one client family share the input and are killed while they work, and so is the broker. At the end the
-output that read_committed shows is the transformed input, in its order, every record once. What a copier is asked to do
-is in copiers/task.py.
+output with read_committed is the transformed input, in its order, every record once. copiers/task.py describes the task
+of a copier.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Loop:
             self.slots.append(Slot(f"copier-{number}", [*command, json.dumps(asdict(task))], folder))
 
     def _commit_the_beginning(self, group: str) -> None:
-        """The group has offsets before its first member: that there are none is never the right answer."""
+        """Commit offsets of the group before its first member joins, so that "none" is never the right answer."""
         consumer = Consumer({"bootstrap.servers": self.node.bootstrap, "group.id": group, "enable.auto.commit": False})
         try:
             consumer.commit(
@@ -74,7 +74,7 @@ class Loop:
         self._written += count
 
     def progress(self) -> int:
-        """Copied records; there is always something left to copy."""
+        """Return the number of copied records; there is always something left to copy."""
         done = sum(e["records"] for slot in self.slots for e in list(slot.events) if e["did"] == "committed")
         if done + 400 > self._written:
             self.write(400)
@@ -106,11 +106,11 @@ class Loop:
 
 
 class LoopSuite:
-    """Subclasses give the command of one client's copier."""
+    """Subclasses define the command of one client's copier."""
 
     #: kills in CI
     rounds = 5
-    #: how often it is the broker that is killed
+    #: the share of kills that hit the broker
     broker_share = 0.3
 
     @pytest.fixture

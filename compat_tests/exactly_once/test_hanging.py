@@ -1,4 +1,4 @@
-"""What the judge is helped with after a SIGKILL, and pykbroker is not: a transaction that hangs."""
+"""The test aborts a transaction that hangs after a SIGKILL for Apache Kafka, and not for pykbroker."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from compat_tests.python.confluent_client import ConfluentClient
 
 
 def test_only_apache_kafka_is_helped_when_a_transaction_hangs(fresh_broker: FreshBroker, against: str) -> None:
-    """Without verification a batch may begin a transaction that its coordinator knows nothing of. pykbroker that waits
-    for it has failed the test; Apache Kafka goes on, and readers see nothing of the transaction."""
+    """Without verification a batch may begin a transaction that its coordinator does not have. If pykbroker waits for
+    it, the test fails; Apache Kafka continues, and readers see nothing of the transaction."""
     needs.java()
     node = fresh_broker({"transaction.partition.verification.enable": "false"})
     session = Session("hanging", node.bootstrap, {})

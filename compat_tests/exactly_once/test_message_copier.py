@@ -1,8 +1,8 @@
 """Apache Kafka's TransactionalMessageCopier under SIGKILL of the broker and of the copiers.
 
-VerifiableProducer writes the input meanwhile, VerifiableConsumer reads the output meanwhile, every third transaction is
-aborted by the copier itself. At the end each partition of the output, as read_committed shows it, is the input: every
-record once, in its order.
+At the same time VerifiableProducer writes the input and VerifiableConsumer reads the output; the copier itself aborts
+every third transaction. At the end each partition of the output, with read_committed, is the input: every record once,
+in its order.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ pytestmark = pytest.mark.timeout(900)
 
 TOOLS = "org.apache.kafka.tools"
 PARTITIONS = 2
-#: A transaction that a killed copier left open ends when its time is over: a copier asks for its committed offsets
-#: before it starts its producer, and they are not stable until then.
+#: A transaction that a killed copier left open ends after its timeout: a copier asks for its committed offsets before
+#: it starts its producer, and they are not stable until then.
 TRANSACTION_TIMEOUT_MS = 3000
 
 
 def copied(events: list[Event]) -> int:
-    """Records in committed transactions: each worker in a slot begins to count again."""
+    """Return the records in committed transactions; each worker in a slot begins to count again."""
     total = last = 0
     for event in list(events):
         now = int(event["totalProcessed"])
@@ -42,7 +42,7 @@ def copied(events: list[Event]) -> int:
 
 
 class Copy:
-    """Input, output, and everything that runs around them."""
+    """Input, output, and all programs that run with them."""
 
     def __init__(self, node: Node, folder: Path, *, in_groups: bool) -> None:
         self.node = node
@@ -51,7 +51,7 @@ class Copy:
         self.target = topics.create(partitions=PARTITIONS)
         self._folder = folder
         idempotent, committed = folder / "producer.properties", folder / "consumer.properties"
-        # The partitioner goes to another partition after batch.size bytes: all of them shall have records.
+        # The partitioner changes the partition after batch.size bytes, so that all partitions get records.
         idempotent.write_text(
             "retries=2147483647\nenable.idempotence=true\nlinger.ms=5\nreconnect.backoff.max.ms=200\nbatch.size=200\n"
         )
@@ -87,7 +87,7 @@ class Copy:
         return sum(copied(slot.events) for slot in self.copiers)
 
     def finish(self) -> None:
-        """No more input; the copiers go on until there is nothing left to copy."""
+        """Stop the input, and wait until the copiers have copied everything."""
         self.feeder.worker.terminate()
         self.feeder.worker.wait()
         source = reading.values(self.node.bootstrap, self.source)
@@ -151,7 +151,7 @@ def copy(killable: Node, tmp_path: Path, request: pytest.FixtureRequest) -> Iter
     "rounds", [5, pytest.param(200, marks=[pytest.mark.long(amount="200 kills"), pytest.mark.timeout(3600)])]
 )
 def test_every_record_is_copied_once_under_kills(copy: Copy, rounds: int) -> None:
-    """Each copier has its partition."""
+    """Each copier has its own partition."""
     Kills(copy.node, copy.copiers).run(rounds, copy.progress, least=100)
     copy.finish()
 
@@ -161,6 +161,6 @@ def test_every_record_is_copied_once_under_kills(copy: Copy, rounds: int) -> Non
     "rounds", [3, pytest.param(60, marks=[pytest.mark.long(amount="60 kills"), pytest.mark.timeout(3600)])]
 )
 def test_every_record_is_copied_once_by_a_group_under_kills(copy: Copy, rounds: int) -> None:
-    """The copiers are members of a group and commit with its metadata (KIP-447); who was killed is missed for 10 s."""
+    """The copiers are members of a group and commit with its metadata (KIP-447); a killed one is removed after 10 s."""
     Kills(copy.node, copy.copiers, broker_share=0.75).run(rounds, copy.progress, least=100)
     copy.finish()

@@ -1,9 +1,9 @@
-"""A producer that has begun its next transaction while the last one cannot end, because a node stands still.
+"""A producer that has begun its next transaction while the last one cannot end, because a node is paused.
 
 Java producers send up to five batches at once. The first of a transaction is refused with CONCURRENT_TRANSACTIONS while
-the markers of the last one wait for a partition's leader. Those that come after the markers are refused with
-OUT_OF_ORDER_SEQUENCE_NUMBER, because the first is missing. The client sends all of them again, in order. So both codes
-may stand in a producer's log where nodes are killed.
+the markers of the last one wait for a partition's leader. Batches that arrive after the markers are refused with
+OUT_OF_ORDER_SEQUENCE_NUMBER, because the first is missing. The client sends all of them again, in order. So a
+producer's log may contain both codes if nodes are killed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.node.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 
-#: One coordinates and leads HERE, the other leads THERE and stands still.
+#: One coordinates and leads HERE, the other leads THERE and is paused.
 COORDINATOR, STANDS = 1, 2
 HERE, THERE = "here", "there"
 _LATER = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -59,11 +59,11 @@ class Producer:
         return ErrorCode(wire.call(request, 12).responses[0].partition_responses[0].error_code)
 
     def is_taken(self, wire: Wire, topic: str) -> bool:
-        """Whether the first record of a transaction is written, or was written before."""
+        """Return True if the first record of a transaction is written, or was written before."""
         return self.send(wire, topic, 0) is ErrorCode.NONE
 
     def commit(self) -> None:
-        """The next transaction has the next epoch (KIP-890)."""
+        """Commit; the next transaction has the next epoch (KIP-890)."""
         request = EndTxnRequest(
             transactional_id=self._name, producer_id=self._id, producer_epoch=self._epoch, committed=True
         )

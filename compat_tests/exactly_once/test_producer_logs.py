@@ -1,4 +1,4 @@
-"""Lines as Java's producer writes them."""
+"""Lines in the form of Java's producer."""
 
 from __future__ import annotations
 

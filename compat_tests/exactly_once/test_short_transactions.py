@@ -19,14 +19,14 @@ from compat_tests.oracle.kafka import kafka_libs
 pytestmark = pytest.mark.slow
 
 KILLED_EVERY_S = 20
-#: Errors that the producers meet under kills on three nodes of Apache Kafka.
+#: Errors that the producers get under kills on three nodes of Apache Kafka.
 MET: set[str] = set()
 SHORT = Task(producers=4, transactions=30, records=6)
 
 
 @pytest.fixture(scope="module")
 def nodes(against: str) -> Iterator[ThreeNodes]:
-    """Three nodes whose coordinators have as many partitions as by default."""
+    """Three nodes whose coordinators have the default number of partitions."""
     needs.java()
     kafka_libs()
     with closing(ThreeNodes(against, {"min.insync.replicas": "1"})) as nodes:
@@ -56,7 +56,7 @@ def cluster(nodes: ThreeNodes) -> Cluster:
 )
 def test_producers_see_no_error_at_all(cluster: Cluster, task: Task) -> None:
     """Each batch that begins a transaction in a partition waits for a coordinator on another node, while the next
-    batches of its connection come."""
+    batches of its connection arrive."""
     with closing(Transactions(cluster, task)) as transactions:
         outcome = transactions.end()
         assert (outcome.errors, outcome.fatal, outcome.in_doubt) == ({}, {}, [])
@@ -81,7 +81,7 @@ def killed_and_moved(nodes: ThreeNodes, transactions: Transactions) -> None:
 @pytest.mark.long(amount="200 s, in which a node is killed every 20 s and all partitions move")
 @pytest.mark.timeout(1800)
 def test_kills_and_moves_end_no_producer(nodes: ThreeNodes) -> None:
-    """`--against apache-kafka` says which errors its brokers cause in the same time."""
+    """`--against apache-kafka` shows the errors that its brokers cause in the same time."""
     seconds = int(os.environ.get("PYKBROKER_KILLS_SECONDS", "200"))
     task = Task(producers=4, records=6, seconds=seconds, replicas=2)
     with closing(Transactions(nodes.cluster, task)) as transactions:

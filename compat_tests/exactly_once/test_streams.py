@@ -1,8 +1,8 @@
 """Kafka Streams counts words with processing.guarantee=exactly_once_v2, while its instances and the broker are killed.
 
 The lines go through a repartition topic, the counts through a changelog, and the results into a topic: three
-transactional hops. At the end the last count of every word is how often it was written, and the counts of each word
-went up by one, with none missing and none twice.
+transactional hops. At the end the last count of every word is the number of times that it was written, and the counts
+of each word went up by one, with none missing and none twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from compat_tests.oracle.kafka import java_command, kafka_libs
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 
-# Each start of a broker takes 20 s on a machine with other work.
+# Each start of a broker takes 20 s on a busy machine.
 pytestmark = pytest.mark.timeout(900)
 
 HERE = Path(__file__).parent / "streams"
@@ -47,7 +47,7 @@ class WordCount:
             command = java_command(
                 "WordCount", extra_classpath=java_classes(HERE / "WordCount.java", pom=HERE / "pom.xml")
             )
-            # A directory that stays when its instance is killed, as on a real machine.
+            # The directory stays when its instance is killed, as on a real machine.
             arguments = [node.bootstrap, self.source, self.target, str(folder / f"state-{number}")]
             self.slots.append(Slot(f"instance-{number}", [*command, *arguments], folder))
 
@@ -61,7 +61,7 @@ class WordCount:
         ConfluentClient().produce(self.node.bootstrap, self.source, records, idempotent=True)
 
     def progress(self) -> int:
-        """Words that were counted, in transactions that came to pass or not; there is always more to count."""
+        """Return the number of counted words, in committed and aborted transactions; there is always more to count."""
         done = sum(e["records"] for slot in self.slots for e in list(slot.events) if e["did"] == "counted")
         if done + 500 > self.written.total():
             self.write(200)

@@ -1,7 +1,8 @@
 """The loops of this folder on three nodes, where a partition's leader asks a coordinator on another node.
 
-Without faults no client meets an error. With a node killed and back again and again, and partitions that move to it,
-the totals are exact, and no client meets an error that says that the nodes do not agree about a transaction.
+Without faults no client gets an error. With faults, a node is killed and restarted again and again, and partitions move
+to it. Then the totals are exact, and no client gets an error which shows that the nodes do not agree about a
+transaction.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tests.node.wire import Wire
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-#: With the share of kills that are a node's: 20 of them, and as many moves.
+#: With the share of kills that hit a node: 20 of them, and as many moves.
 ROUNDS, NODES_SHARE = 25, 0.8
 COPIERS = {
     "librdkafka": partial(python_copier, "confluent_kafka"),
@@ -56,14 +57,14 @@ def errors(slots: list[Slot]) -> list[str]:
 
 
 class Work(Protocol):
-    """A program that copies or counts. Its result is judged when it has ended."""
+    """A program that copies or counts. Its result is judged after it has ended."""
 
     def progress(self) -> int: ...
     def finish(self) -> None: ...
 
 
 def survives(nodes: ThreeNodes, work: Work, slots: list[Slot]) -> None:
-    """Kill nodes and workers while it works. The totals are exact, and no worker meets an error of NEVER."""
+    """Kill nodes and workers while it works. The totals are exact, and no worker gets an error of NEVER."""
     Kills(nodes, slots, broker_share=NODES_SHARE).run(ROUNDS, work.progress, least=200)
     work.finish()
     met = errors(slots)
@@ -110,7 +111,7 @@ def group_coordinator(nodes: ThreeNodes, group: str) -> int:
 
 
 def commit_an_offset(producer: Producer, consumer: Consumer, topic: str) -> None:
-    """One transaction, of a record and an offset."""
+    """Run one transaction, of a record and an offset."""
     producer.begin_transaction()
     producer.produce(topic, b"a record", partition=0)
     assert producer.flush(30) == 0
@@ -120,7 +121,7 @@ def commit_an_offset(producer: Producer, consumer: Consumer, topic: str) -> None
 
 @pytest.mark.long(amount="one kill of a coordinator")
 def test_librdkafka_goes_on_after_its_metadata_left_the_groups_coordinator_out(nodes: ThreeNodes) -> None:
-    """With librdkafka's own idle time this transaction never ends, on Apache Kafka neither."""
+    """With librdkafka's own idle time this transaction never ends, also on Apache Kafka."""
     topic = Topics(nodes.bootstrap).create()
     group = f"{topic}-group"
     task = Task(nodes.bootstrap, topic, topic, group, f"{topic}-writer", "assign")
@@ -132,7 +133,7 @@ def test_librdkafka_goes_on_after_its_metadata_left_the_groups_coordinator_out(n
     nodes.cluster.kill(away)
     wait_until(lambda: away not in producer.list_topics(timeout=30).brokers, "the producer's metadata leave it out")
     nodes.start()
-    # A thread can be left behind: a call that hangs heeds neither its timeout nor a signal.
+    # A daemon thread, because a hanging call ignores its timeout and signals.
     work = threading.Thread(target=commit_an_offset, args=(producer, consumer, topic), daemon=True)
     work.start()
     work.join(30)

@@ -1,11 +1,11 @@
 """A group of VerifiableConsumers under SIGKILL of its members and of the broker: every record at least once.
 
-More than that holds: while a member has a partition its positions go up by one record at a time; a member that gets a
-partition starts at or after every offset that was committed before; each commit that a member was told of is in the
+Further conditions hold. While a member has a partition its positions go up by one record at a time. A member that gets
+a partition starts at or after every offset that was committed before. Each acknowledged commit of a member is in the
 log of the group, where the offsets of a partition never go back.
 
-The order of commits is that of this log, and not of what members print: a member prints a commit when it has its
-answer, and on a busy machine it may be out of the group by then, with another one further on.
+The order of commits is that of this log, and not that of the members' output. A member prints a commit when it has the
+answer, and on a busy machine it may have left the group by then, while another one has continued.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from compat_tests.topics import Topics
 from pykbroker.coordinator.group.records import decode, decode_offset
 from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey
 
-# Each start of a broker takes 20 s on a machine with other work.
+# Each start of a broker takes 20 s on a busy machine.
 pytestmark = pytest.mark.timeout(900)
 
 TOOLS = "org.apache.kafka.tools"
@@ -42,7 +42,7 @@ class Group:
         self.topic = Topics(node.bootstrap).create(partitions=PARTITIONS)
         self.name = f"group-{self.topic}"
         writing, reads = folder / "producer.properties", folder / "consumer.properties"
-        # The partitioner goes to another partition after batch.size bytes: all of them shall have records.
+        # The partitioner changes the partition after batch.size bytes, so that all partitions get records.
         writing.write_text(
             "retries=2147483647\nenable.idempotence=true\nlinger.ms=5\nreconnect.backoff.max.ms=200\nbatch.size=200\n"
         )
@@ -57,7 +57,7 @@ class Group:
         self.slots = [Slot(f"member-{number}", command, folder, may_end=False) for number in range(3)]
 
     def events(self) -> list[Event]:
-        """Of all members, in the order of their own clocks, which are one clock."""
+        """Return the events of all members, in the order of their own clocks, which are one clock."""
         return sorted((e for slot in self.slots for e in list(slot.events)), key=lambda e: int(e["timestamp"]))
 
     def progress(self) -> int:
@@ -110,7 +110,7 @@ class Group:
             consumer.close()
 
     def check_committed(self) -> None:
-        """Offsets go up, and a member that begins to read a partition does not begin before what was committed."""
+        """Check that offsets go up, and that a member does not begin to read a partition before a committed offset."""
         logged = self._logged_commits()
         highest: dict[int, int] = defaultdict(int)
         for number, offset in logged:
@@ -129,7 +129,8 @@ class Group:
             self._check_starts(slot)
 
     def _logged_commits(self) -> list[tuple[int, int]]:
-        """(partition, offset) of each commit of this group, in the order in which the coordinator took them."""
+        """Return (partition, offset) of each commit of this group, in the order in which the coordinator accepted
+        them."""
         commits: list[tuple[int, int]] = []
         for record in ConfluentClient().consume(self.node.bootstrap, "__consumer_offsets"):
             found = decode(record.key, record.value)
@@ -150,7 +151,7 @@ class Group:
                 when = since.pop(part["partition"], None)
                 if when is None:
                     continue
-                # A commit is printed after it was made: what was printed before the assignment was committed before.
+                # A commit is printed after it was made, so a commit printed before the assignment was made before it.
                 before = max(self._commits(part["partition"], when), default=0)
                 assert part["minOffset"] >= before, (
                     f"{slot.name} got the partition at {when} and began at {part}, and {before} was committed before"
@@ -164,7 +165,7 @@ class Group:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """What fails says what every process did last: where this test fails there is nothing else to look at."""
+        """Add the last events of every process to a failure, because there is no other source about it."""
         try:
             yield
         except Exception as error:
@@ -190,7 +191,7 @@ class Group:
 
 
 def _wait_while(lacks: Callable[[], str], why: str) -> None:
-    """Until `lacks` has nothing to say any more; what it said last is in the error."""
+    """Wait until `lacks` returns ""; its last text is in the error."""
     said = [""]
 
     def is_done() -> bool:
@@ -208,7 +209,7 @@ def _some(places: set[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def check_positions(slot: Slot) -> None:
-    """While a member has a partition it gets one record after the other."""
+    """Check that a member with a partition gets one record after the other."""
     following: dict[int, int] = {}
     for event in slot.events:
         if event["name"] in ("partitions_assigned", "partitions_revoked"):

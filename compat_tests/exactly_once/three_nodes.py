@@ -1,5 +1,5 @@
-"""Three nodes as the one `Node` that the tests of this folder work on. A kill takes one of them, in turn, and the node
-that has come back leads again."""
+"""Three nodes as the one `Node` of this folder's tests. A kill hits one of them, in turn, and the restarted node leads
+again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ThreeNodes:
         return self.cluster.running[NUMBERS[0]].pid
 
     def start(self) -> ThreeNodes:
-        """Have the nodes that are down back, and one of them lead what clients write to."""
+        """Restart the nodes that are down, and let one of them lead the topics that clients write to."""
         back, topics = self.come_back()
         for topic in topics:
             if not topic.startswith("__"):
@@ -50,8 +50,8 @@ class ThreeNodes:
         return self
 
     def come_back(self) -> tuple[list[int], list[str]]:
-        """Start the nodes that are down, and wait until everything is in sync, so that only one is away at a time.
-        Return these nodes, and all topics."""
+        """Start the nodes that are down, and wait until everything is in sync, so that only one is down at a time.
+        Returns these nodes, and all topics."""
         missing = [number for number in NUMBERS if number not in self.cluster.running]
         self.cluster.start(*missing)
         self.cluster.serving(*NUMBERS)

@@ -1,6 +1,6 @@
-"""Programs that run beside the test, say what they do in lines of JSON, and are killed with SIGKILL.
+"""Programs that run during the test, report their work in lines of JSON, and are killed with SIGKILL.
 
-Nothing here judges. Every process is ended by its own pid, at the latest by `Workers.close`.
+This module judges nothing. Every process is ended by its own pid, at the latest by `Workers.close`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Event = dict[str, Any]
 
 
 class Worker:
-    """One running program; a thread collects what it prints."""
+    """One running program; a thread collects its output."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path, on_event: Callable[[Event], None]) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class Worker:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            # What a killed program had begun to print is no event.
+            # An unfinished line of a killed program is not an event.
             if line.startswith("{") and line.endswith("}\n"):
                 event = json.loads(line)
                 self.events.append(event)
@@ -49,12 +49,12 @@ class Worker:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL; everything that it printed before is an event when this returns."""
+        """Send SIGKILL; everything that it printed before is an event when this returns."""
         self._process.kill()
         self.wait()
 
     def terminate(self) -> None:
-        """SIGTERM: what a program does that is asked to end."""
+        """Send SIGTERM, the request to end."""
         self._process.terminate()
 
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
@@ -67,13 +67,13 @@ class Worker:
 
 
 class Slot:
-    """A place where one worker after another runs the same command: who was killed or has ended comes back."""
+    """A place where one worker after another runs the same command; a killed or ended one is restarted."""
 
     def __init__(self, name: str, command: Sequence[str], folder: Path, *, may_end: bool = True) -> None:
         self.name = name
         self.kills = 0
         self.ends: list[int] = []
-        #: everything that any worker in this place said
+        #: the events of all workers in this place
         self.events: list[Event] = []
         self._command = command
         self._folder = folder
@@ -89,7 +89,8 @@ class Slot:
         self.worker = self._start()
 
     def tend(self) -> None:
-        """Start again who has ended by itself: some end at the end of their input, some when an error is fatal."""
+        """Restart a worker that has ended by itself: some end at the end of their input, some when an error is
+        fatal."""
         if not self.worker.alive():
             code = self.worker.wait()
             self.ends.append(code)

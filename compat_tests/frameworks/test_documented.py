@@ -1,6 +1,6 @@
-"""FastStream, Quix Streams and Faust on a broker of their test process: the examples of docs/testing.md, as they stand.
+"""FastStream, Quix Streams and Faust on a broker of their test process: the examples of docs/testing.md as written.
 
-They run with the Python of `.venv-frameworks`, which `make test-env` makes out of requirements.txt beside this file.
+They run with the Python of `.venv-frameworks`, which `make test-env` makes from requirements.txt in this folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def test_the_examples(tmp_path: Path) -> None:
     python = needs.frameworks()
     written = [example.write(tmp_path) for example in examples() if example.needs == "frameworks"]
     assert len(written) == 3
-    # What this process has on its path is for its own environment.
+    # The path of this process belongs to its own environment.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [python, "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider", str(tmp_path)],

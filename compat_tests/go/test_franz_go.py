@@ -1,4 +1,4 @@
-"""franz-go, the Go client, from a small program that is built once per session."""
+"""franz-go, the Go client, in a small program that is built once per session."""
 
 from __future__ import annotations
 

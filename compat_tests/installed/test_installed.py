@@ -1,5 +1,5 @@
-"""The wheel in environments of applications: beside each kafka-python that they have, with the oldest packages that
-pyproject.toml takes, and with every extra."""
+"""The wheel in environments of applications: with each kafka-python that they have, with the oldest packages that
+pyproject.toml allows, and with every extra."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def name_of(requirement: str) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    # From a copy: a build leaves what it compiled in the tree, and other tests look at that.
+    # From a copy, because a build leaves compiled files in the tree, and other tests check that.
     source = folder / "source"
     names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
     for name in filter(None, names.split("\0")):
@@ -44,7 +44,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Environment:
-    """A Python of its own. Packages come from uv's cache where it has them."""
+    """A Python environment of its own. Packages come from uv's cache if it has them."""
 
     def __init__(self, folder: Path) -> None:
         self._uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or needs.program("uv")
@@ -60,7 +60,7 @@ class Environment:
         return {name_of(line): line for line in said.splitlines()}
 
     def run_tests(self) -> str:
-        """The application's tests, in a folder that has nothing else."""
+        """Run the application's tests in a folder that has nothing else; returns the output."""
         home = self._folder / "application"
         home.mkdir()
         shutil.copy(APPLICATION, home)
@@ -82,7 +82,7 @@ def test_an_application_keeps_its_kafka_python(version: str, wheel: Path, tmp_pa
     after = environment.installed()
     assert {name: after.get(name) for name in before} == before
     base = {name_of(requirement) for requirement in PROJECT["dependencies"]}
-    # cryptography and python-snappy have needs of their own.
+    # Requirements of cryptography and python-snappy.
     of_base = {"cffi", "cramjam", "pycparser", "typing-extensions"}
     assert base - before.keys() <= after.keys() - before.keys() - {"pykbroker"} <= base | of_base
     said = environment.run_tests()

@@ -1,4 +1,4 @@
-"""Apache Kafka's Java client, from a program that is compiled at test time."""
+"""Apache Kafka's Java client, in a program that is compiled at test time."""
 
 from __future__ import annotations
 

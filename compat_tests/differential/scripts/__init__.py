@@ -1,6 +1,6 @@
 """The scripts, each a function of a Session (session.py): it runs against both nodes; the transcripts must be equal.
 
-This list is explicit and in the order in which they run; the first ones look at a node on which nothing was done yet.
+This list is explicit and in the order in which they run; the first ones use a node on which nothing was done yet.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MODULES = (
     stored_records,
     walks,
 )
-#: by the kind of nodes that they need (nodes.KINDS), the kinds one after the other
+#: by the kind of nodes that they need (nodes.KINDS), one kind after the other
 BY_KIND: dict[str, tuple[Callable[[Session], None], ...]] = {
     "latest": (*(script for module in MODULES for script in module.SCRIPTS), *exhaustion.LONG_SCRIPTS),
     "first": (*crowds.SCRIPTS, *rebalances.SCRIPTS, *levels.SCRIPTS),

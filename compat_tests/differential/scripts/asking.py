@@ -1,4 +1,4 @@
-"""Requests of transactions as short calls, and the waiting that they need: builders for the scripts."""
+"""Requests of transactions as short calls, and the waits that they need: builders for the scripts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pykbroker_wire.messages.txn_offset_commit import (
 from pykbroker_wire.records.batch import build_batch
 
 TIMEOUT_MS = 60_000
-NOBODYS_ID = 5_000_000  # a producer id that no node gives so soon
+NOBODYS_ID = 5_000_000  # a producer id that no node assigns so soon
 CONCURRENT_TRANSACTIONS = 51
 Topics = Sequence[tuple[str, Sequence[int]]]
 
@@ -46,7 +46,7 @@ class Producer:
         return Producer(self.name, self.id, self.epoch + 1)
 
     def take(self, answer: Any) -> None:
-        """The identity that EndTxn version 5 gives for the next transaction."""
+        """Take the identity that EndTxn version 5 returns for the next transaction."""
         if answer is not None and answer.error_code == 0 and answer.producer_id >= 0:
             self.id, self.epoch = answer.producer_id, answer.producer_epoch
 
@@ -54,7 +54,7 @@ class Producer:
 def until_coordinator(s: Session) -> None:
     request = FindCoordinatorRequest(key_type=1, coordinator_keys=[s.name("coordinator")])
     s.until(lambda: s.ask(request).coordinators[0].error_code == 0, "transactions have a coordinator")
-    # Producer id 0 is what answers say that name none; nobody here is to have it.
+    # Answers without a producer contain producer id 0, so no producer here may have it.
     s.until(lambda: s.ask(init(None)).error_code == 0, "producer ids are there")
     probe = InitProducerIdRequest(transactional_id=s.name("coordinator"), transaction_timeout_ms=TIMEOUT_MS)
     given: list[Any] = []
@@ -72,7 +72,7 @@ def init(name: str | None, *, timeout_ms: int = TIMEOUT_MS, **fields: Any) -> In
 
 
 def producer(s: Session, what: str = "t", *, timeout_ms: int = TIMEOUT_MS) -> Producer:
-    """A producer of its own, not compared. It is not the first of its name: there is an older epoch, 0."""
+    """Return a producer of its own, not compared. It is not the first of its name: there is an older epoch, 0."""
     name = s.name(what)
     given: list[Any] = []
 
@@ -87,7 +87,7 @@ def producer(s: Session, what: str = "t", *, timeout_ms: int = TIMEOUT_MS) -> Pr
 
 
 def add_partitions(p: Producer, *topics: tuple[str, Sequence[int]]) -> AddPartitionsToTxnRequest:
-    """Versions 0 to 3: a client's."""
+    """Return the request of versions 0 to 3, which clients send."""
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=p.name,
         v3_and_below_producer_id=p.id,
@@ -97,7 +97,7 @@ def add_partitions(p: Producer, *topics: tuple[str, Sequence[int]]) -> AddPartit
 
 
 def add_for(*asked: tuple[Producer, Topics, bool]) -> AddPartitionsToTxnRequest:
-    """Versions 4 and 5: a broker's, for several transactions; the flag is verify only."""
+    """Return the request of versions 4 and 5, which brokers send for several transactions; the flag is verify only."""
     return AddPartitionsToTxnRequest(
         transactions=[
             AddPartitionsToTxnTransaction(
@@ -155,7 +155,8 @@ def batch(p: Producer, sequence: int = 0, *, values: Sequence[bytes] = (b"v",), 
 
 
 def hanging(s: Session, value: bytes) -> tuple[str, Producer]:
-    """A topic with a transaction that its coordinator knows nothing of: a broker that does not verify takes it."""
+    """Make a topic with a transaction that its coordinator does not have, which a broker without verification
+    accepts."""
     until_coordinator(s)
     topic = s.make_topic("data")
     by = producer(s)
@@ -168,7 +169,7 @@ def hanging(s: Session, value: bytes) -> tuple[str, Producer]:
 def write(
     s: Session, p: Producer | None, topic: str, *parts: tuple[int, bytes], name: str | None = None
 ) -> ProduceRequest:
-    """Produce in any version, under the producer's transactional id (or `name`)."""
+    """Return a Produce request of any version, under the producer's transactional id (or `name`)."""
     return ProduceRequest(
         transactional_id=p.name if p is not None else name,
         acks=-1,
@@ -184,7 +185,7 @@ def write(
 
 
 def until_written(s: Session, p: Producer, topic: str, *parts: tuple[int, bytes], version: int = 13) -> None:
-    """Prepare: transactional records are in the log; again as long as the last transaction is being completed."""
+    """Prepare: write transactional records; repeated as long as the last transaction is being completed."""
     request = write(s, p, topic, *parts)
 
     def written() -> bool:
@@ -210,7 +211,7 @@ def until_state(s: Session, name: str, *states: str) -> None:
 
 
 def until_ended(s: Session, p: Producer, *, commit: bool = True, version: int = 5) -> Any:
-    """Prepare: end it and wait for the markers."""
+    """Prepare: end the transaction and wait for the markers."""
     answers: list[Any] = []
 
     def ended() -> bool:

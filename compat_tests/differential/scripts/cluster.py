@@ -1,4 +1,4 @@
-"""The cluster, its quorum and features, and what a node answers that has no quotas, credentials or ACLs."""
+"""The cluster, its quorum and features, and the answers of a node without quotas, credentials or ACLs."""
 
 from __future__ import annotations
 

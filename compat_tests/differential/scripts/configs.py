@@ -149,7 +149,7 @@ def alter_topic_configs(s: Session) -> None:
     for key, value in pairs:
         s.each(f"set {key}={value}", lambda v, k=key, x=value: _set((TOPIC, topic, [(k, x)])))  # type: ignore[misc]
     s.each("set twice", lambda v: _set((TOPIC, topic, [("retention.ms", "1"), ("retention.ms", "2")])))
-    # The same topic twice: Kafka never answers; pykbroker says 42 (tests/badinput).
+    # The same topic twice: Kafka never answers, and pykbroker answers 42 (tests/badinput).
     s.each("set, unknown topic", lambda v: _set((TOPIC, "no-such-topic", [("retention.ms", "1")])))
     s.each("set, bad name", lambda v: _set((TOPIC, "a b", [("retention.ms", "1")])))
     s.each("set, validated", lambda v: _set((TOPIC, topic, [("retention.ms", "77")]), validate_only=True))
@@ -196,7 +196,7 @@ def change_topic_configs(s: Session) -> None:
             ("the same key twice", [("retention.ms", SET, "5"), ("retention.ms", DELETE, None)]),
             ("append to no list", [("retention.ms", APPEND, "5")]),
             ("subtract from no list", [("retention.ms", SUBTRACT, "5")]),
-            # Operations that do not exist: Kafka says -1, pykbroker 42 (tests/badinput).
+            # Operations that do not exist: Kafka answers -1, pykbroker 42 (tests/badinput).
             ("set null", [("retention.ms", SET, None)]),
             ("append null", [("cleanup.policy", APPEND, None)]),
             ("set empty", [("cleanup.policy", SET, "")]),
@@ -293,7 +293,7 @@ def change_broker_configs(s: Session) -> None:
     s.each("the client metrics", lambda v: _describe((METRICS, s.name("m"), None), synonyms=True))
 
 
-# Of each key of a group that is a number: the largest that is too small and the smallest that is too large.
+# For each numeric key of a group: the largest value that is too small and the smallest that is too large.
 _GROUP_EDGES = {
     "consumer.session.timeout.ms": (44_999, 60_001),
     "consumer.heartbeat.interval.ms": (4_999, 15_001),

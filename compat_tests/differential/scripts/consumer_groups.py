@@ -1,4 +1,4 @@
-"""Consumer groups of KIP-848: what heartbeats say and are told, step by step."""
+"""Consumer groups of KIP-848: the requests and answers of heartbeats, step by step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pykbroker_wire.messages.list_groups import ListGroupsRequest
 
 ZERO_ID = bytes(16)
 # Members of one group: "three" would share its slot of a Java hash map with "two", and the order within a slot depends
-# on what the map went through, which is Kafka's business alone.
+# on the history of the map, which only Kafka has.
 TRIO = ("one", "two", "third")
 
 
@@ -194,7 +194,7 @@ def _revoking(s: Session, assignor: str) -> None:
     two.leave()
     describe(s, "described, two has left", group)
     settle(one, three)
-    # One comes while another goes.
+    # One member joins while another leaves.
     two.join([other], " for the other")
     one.leave()
     settle(two, three)
@@ -359,7 +359,8 @@ def topics_under_way(s: Session) -> None:
     describe(s, "described before", group)
 
     def until_epoch(what: str) -> None:
-        """Asked without being compared: when a change is seen is the node's business, what it becomes is not."""
+        """Asked without being compared: the time at which a node sees a change is its own, only the result is
+        compared."""
         before = one.epoch
 
         def moved() -> bool:

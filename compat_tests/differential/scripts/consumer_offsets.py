@@ -80,7 +80,7 @@ def offsets_of_consumers(s: Session) -> None:
             ("no epoch", "one", -1),
             ("a ghost", "ghost", one.epoch),
             ("nobody", None, -1),
-            ("an empty name", "", one.epoch),  # null: Kafka says -1
+            ("an empty name", "", one.epoch),  # null: Kafka answers -1
         ):
             asked = requests.fetch(group, (topic, [0]), version=version, ids=ids, member_id=member, member_epoch=epoch)
             s.call(f"fetch, {what}", asked, version)

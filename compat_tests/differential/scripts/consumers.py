@@ -26,7 +26,7 @@ Owned = Sequence[tuple[bytes, Sequence[int]]]
 def beat(
     group: str, member: str, epoch: int, owned: Owned | None = None, **fields: Any
 ) -> ConsumerGroupHeartbeatRequest:
-    """A heartbeat; what is not named has not changed."""
+    """Return a heartbeat; fields that are not named have not changed."""
     return ConsumerGroupHeartbeatRequest(
         group_id=group,
         member_id=member,
@@ -39,7 +39,7 @@ def beat(
 
 
 def join(group: str, member: str, topics: Sequence[str] | None, **fields: Any) -> ConsumerGroupHeartbeatRequest:
-    """The first heartbeat of a member; topics None: only what `fields` say."""
+    """Return the first heartbeat of a member; with `topics` None it has only the given fields."""
     return ConsumerGroupHeartbeatRequest(
         group_id=group,
         member_id=member,
@@ -54,7 +54,7 @@ def join(group: str, member: str, topics: Sequence[str] | None, **fields: Any) -
 
 
 def assignable(s: Session, what: str | None = None, partitions: int = 1) -> str:
-    """A topic that the coordinators know of, too."""
+    """Make a topic that the coordinators know, too."""
     topic = s.make_topic(what, partitions)
     s.know("uuid", s.topic_id(topic))
     until_assignable(s, topic)
@@ -74,7 +74,7 @@ def until_assignable(s: Session, topic: str) -> None:
 
 
 class Member:
-    """A member that does what it is told, one heartbeat at a time; each is compared."""
+    """A member that follows its assignment, one heartbeat at a time; each is compared."""
 
     def __init__(self, s: Session, group: str, name: str, version: int = 1, **fields: Any) -> None:
         self._s = s
@@ -92,11 +92,11 @@ class Member:
         return self._ask(f"{self.name} joins{label}", asked)
 
     def beat(self, label: str = "", **fields: Any) -> Any:
-        """A heartbeat that says nothing new."""
+        """Send a heartbeat without changes."""
         return self._ask(f"{self.name} beats{label}", beat(self._group, self.name, self.epoch, **fields))
 
     def comply(self, label: str = "") -> Any:
-        """Own what it was told to own, and say so."""
+        """Take the assigned partitions, and report them."""
         if self.told is not None:
             self.owned = self.told
         return self._ask(f"{self.name} complies{label}", beat(self._group, self.name, self.epoch, self.owned))
@@ -117,7 +117,7 @@ class Member:
 
 
 def settle(*members: Member, rounds: int = 6) -> None:
-    """Heartbeats in turn until nobody is told anything new: each round compared."""
+    """Send heartbeats in turn until no member gets anything new; each round is compared."""
     for number in range(1, rounds + 1):
         before = [(member.epoch, member.owned, member.told) for member in members]
         for member in members:
@@ -131,7 +131,7 @@ def describe(s: Session, label: str, *groups: str, version: int = 1) -> Any:
 
 
 def set_group_config(s: Session, group: str, **configs: str) -> None:
-    """Prepare: a group has these configs, and they are published."""
+    """Prepare: set these configs of a group, and wait until they are published."""
     values = [AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=values)
     s.ask(IncrementalAlterConfigsRequest(resources=[resource]))

@@ -1,4 +1,4 @@
-"""Classic groups whose members start together: how many rebalances that takes."""
+"""Classic groups whose members start together: the number of rebalances."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pykbroker_wire.primitives import TopLevel
 
 JOIN, SYNC, BEAT = 9, 5, 4
 REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
-NOT_YET = (14, 15, 16)  # one of the partitions of the offsets topic is being loaded
+NOT_YET = (14, 15, 16)  # a partition of the offsets topic is still being loaded
 PATIENCE_S = 20.0
 
 
 class Member:
-    """One of the crowd: it does what a consumer does, and each request waits for the last one's answer."""
+    """A member of the crowd that behaves like a consumer; each request waits for the answer to the last one."""
 
     def __init__(self, s: Session, group: str, link: str, instance: str | None) -> None:
         self._s = s
@@ -64,7 +64,7 @@ class Member:
         return self._asked is not None and isinstance(self._asked[0], HeartbeatRequest)
 
     def turn(self) -> bool:
-        """Take an answer and go on; whether there was one."""
+        """Take an answer and continue; returns False if there was none."""
         if self._asked is None:
             return False
         request, version = self._asked
@@ -106,7 +106,8 @@ class Member:
 
 
 def _until_stable(members: list[Member]) -> None:
-    """All of one generation, which the coordinator has confirmed to each of them since the last one came to it."""
+    """Wait until all are in one generation, and the coordinator has confirmed it to each since the last one joined
+    it."""
     deadline = time.monotonic() + PATIENCE_S
     confirmed: set[str] = set()
     while len(confirmed) < len(members):
@@ -125,7 +126,7 @@ def _until_stable(members: list[Member]) -> None:
 
 
 def _crowd(s: Session, size: int, *, static: bool = False, late: int = 0) -> None:
-    """`size` members at once, and `late` ones a moment after them."""
+    """Start `size` members at once, and `late` ones a moment after them."""
     what = f"{size} {'static ' if static else ''}members{f' and {late} late ones' if late else ''}"
     group = s.name(what.replace(" ", "-"))
     members = [Member(s, group, f"{what} {number}", f"i{number}" if static else None) for number in range(size + late)]

@@ -37,7 +37,7 @@ def paths(s: Session) -> list[str]:
 
 
 def where(s: Session, topic: str, index: int = 0) -> list[list[Any]]:
-    """[directory, whether it is a copy in the making, whether that is behind] of a replica."""
+    """Return [directory, True for a future replica, True if that lags] for each copy of a replica."""
     found = []
     for number, result in enumerate(sorted(s.ask(describe(topic, index)).results, key=lambda result: result.log_dir)):
         for described in result.topics:
@@ -54,7 +54,7 @@ def throttle(s: Session, value: str | None) -> None:
 
 
 def made_in(s: Session, what: str, path: str, **configs: str) -> str:
-    """A topic whose replica is in this directory from the start."""
+    """Make a topic whose replica is in this directory from the start."""
     s.ask(alter(s.name(what), path))
     return s.make_topic(what, **configs)
 
@@ -77,7 +77,7 @@ def directories(s: Session) -> None:
     s.each("a negative partition", lambda v: alter(topic, first, -1))
     s.each("an empty name", lambda v: alter("", first))
     s.each("where it is", lambda v: alter(topic, second))
-    # Its copy's name would be longer than a file system takes.
+    # The name of its copy would be longer than a file system allows.
     for length in (212, 213, 214, 249):
         s.each(f"a name of {length}", lambda v, length=length: alter("x" * length, first))  # type: ignore[misc]
     s.each("elsewhere, and where it is", lambda v: _twice(topic, first, second))

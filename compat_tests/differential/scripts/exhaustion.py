@@ -19,12 +19,12 @@ from compat_tests.differential.session import NodeError, Session
 from compat_tests.differential.stored import TRANSACTIONS, Stored
 from pykbroker_wire.messages.describe_transactions import DescribeTransactionsRequest
 
-LAST_EPOCH = 32_766  # 32,767 is for fencing alone
+LAST_EPOCH = 32_766  # 32,767 is only for fencing
 IN_FLIGHT = 200
 
 
 def _used_up(s: Session, what: str, *, timeout_ms: int = 60_000) -> Producer:
-    """A producer that has only the last epoch left."""
+    """Return a producer that has only the last epoch left."""
     p = producer(s, what)
     request = init(p.name, timeout_ms=timeout_ms)
     while p.epoch < LAST_EPOCH:

@@ -65,7 +65,7 @@ def fetch(s: Session) -> None:
     s.each(
         "both limits", lambda v: ask((topic, [(0, {"partition_max_bytes": 171})]), (other, [(0, {})]), max_bytes=250)
     )
-    # Negative limits: Kafka says -1 or nothing at all, pykbroker takes them for 0 (tests/badinput).
+    # Negative limits: Kafka answers -1 or not at all, pykbroker takes them for 0 (tests/badinput).
     for epoch in (0, 1, 99, -1, -2):
         s.each(
             f"leader epoch {epoch}",

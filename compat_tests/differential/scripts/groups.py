@@ -1,4 +1,4 @@
-"""Classic groups: coordinator, members, offsets, what lists and describes them."""
+"""Classic groups: coordinator, members, offsets, listing and describing."""
 
 from __future__ import annotations
 

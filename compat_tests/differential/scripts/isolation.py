@@ -1,4 +1,4 @@
-"""What readers see of transactions: Fetch and ListOffsets of both levels, DescribeProducers, markers, timeouts."""
+"""Transactions as readers see them: Fetch and ListOffsets of both levels, DescribeProducers, markers, timeouts."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def isolation_levels(s: Session) -> None:
         for offset in (0, 3, 6):
             asked = ask((topic, [(0, {"fetch_offset": offset, "partition_max_bytes": limit})]), isolation_level=1)
             s.call(f"{limit} bytes from {offset}", asked)
-    # A level that does not exist: Kafka says -1 (tests/badinput).
+    # A level that does not exist: Kafka answers -1 (tests/badinput).
 
 
 def waiting_readers(s: Session) -> None:
@@ -141,7 +141,7 @@ def describe_producers(s: Session) -> None:
     s.call("bad name", _producers("a b", 0))
     s.call("no partitions", _producers(topic))
     s.call("no topics", DescribeProducersRequest(topics=[]))
-    # A partition that is named twice is not asked for: Apache Kafka answers each, and pykbroker bounds the answer
+    # A partition that is named twice is not requested: Apache Kafka answers each, and pykbroker bounds the answer
     # (tests/api/test_bounded_work.py).
 
 
@@ -214,7 +214,7 @@ def list_transactions(s: Session) -> None:
     """ListTransactions and DescribeTransactions: every filter, several, none, unknown."""
     until_coordinator(s)
     topic = s.make_topic(partitions=2)
-    s.know("producer", 0)  # of what is not there
+    s.know("producer", 0)  # the producer of an unknown transaction
     empty, ongoing = producer(s, "a-empty"), producer(s, "b-ongoing")
     committed, aborted = producer(s, "c-committed"), producer(s, "d-aborted")
     until_written(s, ongoing, topic, (0, batch(ongoing)), (1, batch(ongoing)))

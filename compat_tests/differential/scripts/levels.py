@@ -1,4 +1,4 @@
-"""What depends on transaction.version, group.version and the policy of migrations; levels change as the node runs."""
+"""The effects of transaction.version, group.version and the policy of migrations; levels change while the node runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def transaction_levels(s: Session) -> None:
 def _at_level(s: Session, topic: str, at: str, level: int) -> None:
     states, offsets = Stored(s, TRANSACTIONS), Stored(s, OFFSETS)
     name = f"at-{at.replace(' ', '-')}"
-    # What says of itself that it knows version 2. A producer each: what Kafka cannot write it never ends.
+    # Requests that report version 2. Each has its own producer, because Kafka never ends a transaction that it cannot
+    # write.
     for version in (11, 12, 13):
         p = producer(s, f"{name}-produce-{version}")
         s.call(f"{at}: not added", write(s, p, topic, (0, batch(p))), version)
@@ -81,7 +82,7 @@ def _at_level(s: Session, topic: str, at: str, level: int) -> None:
         s.call(f"{at}: abort of nothing", end(p, commit=False), 5)
         until_state(s, p.name, "CompleteCommit", "CompleteAbort")
     s.call(f"{at}: described, version 5", DescribeTransactionsRequest(transactional_ids=[p.name]))
-    # And what does not.
+    # And requests that do not.
     p = producer(s, name)
     until_added(s, p, (topic, [1, 2]))
     until_written(s, p, topic, (1, batch(p)), (2, batch(p)), version=11)

@@ -30,7 +30,7 @@ def metadata(s: Session) -> None:
     s.each("unknown and known", lambda v: ask(s.name("unknown"), one), range(4, 14))
     for name in BAD_NAMES:
         s.each(f"name {name[:20]!r}", lambda v, n=name: ask(n, allow_auto_topic_creation=v < 4 or v == 9))  # type: ignore[misc]
-    # Without a name and an id Kafka says -1 from version 12 on, pykbroker not (tests/badinput).
+    # Without a name and an id Kafka answers -1 from version 12 on, pykbroker does not (tests/badinput).
     s.each("the name is null", lambda v: ask(None), [10, 11])
     s.each("none", lambda v: ask(allow_auto_topic_creation=v < 4), range(1, 14))
     for version in range(14):
@@ -116,7 +116,7 @@ def describe_topic_partitions(s: Session) -> None:
     s.call("the same twice", ask(one, one))
     s.call("unknown", ask("no-such-topic"))
     s.call("unknown between", ask(three, s.name("b2"), one))
-    for name in BAD_NAMES[1:]:  # the empty one: Kafka says -1, pykbroker 17 (tests/badinput)
+    for name in BAD_NAMES[1:]:  # the empty one: Kafka answers -1, pykbroker 17 (tests/badinput)
         s.call(f"name {name[:20]!r}", ask(name))
     for limit in (0, -1, 1, 2, 3, 4, 5, 8, 9, 2001):
         s.call(f"limit {limit}", ask(one, two, three, limit=limit))

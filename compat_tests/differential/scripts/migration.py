@@ -26,7 +26,7 @@ Parts = Sequence[tuple[str, Sequence[int]]]
 
 
 def subscription(topics: Sequence[str], owned: Parts = (), version: int = 3, generation: int = -1) -> bytes:
-    """What a classic consumer says about itself in JoinGroup."""
+    """Return the subscription that a classic consumer sends in JoinGroup."""
     body = ConsumerProtocolSubscription(
         topics=list(topics),
         owned_partitions=[SubscriptionTopicPartition(topic=name, partitions=list(parts)) for name, parts in owned],
@@ -36,7 +36,7 @@ def subscription(topics: Sequence[str], owned: Parts = (), version: int = 3, gen
 
 
 def assignment(parts: Parts, version: int = 3) -> bytes:
-    """What a classic leader says to a member in SyncGroup."""
+    """Return the assignment that a classic leader sends for a member in SyncGroup."""
     body = ConsumerProtocolAssignment(
         assigned_partitions=[AssignmentTopicPartition(topic=name, partitions=list(each)) for name, each in parts]
     )
@@ -73,7 +73,7 @@ class Classic:
         return answer
 
     def send_join(self, *, rebalance_timeout_ms: int = 10_000) -> Any:
-        """Begin to join; the request for `receive`."""
+        """Begin to join; returns the request for `receive`."""
         fields = {"protocols": self._protocols(), "rebalance_timeout_ms": rebalance_timeout_ms, **self._fields}
         request = requests.join(self._group, self.member, **fields)
         self._s.send(request, link=self._label)
@@ -123,7 +123,7 @@ def _both(s: Session, label: str, group: str) -> None:
 
 
 def _settled(classic: Classic, *members: Member) -> None:
-    """One more turn for everybody: the classic member joins again while it is told to."""
+    """Let each member take further turns: the classic member joins again as long as it is asked to."""
     for number in range(1, 5):
         told = classic.beat(f", turn {number}")
         if told is not None and told.error_code == 27:
@@ -209,7 +209,7 @@ def joining_classic_members(s: Session) -> None:
     guest.join()
     guest.leave()
     modern.comply()
-    # A consumer group takes members with ids of their own, so that which id comes first is no accident.
+    # A consumer group accepts ids that members choose, so the order of the ids is not random.
     classic = Classic(s, group, "classic", [topic], "classic-id")
     classic.join()
     _both(s, "joined", group)

@@ -1,5 +1,5 @@
 """min.insync.replicas above the number of replicas, for the whole broker and per topic: the node has one broker, and
-every partition, those of the coordinators' topics too, has one replica."""
+every partition, also of the coordinators' topics, has one replica."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Three nodes: coordinators that are on another node, configurations of another node, and what is left when node 3 is
-stopped (`ONE_STOPPED`)."""
+"""Three nodes: coordinators on another node, configurations of another node, and the cluster after node 3 is stopped
+(`ONE_STOPPED`)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ LIVING = ("node 1", "node 2")
 
 
 def _coordinator(s: Session, kind: int, key: str) -> str:
-    """The link to the node that coordinates it."""
+    """Return the link to the node that coordinates the key."""
     request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
     s.until(lambda: s.ask(request).coordinators[0].error_code == 0, f"{key} has a coordinator")
     return f"node {s.ask(request).coordinators[0].node_id}"
@@ -143,7 +143,7 @@ def configs_of_another(s: Session) -> None:
     for node in replicas.NODES:
         for kind in (BROKER, LOGGER):
             for name in ("", "1", "2", "9"):
-                # Which loggers there are is each implementation's own.
+                # Each implementation has its own loggers.
                 resource = DescribeConfigsResource(
                     resource_type=kind, resource_name=name, configuration_keys=["log.cleaner.threads"]
                 )

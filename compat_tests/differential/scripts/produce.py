@@ -1,6 +1,6 @@
 """Produce: acks, batches good and bad, idempotent producers, sizes, codecs, timestamps.
 
-Where pykbroker says something better than Apache Kafka (bombs, null records, -1) tests/badinput has the cases.
+tests/badinput has the cases in which pykbroker's answer is better than Apache Kafka's (bombs, null records, -1).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def good(value: bytes = b"v", **fields: Any) -> bytes:
 
 
 def crafted(payload: bytes, **changes: int) -> bytes:
-    """A batch whose header says what `changes` say; the CRC is right unless it is among them."""
+    """Return a batch whose header has `changes`; the CRC is right unless it is among them."""
     fields = {
         "base_offset": 0,
         "length": 49 + len(payload),
@@ -167,7 +167,7 @@ def produce_bad_batches(s: Session) -> None:
 
 
 def _stored(s: Session, topic: str, topic_id: bytes) -> None:
-    """What the log has now."""
+    """Compare the current content of the log."""
     request = FetchRequest(
         max_wait_ms=0,
         min_bytes=0,

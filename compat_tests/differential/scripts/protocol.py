@@ -1,4 +1,4 @@
-"""Before anything else: ApiVersions, the SASL requests on a listener without SASL, frames that are no requests."""
+"""Before anything else: ApiVersions, the SASL requests on a listener without SASL, frames that are not requests."""
 
 from __future__ import annotations
 

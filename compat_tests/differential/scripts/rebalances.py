@@ -1,4 +1,4 @@
-"""Classic groups in the middle of a rebalance: who is late, silent, leads, chooses; requests in every state."""
+"""Classic groups in the middle of a rebalance: late and silent members, leaders, protocols; requests in every state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNKNOWN_MEMBER_ID = 25
 
 
 class Member:
-    """One member on a connection of its own; what it asks is compared, what it waits for is not."""
+    """One member on a connection of its own; its requests are compared, except those by which it waits."""
 
     def __init__(self, s: Session, group: str, name: str, **fields: Any) -> None:
         self._s = s
@@ -32,7 +32,7 @@ class Member:
         return {name: value for name, value in self._fields.items() if name == "group_instance_id"}
 
     def begin(self) -> None:
-        """Get an id, and ask to join without waiting for it."""
+        """Get an id, and send a join without waiting for its answer."""
         if not self.id and not self._instance:
             self.id = self._s.ask(requests.join(self._group, **self._fields)).member_id
             self._s.know_text(self.id)
@@ -70,7 +70,7 @@ class Member:
         )
 
     def beat(self, label: str = "") -> Any:
-        # Beside its own connection: that one may wait for something.
+        # Not on its own connection, because that one may be waiting.
         return self._s.call(f"{self.name} beats{label}", self.heartbeat())
 
     def until_told(self, *codes: int) -> None:
@@ -78,7 +78,7 @@ class Member:
 
 
 def _begin(s: Session, group: str, *members: Member) -> None:
-    """All ask to join, one after the other: who comes first leads."""
+    """Let all send a join, one after the other, because the first one becomes the leader."""
     before = len(s.ask(DescribeGroupsRequest(groups=[group])).groups[0].members)
     for number, member in enumerate(members, 1):
         member.begin()
@@ -122,7 +122,7 @@ def states_of_groups(s: Session) -> None:
     _described(s, "stable", group)
     two.beat(", stable")
     two.sync(label=", stable")
-    # Members of the next generation that come while the first one is gone.
+    # Members of the next generation that join after the first one has left.
     _leave(s, "the leader leaves", group, MemberIdentity(member_id=one.id))
     two.beat(", told of it")
     two.join(", alone")
@@ -215,7 +215,7 @@ def late_members(s: Session) -> None:
     one.join(", alone")
     _described(s, "alone", group)
     one.sync({one.id: b"all"})
-    # One that beats, and does not join again.
+    # A member that sends heartbeats, and does not join again.
     group = s.name("stubborn")
     stubborn = Member(s, group, "stubborn", rebalance_timeout_ms=700)
     stubborn.join()
@@ -227,10 +227,10 @@ def late_members(s: Session) -> None:
     stubborn.until_told(UNKNOWN_MEMBER_ID)
     other.joined(", without the stubborn one")
     _described(s, "without the stubborn one", group)
-    # A leader that does not sync: who waits for it is told to join again.
+    # The leader does not sync, and the members that wait for it are asked to join again.
     other.until_told(UNKNOWN_MEMBER_ID)
     _described(s, "nobody has synced", group)
-    # A static member is away for less than its session.
+    # A static member is absent for less than its session.
     group = s.name("static")
     static = Member(s, group, "static", group_instance_id="i", session_timeout_ms=600)
     static.join()

@@ -1,6 +1,6 @@
-"""Three nodes, all of which live: what each says of replicas that it leads, follows, or does not have.
+"""Three live nodes: the answers of each for replicas that it leads, follows, or does not have.
 
-A link is named for its node. Partition 0 of the topics here is led by node 1, partition 1 by node 2.
+A link is named after its node. Partition 0 of the topics here is led by node 1, partition 1 by node 2.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ METADATA = "__cluster_metadata"
 
 
 def make(s: Session, what: str, *replicas: Sequence[int], nodes: Sequence[str] = NODES, **configs: str) -> str:
-    """A topic of which every living node knows that its living replicas are in sync."""
+    """Make a topic whose live replicas are in sync in the metadata of every live node."""
     name = s.name(what)
     topic = assigned(name, replicas, **configs)
     done = s.ask(CreateTopicsRequest(topics=[topic], timeout_ms=20_000)).topics[0]
@@ -82,7 +82,7 @@ def assigned(name: str, replicas: Sequence[Sequence[int]], **configs: str) -> Cr
 
 
 def write(s: Session, topic: str, values: Sequence[bytes], partition: int, leader: str) -> None:
-    """Records that every replica in sync has, one a batch."""
+    """Write records, one per batch, and wait until every replica in sync has them."""
     for number, value in enumerate(values):
         answer = s.ask(produce(s, topic, [partition], batch=batch(number, value)), on=leader)
         if answer.responses[0].partition_responses[0].error_code:
@@ -94,7 +94,7 @@ def batch(number: int = 0, value: bytes = b"value") -> bytes:
 
 
 def any_controller(s: Session) -> None:
-    """To clients each broker names one of the brokers as the controller, by lot: it is only compared whether it did."""
+    """Each broker names a random broker as the controller to clients, so only the presence of one is compared."""
     for step in s.steps:
         answer = step.answered
         if step.api in ("Metadata", "DescribeCluster") and isinstance(answer, dict) and answer.get("brokers"):
@@ -154,7 +154,7 @@ def fetch_anywhere(s: Session) -> None:
     write(s, topic, [b"a" * 100, b"b" * 200], 0, "node 1")
     write(s, topic, [b"c" * 100], 1, "node 2")
     for node, index, end in (("node 2", 0, 2), ("node 3", 1, 1)):
-        # The follower learns the high watermark with its next fetch.
+        # The follower gets the high watermark with its next fetch.
         s.until(
             lambda node=node, index=index, end=end: (  # type: ignore[misc]
                 s.ask(fetch(s, topic, [index]), on=node).responses[0].partitions[0].high_watermark == end

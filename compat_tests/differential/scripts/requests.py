@@ -105,7 +105,7 @@ def fetch(
 
 
 def joined(s: Session, label: str, group: str, version: int = 9, link: str = "", **fields: Any) -> Any:
-    """Join as a new member, with the id the coordinator gives; the answer."""
+    """Join as a new member, with the id that the coordinator assigns; returns the answer."""
     answer = s.call(label, join(group, version=version, **fields), version, link=link)
     if answer is not None and answer.error_code == 79:
         answer = s.call(f"{label} with its id", join(group, answer.member_id, version, **fields), version, link=link)

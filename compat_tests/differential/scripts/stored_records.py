@@ -1,4 +1,4 @@
-"""What is written into __consumer_offsets and __transaction_state, record by record."""
+"""The records in __consumer_offsets and __transaction_state, one by one."""
 
 from __future__ import annotations
 

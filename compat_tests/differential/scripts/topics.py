@@ -69,7 +69,7 @@ def create_topics(s: Session) -> None:
     s.each("collides", lambda v: _ask(_topic(s.name("new_2"))))
     s.each("collides with itself", lambda v: _ask(_topic(s.name(f"self.{v}")), _topic(s.name(f"self_{v}"))))
     s.each("good, bad, existing", lambda v: _ask(_topic(s.name(f"mixed-{v}")), _topic("a b"), _topic(s.name("new-2"))))
-    # A timeout of 0: Kafka says 7 and perhaps makes the topic; pykbroker makes it and says so.
+    # With a timeout of 0, Kafka answers 7 and perhaps creates the topic; pykbroker creates it and reports that.
 
 
 def create_assigned_topics(s: Session) -> None:
@@ -245,7 +245,7 @@ def create_partitions(s: Session) -> None:
     s.each("fewer", lambda v: ask((name, 1, None)))
     s.each("zero", lambda v: ask((name, 0, None)))
     s.each("negative", lambda v: ask((name, -1, None)))
-    # More than 10,000 at once: Kafka says -1 here, where CreateTopics has 44; pykbroker says 44 (tests/badinput).
+    # More than 10,000 at once: Kafka answers -1 here, where CreateTopics has 44; pykbroker answers 44 (tests/badinput).
     s.each("unknown topic", lambda v: ask(("no-such-topic", 3, None)))
     s.each("bad name", lambda v: ask(("a b", 3, None)))
     s.each("the same twice", lambda v: ask((name, 3, None), (name, 4, None)))

@@ -1,4 +1,4 @@
-"""Offsets in transactions: AddOffsetsToTxn, TxnOffsetCommit, and what OffsetFetch shows meanwhile."""
+"""Offsets in transactions: AddOffsetsToTxn, TxnOffsetCommit, and the answers of OffsetFetch during them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def _described(s: Session, what: str, p: Producer) -> None:
 
 
 def _fetched(s: Session, what: str, group: str, *topics: tuple[str, list[int]], stable: bool | None = None) -> None:
-    """What is committed: to those who wait for stable offsets, and to those who do not."""
+    """Compare the committed offsets for readers that require stable offsets, and for those that do not."""
     for require in (False, True) if stable is None else (stable,):
         asked = requests.fetch(group, *topics, version=8, require_stable=require, everything=not topics)
         s.call(f"{what}, stable {require}", asked, 8)
 
 
 def _until_offset(s: Session, group: str, topic: str) -> None:
-    """Prepare: nothing is pending any more."""
+    """Prepare: wait until no offset is pending."""
 
     def stable() -> bool:
         found = s.ask(requests.fetch(group, (topic, [0]), version=8, require_stable=True), 8).groups[0]
@@ -92,7 +92,7 @@ def commit_offsets_in_transaction(s: Session) -> None:
         until_state(s, p.name, "CompleteCommit")
         _until_offset(s, group, topic)
         _fetched(s, "fetch, committed", group, (topic, [0, 1, 2]))
-        # Another one, which is aborted: what was committed before is served on.
+        # A further transaction, which is aborted: the offsets from before are still returned.
         p = producer(s, f"t-{version}")
         s.ask(add_offsets(p, group), 3)
         s.call("commit what is aborted", commit_offsets(p, group, (topic, [(0, 20), (2, 22)])), version)
@@ -221,7 +221,7 @@ def groups_of_transactions(s: Session) -> None:
     s.call("delete an offset", delete(1))
     s.call("delete the group", DeleteGroupsRequest(groups_names=[group]))
     looked_at("deleted")
-    # Two transactions over one group: each has its own pending offsets.
+    # Two transactions over one group, each with its own pending offsets.
     one, two = producer(s, "one"), producer(s, "two")
     for each in (one, two):
         s.ask(add_offsets(each, group), 3)

@@ -1,4 +1,5 @@
-"""Transactions: who a producer is, what it adds, writes and ends, and how an older one of its name is fenced."""
+"""Transactions: the identity of a producer, what it adds, writes and ends, and the fencing of an older one of its
+name."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from pykbroker_wire.messages.describe_transactions import DescribeTransactionsRe
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 
 MAX_TIMEOUT_MS = 900_000
-KNOWING = range(3, 6)  # versions of InitProducerId that can say who the producer was
+KNOWING = range(3, 6)  # versions of InitProducerId in which a producer can send its identity
 
 
 def find_transaction_coordinator(s: Session) -> None:
@@ -57,7 +58,7 @@ def init_producer_id(s: Session) -> None:
     s.each("empty id, bad timeout", lambda v: init("", timeout_ms=0))
     for what, name in (("long", "x" * 3000), ("odd", "ä/ \n"), ("dots", "..")):
         s.call(f"{what} id", init(f"{s.name(what)}{name}"))
-    # Who it was: right, older, newer, another.
+    # The old identity: right, older, newer, another.
     for version in KNOWING:
         name = s.name(f"known-{version}")
         s.call("unknown, with an identity", init(name, producer_id=777_000, producer_epoch=3), version)
@@ -100,7 +101,7 @@ def init_during_transaction(s: Session) -> None:
         s.call("the old one ends, version 5", end(p), 5)
         s.call("once more", init(name), version)
         s.call("described", DescribeTransactionsRequest(transactional_ids=[name]))
-        # The same by a producer that says who it is.
+        # The same by a producer that sends its identity.
         if version in KNOWING:
             p = producer(s, f"t-{version}")
             until_added(s, p, (topic, [0]))
@@ -157,7 +158,6 @@ def verify_partitions(s: Session) -> None:
         s.call("several", add_for((one, both, True), (two, [(topic, [2])], False)), version)
         s.call("several, one unknown", add_for((one, both, True), (Producer("?", NOBODYS_ID, 0), both, True)), version)
         # The same id twice: Kafka answers the second one's partitions for both.
-        # No transactions: Kafka never answers.
         s.call("no topics", add_for((one, [], False)), version)
         s.call("no partitions", add_for((one, [(topic, [])], False)), version)
         for only in (True, False):
@@ -200,7 +200,7 @@ def produce_in_transaction(s: Session) -> None:
         s.call("sequence 5 in a new partition", write(s, p, topic, (2, batch(p, 5))), version)
         s.call("two producers", write(s, p, topic, (0, batch(p, 3)), (1, batch(stranger))), version)
         s.call("newer epoch", write(s, p, topic, (0, batch(p.newer()))), version)
-        # Kafka remembers the refused sequence 0 as the earliest that it has seen, and takes no other one meanwhile.
+        # Kafka remembers the refused sequence 0 as the earliest that it has seen, and takes no other one until then.
         s.call("next after the newer epoch", write(s, p, topic, (0, batch(p, 5))), version)
         s.call("described at last", DescribeTransactionsRequest(transactional_ids=[p.name]))
         until_ended(s, p, version=1)
@@ -258,7 +258,7 @@ def next_transactions(s: Session) -> None:
     topic = s.make_topic(partitions=2)
     p = producer(s)
     for number in range(3):
-        # The first writes of a transaction meet CONCURRENT_TRANSACTIONS until the markers of the last one are written.
+        # The first writes of a transaction get CONCURRENT_TRANSACTIONS until the markers of the last one are written.
         until_written(s, p, topic, (0, batch(p)), (1, batch(p)))
         s.call("the second batch", write(s, p, topic, (0, batch(p, 1))))
         s.call("of the older epoch", write(s, p.older(), topic, (0, batch(p.older(), 2))))

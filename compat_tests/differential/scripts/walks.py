@@ -1,6 +1,6 @@
-"""Random walks: what nobody thought of asking. A seed is one walk; both nodes are asked the same.
+"""Random walks, for requests that no written test has. A seed is one walk; both nodes get the same requests.
 
-`WALKS=20 python compat_tests/differential/run.py walk_of_transactions` walks twenty of them.
+`WALKS=20 python compat_tests/differential/run.py walk_of_transactions` runs twenty of them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Walker:
         random = self._random
         name = random.choice("ab")
         known = self._known[name]
-        # Mostly the last one, at times an older one.
+        # Mostly the last one, sometimes an older one.
         p = known[-1] if random.random() < 0.8 else random.choice(known)
         action = random.choice(
             (self._init, self._add, self._verify, self._write, self._write, self._offsets, self._end)

@@ -1,4 +1,4 @@
-"""Consume, transform, produce with aiokafka, whose producer knows a group by its name only (no KIP-447)."""
+"""Consume, transform, produce with aiokafka, whose producer names a group by its id only (no KIP-447)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def run() -> None:
         group_id=task.group,
         isolation_level="read_committed",
         enable_auto_commit=False,
-        # aiokafka 0.14 overlooks the error of a whole OffsetFetch answer, as it comes while a coordinator loads, and
+        # aiokafka 0.14 ignores the error of a whole OffsetFetch answer, which it gets while a coordinator loads, and
         # takes it for "nothing was committed": with "earliest" it would copy everything again. The group has offsets
         # from the beginning, so this ends the program instead.
         auto_offset_reset="none",

@@ -33,10 +33,10 @@ def make_producer(task: Task) -> Producer:
             "reconnect.backoff.max.ms": 200,
             "linger.ms": 0,
             "log_level": 3,
-            # With the default, rebootstrap, the producer hangs for good when the only broker was killed: librdkafka
-            # throws the broker away and waits for it as the group's coordinator (its issues 5511 and 5456, open).
+            # With the default, rebootstrap, the producer hangs for good if the only broker was killed: librdkafka
+            # removes the broker and waits for it as the group's coordinator (its issues 5511 and 5456, open).
             "metadata.recovery.strategy": "none",
-            # librdkafka also throws away a broker that a Metadata answer leaves out, and still waits for it as the
+            # librdkafka also removes a broker that a Metadata answer leaves out, and still waits for it as the
             # coordinator. The wait outlasts the call's timeout, and ends when a connection to any broker opens or
             # closes (5511 too). So connections are closed as idle within the transaction's time.
             "connections.max.idle.ms": task.transaction_timeout_ms // 3,
@@ -78,7 +78,7 @@ def copy(task: Task, producer: Producer, consumer: Consumer, messages: list[Mess
             commit(producer)
             say("committed", records=len(messages))
             return
-        # Else what was not sent yet would be thrown away, and nothing would be there to be aborted.
+        # Otherwise unsent records would be discarded, and the transaction to abort would be empty.
         producer.flush(10)
     except KafkaException as error:
         if not error.args[0].txn_requires_abort():

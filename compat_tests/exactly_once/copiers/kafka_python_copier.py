@@ -45,7 +45,7 @@ def main() -> None:
     else:
         consumer.subscribe([task.source], listener=Says())
     while True:
-        # Long, since a poll of 3.0.12 that ends while its member is joining forgets the group for good.
+        # Long, because a poll of 3.0.12 that ends while its member is joining never gets the assignment.
         polled = consumer.poll(timeout_ms=500, max_records=task.at_most)
         if polled:
             copy(task, producer, consumer, polled)
@@ -58,7 +58,8 @@ def copy(task: Task, producer: KafkaProducer, consumer: KafkaConsumer, polled: d
             for message in messages:
                 producer.send(task.target, message.value + b"!", partition=part.partition)
         offsets = {part: OffsetAndMetadata(messages[-1].offset + 1, "", -1) for part, messages in polled.items()}
-        # Its membership, so that a member of an earlier generation is refused (KIP-447); without one, the group's name.
+        # The member's metadata, so that a member of an earlier generation is refused (KIP-447); without one, the
+        # group's name.
         group = task.group if task.protocol == "assign" else consumer.group_metadata()
         producer.send_offsets_to_transaction(offsets, group)
         if not wants_abort():

@@ -1,6 +1,7 @@
-"""Tests of somebody's application, who installed pykbroker beside the kafka-python that the application has.
+"""Tests of an application in whose environment pykbroker was installed with the application's own kafka-python.
 
-test_installed.py runs this file with other Pythons: it imports nothing of this repository but what is installed.
+test_installed.py runs this file with other Pythons, so it imports only installed packages and nothing of this
+repository.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pykbroker.testing.kafka_test_utils import KafkaTestUtils, KafkaUtils
 
 
 def passed_on(topic, settings):
-    """What a consumer reads of what a producer sent."""
+    """Return the values that a consumer reads from a producer's topic."""
     producer = KafkaProducer(**settings)
     for number in range(20):
         producer.send(topic, key=b"k", value=b"%d" % number)
