@@ -1,10 +1,10 @@
 """The right answer in plain Python: what the pipeline must make of a list of records.
 
-Written from the words of the design, not from the Spark code, and without knowing what the generator meant: it reads
-the bytes again. Slow and obvious is what is wanted here.
+It follows the words of the design and not the Spark code, and it does not know what the generator meant, because it
+reads the bytes again. It is slow and obvious on purpose.
 
-A record is judged by what is in it and by its own Kafka timestamp, so the answer does not depend on when anybody reads
-it. What `CLOSING_USER` does is left out: it is there to close everything before it.
+A record is judged by its content and by its own Kafka timestamp, so the answer does not depend on when it is read. The
+events of `CLOSING_USER` are left out, because they only close everything before them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CLICK_FIELDS = {
 
 
 class _Bad(Exception):
-    """The record is not an event: why, as the code that dead letters have in `dlq.reason`."""
+    """The record is not an event; the argument is the reason code that dead letters have in `dlq.reason`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Event:
 
     @property
     def date(self) -> str:
-        """The day (UTC) under which the lake keeps it."""
+        """The day (UTC) under which the lake stores it."""
         return datetime.fromtimestamp(self.time_ms / 1000, UTC).date().isoformat()
 
 
@@ -60,14 +60,14 @@ class Window:
 class Session:
     user: str
     start_ms: int
-    end_ms: int  # of the last event, and the gap
+    end_ms: int  # the time of the last event plus the gap
     events: int
     amount: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """An order and a click before it; without a click where there was none."""
+    """An order and a click before it; `click_id` is None if there was no such click."""
 
     order_id: str
     click_id: str | None
@@ -76,10 +76,10 @@ class Conversion:
 @dataclass(frozen=True, slots=True)
 class Expected:
     records: int
-    events: Mapping[str, Event]  # by event id: what is in the lake
-    reasons: Mapping[Record, str]  # of every dead letter
+    events: Mapping[str, Event]  # by event id: the events in the lake
+    reasons: Mapping[Record, str]  # the reason of every dead letter
     dead: Sequence[Record]  # with repetitions
-    duplicates: int  # valid records whose event had been there
+    duplicates: int  # valid records whose event was read before
     windows: frozenset[Window]
     sessions: frozenset[Session]
     conversions: frozenset[Conversion]
@@ -120,7 +120,7 @@ def compute(records: Sequence[Record], times: Times) -> Expected:
 
 
 def judge(record: Record, times: Times) -> Event:
-    """The event in a record. Raises `_Bad` with the first reason why there is none."""
+    """Return the event in a record. Raises `_Bad` with the first reason why the record is not an event."""
     versions = [value for name, value in record.headers if name == "schema-version"]
     if not versions:
         raise _Bad("no-schema-version")
@@ -180,7 +180,7 @@ def _click(value: bytes | None) -> dict[str, str | int]:
 
 
 def _order(value: bytes | None, version: int) -> dict[str, str | int]:
-    """Avro: strings with their length before them, longs in zigzag."""
+    """Read an order in Avro: a string has its length before it, a long is in zigzag."""
     rest = iter(value or b"")
 
     def long() -> int:
@@ -197,7 +197,7 @@ def _order(value: bytes | None, version: int) -> dict[str, str | int]:
         taken = bytes(byte for _, byte in zip(range(length), rest, strict=False))
         if len(taken) != length:
             raise _Bad("malformed")
-        return taken.decode()  # the generator writes no other text
+        return taken.decode()  # the generator writes only UTF-8
 
     fields = {name: long() if name in ("amount_cents", "time_ms") else text() for name in ORDER_FIELDS[version]}
     if next(rest, None) is not None:
@@ -254,6 +254,6 @@ def _conversions(events: Sequence[Event], times: Times) -> Iterator[Conversion]:
 
 
 def _total(events: Sequence[Event]) -> Decimal | None:
-    """As SQL adds up: nothing where there is nothing to add."""
+    """Add up as SQL does: the sum of no values is null."""
     amounts = [event.amount for event in events if event.amount is not None]
     return sum(amounts, Decimal(0)) if amounts else None

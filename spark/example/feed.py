@@ -1,7 +1,8 @@
-"""A day of a shop into a broker that runs already: `python -m example.feed --bootstrap-server localhost:9092`.
+"""Write a day of a shop to a broker that runs already: `python -m example.feed --bootstrap-server localhost:9092`.
 
-Makes the topics that are missing. `--config` names a file as the jobs have one, of which [kafka] and [security] count;
-the user there may make topics and write to clicks and orders, which that of the jobs need not.
+It creates the topics that are missing. `--config` names a configuration file like that of the jobs; only its tables
+[kafka] and [security] are used. Its user needs permission to create topics and to write to clicks and orders, which the
+user of the jobs does not need.
 """
 
 from __future__ import annotations

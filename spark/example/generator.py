@@ -1,15 +1,15 @@
-"""A day in a shop, as Kafka records: seeded, so that the right answer can be computed beside the pipeline.
+"""A day in a shop as Kafka records, from a seed, so that the right answer can be computed without the pipeline.
 
 Users come, look at products, put some of them into the cart and order some of those. Apps of two ages write schema
-version 1 and 2. Records come twice, come late (within what is allowed, and beyond), and some are broken in every way
-that the pipeline has a name for. All times are synthetic: an event has the time at which it happened, a record the time
-at which it arrived, which becomes its Kafka timestamp.
+version 1 and 2. Some records come twice, some come late (within the allowed lateness, and beyond it), and some are
+broken in every way that the pipeline has a name for. All times are synthetic: an event has the time at which it
+happened, a record the time at which it arrived, which becomes its Kafka timestamp.
 
-Pure: the same `Workload` gives the same records on every machine. Not here: sending them (sending.py), and what becomes
-of them (expected.py), which knows nothing of this module's intentions.
+Pure: the same `Workload` gives the same records on every machine. Not here: sending them (sending.py), and the right
+answer (expected.py), which does not use this module's intentions.
 
-The last records (of `CLOSING_USER`) are so far ahead that every window, session and join before them is closed; what
-they make themselves is left out of comparisons.
+The last records (of `CLOSING_USER`) are so far ahead that every window, session and join before them is closed. The
+results of these records are left out of comparisons.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Literal
 from example.records import Fields, Headers, Record, Times, Topic, encode_click, encode_order
 
 CLOSING_USER = "closing"
-#: 2025-03-29 18:00 UTC: the day ends in between, and in Europe a night with an hour less begins.
+#: 2025-03-29 18:00 UTC: the day ends within the workload, and the next night in Europe is one hour shorter.
 START_MS = 1_743_271_200_000
 
 _COUNTRIES = {"DE": 30, "FR": 22, "NL": 14, "ES": 12, "IT": 10, "PL": 7, "PT": 5}
@@ -32,7 +32,7 @@ _SECOND, _MINUTE, _HOUR = 1000, 60_000, 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is generated. Shares are of all events."""
+    """The size and the mix of the generated events. Shares are shares of all events."""
 
     seed: int = 1
     users: int = 200
@@ -49,7 +49,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """Something that a user did."""
+    """An action of a user."""
 
     type: Literal["view", "cart", "order"]
     event_id: str
@@ -78,7 +78,7 @@ class _Event:
 
 
 def generate(workload: Workload) -> list[Record]:
-    """All records in the order of their arrival, the closing ones last."""
+    """Return all records in the order of their arrival, the closing ones last."""
     rng = random.Random(workload.seed)  # noqa: S311  # data of an example
     records: list[Record] = []
     for number in range(workload.users):
@@ -92,19 +92,19 @@ def generate(workload: Workload) -> list[Record]:
 
 
 def _user(rng: random.Random, workload: Workload, user: str) -> Iterator[_Event]:
-    """Everything that one user does."""
+    """Yield all events of one user."""
     country = rng.choices(list(_COUNTRIES), list(_COUNTRIES.values()))[0]
     version = rng.choice([1, 2, 2, 2])
     span_ms = int(workload.hours * _HOUR)
     for _ in range(rng.choice([1, 1, 2, 2, 3, 5])):
-        # More of them in the middle of the day than at its ends.
+        # More visits begin in the middle of the day than at its ends.
         begin_ms = workload.start_ms + int(rng.triangular(0, span_ms, span_ms * 0.6))
         template = _Event("view", "", user, "", country, begin_ms, version)
         yield from _visit(rng, workload, template)
 
 
 def _visit(rng: random.Random, workload: Workload, event: _Event) -> Iterator[_Event]:
-    """Looks at some products; the last ones of a visit may be ordered when the visit is long over."""
+    """Yield the views, carts and orders of a visit; an order may come long after the visit."""
     now_ms = event.time_ms
     interests = [f"product-{rng.randrange(workload.products):03d}" for _ in range(rng.randrange(1, 4))]
 
@@ -122,12 +122,12 @@ def _visit(rng: random.Random, workload: Workload, event: _Event) -> Iterator[_E
             now_ms += rng.randrange(2 * _SECOND, 2 * _MINUTE)
             yield happens("cart", product)
             if rng.random() < 0.6:
-                # Some think it over for longer than anybody is credited with the sale.
+                # Some users wait so long that no click is credited with the order.
                 now_ms += rng.choices(
                     [rng.randrange(5 * _SECOND, 10 * _MINUTE), rng.randrange(20 * _MINUTE, 100 * _MINUTE)], [6, 1]
                 )[0]
                 yield happens("order", product)
-    if rng.random() < 0.08:  # by telephone: an order without a click
+    if rng.random() < 0.08:  # by telephone, so the order has no click
         now_ms += rng.randrange(_MINUTE, _HOUR)
         yield happens("order", f"product-{rng.randrange(workload.products):03d}")
 
@@ -136,7 +136,7 @@ def _visit(rng: random.Random, workload: Workload, event: _Event) -> Iterator[_E
 
 
 def _arrivals(rng: random.Random, workload: Workload, event: _Event) -> Iterator[Record]:
-    """The records that an event becomes: usually one, soon after it happened."""
+    """Yield the records of an event: usually one, soon after it happened."""
     allowed_ms, skew_ms = workload.times.allowed_lateness_s * 1000, workload.times.max_skew_s * 1000
     chance = rng.random()
     if chance < workload.too_late_share:
@@ -150,16 +150,17 @@ def _arrivals(rng: random.Random, workload: Workload, event: _Event) -> Iterator
     first = _record(workload, event, event.time_ms + delay_ms)
     yield first
     if rng.random() < workload.duplicate_share:
-        # A moment later: a client's retry. Minutes later: an app that was offline; it may be too late by then.
+        # A repetition moments later is a client's retry. One minutes later is from an app that was offline and may be
+        # too late.
         again_ms = rng.choice([rng.randrange(1, 3 * _SECOND), rng.randrange(_MINUTE, 20 * _MINUTE)])
         yield replace(first, arrival_ms=first.arrival_ms + again_ms)
-    # Orders are few: more of them, so that every way of being broken is met in both topics.
+    # Orders are few, so more of them are broken: every way of being broken is then in both topics.
     if rng.random() < workload.broken_share * (5 if event.type == "order" else 1):
         yield _broken(rng, workload, replace(event, event_id=f"x{event.event_id}"), event.time_ms + 1000)
 
 
 def _record(workload: Workload, event: _Event, arrival_ms: int, fields: Fields | None = None) -> Record:
-    """`fields`: other ones than the event's own."""
+    """Return the event as a record. `fields` replace the event's own."""
     values = event.fields() if fields is None else fields
     order = event.type == "order"
     return Record(
@@ -177,7 +178,7 @@ def _headers(version: bytes, *, order: bool) -> Headers:
 
 
 def _broken(rng: random.Random, workload: Workload, event: _Event, arrival_ms: int) -> Record:
-    """A record that nobody can use, in one of the ways that happen."""
+    """Return a record that the pipeline cannot use, broken in one of the ways that happen."""
     whole = _record(workload, event, arrival_ms)
     value = whole.value or b""
     order = event.type == "order"
@@ -219,18 +220,19 @@ def _broken(rng: random.Random, workload: Workload, event: _Event, arrival_ms: i
 
 
 def closing_time_ms(times: Times, last_ms: int) -> int:
-    """A time at which nothing that arrived until `last_ms` can wait for anything any more."""
+    """Return a time at which no record that arrived until `last_ms` can still wait for another one."""
     longest_s = max(times.window_s, times.session_gap_s, times.attribution_s)
     return last_ms + 1000 * (times.allowed_lateness_s + times.max_skew_s + times.slack_s + longest_s) + _HOUR
 
 
 def _closing(workload: Workload, last_ms: int) -> Iterator[Record]:
-    """Three times a view and an order, each time so far ahead that the watermark passes everything before."""
+    """Yield a view and an order three times, each time so far ahead that the watermark passes everything before."""
     now_ms = last_ms
     for number in range(3):
         now_ms = closing_time_ms(workload.times, now_ms)
         for kind in ("view", "order"):
             event_id = f"{CLOSING_USER}-{kind}-{number}"
-            # Not of one product, or the last order would wait for nothing.
+            # The view and the order have different products; otherwise the last order would be joined and would wait
+            # for nothing.
             event = _Event(kind, event_id, CLOSING_USER, f"{CLOSING_USER}-{kind}", "DE", now_ms, 2, 100)
             yield _record(workload, event, now_ms)

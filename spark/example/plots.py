@@ -44,7 +44,7 @@ def draw(
     window_s: int,
     session_gap_s: int,
 ) -> list[Path]:
-    """Writes the pictures as PNG; returns their files."""
+    """Write the pictures as PNG files and return their paths."""
     windows = list(windows)
     with plt.rc_context(_STYLE):
         return [

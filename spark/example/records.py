@@ -1,7 +1,7 @@
-"""What the example is made of: a Kafka record that is to be written, the application's times, an event's bytes.
+"""The example's types: a Kafka record to write, the application's times, the bytes of an event.
 
-Pure. Avro is written by hand here: two flat records of strings and longs are twenty lines, and Spark's own reader then
-is the judge of them.
+Pure. This module encodes Avro by hand: two flat records of strings and longs need twenty lines, and Spark's own reader
+then checks them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ORDER_FIELDS: Mapping[int, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as it is to stand in Kafka: `arrival_ms` is its timestamp (CreateTime), its place is `partition`."""
+    """A record for Kafka: `arrival_ms` becomes its timestamp (CreateTime), and it goes to `partition`."""
 
     arrival_ms: int
     topic: Topic
@@ -36,7 +36,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What the pipeline's configuration says under [times], in seconds."""
+    """The table [times] of the pipeline's configuration, in seconds."""
 
     allowed_lateness_s: int = 900
     max_skew_s: int = 60
@@ -51,7 +51,7 @@ def encode_click(fields: Fields) -> bytes:
 
 
 def encode_order(fields: Fields, version: int) -> bytes:
-    """Avro binary, without a container or a schema id: the record's header says which schema wrote it."""
+    """Return Avro binary without a container or a schema id; the record's header names the writer schema."""
     out = bytearray()
     for name in ORDER_FIELDS[version]:
         value = fields[name]
@@ -66,7 +66,7 @@ def encode_order(fields: Fields, version: int) -> bytes:
 
 
 def _zigzag(number: int) -> bytes:
-    """A long as Avro writes it: the sign in the lowest bit, seven bits a byte, the lowest first."""
+    """Return a long as Avro writes it: the sign in the lowest bit, seven bits a byte, the lowest first."""
     rest = number << 1 if number >= 0 else (-number << 1) - 1
     out = bytearray()
     while rest > 0x7F:

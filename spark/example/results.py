@@ -1,4 +1,4 @@
-"""What the pipeline has made, read back as the values in which the right answer is computed (expected.py)."""
+"""The results of the pipeline, read back as the same types that expected.py computes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class LakeRow:
     event: Event
-    date: str  # of the folder
+    date: str  # the `date` of the lake's partition
     place: Place
     key: bytes | None
     headers: Headers
@@ -39,20 +39,20 @@ class DeadLetter:
     place: Place
     key: bytes | None
     value: bytes | None
-    headers: Headers  # the record's own
-    timestamp_ms: int  # the record's
+    headers: Headers  # the raw record's own
+    timestamp_ms: int  # of the raw record
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything, without what the closing records have made."""
+    """All results, without those of the closing records."""
 
     rows: list[LakeRow]
-    letters: list[DeadLetter]  # repetitions too
+    letters: list[DeadLetter]  # with repetitions
     windows: set[Window]
     sessions: set[Session]
     conversions: set[Conversion]
-    repeated: dict[str, int]  # by topic: how often something was written again, as at-least-once sinks do
+    repeated: dict[str, int]  # by topic: how many values were written again, as at-least-once sinks do
 
     @property
     def events(self) -> dict[str, Event]:
@@ -60,7 +60,7 @@ class Outcome:
 
     @property
     def dead(self) -> dict[Place, str]:
-        """The reason by the place of the raw record: each once."""
+        """The reason of each dead letter, once, by the place of the raw record."""
         return {letter.place: letter.reason for letter in self.letters}
 
 
@@ -87,7 +87,7 @@ def read(lake_rows: DataFrame, kafka: Reached) -> Outcome:
 
 
 def lake(rows: DataFrame) -> list[LakeRow]:
-    """The rows of a lake, or of some of its files."""
+    """Return the rows of a lake, or of some of its files."""
     return [
         _lake_row(row.asDict(recursive=True)) for row in rows.withColumn("date", rows["date"].cast("string")).collect()
     ]
@@ -115,12 +115,12 @@ def _lake_row(row: dict[str, Any]) -> LakeRow:
 
 
 def _milliseconds(moment: datetime) -> int:
-    """Python's Spark gives times without a zone, in that of this process."""
+    """Convert a time of PySpark, which has no zone and is in the zone of this process."""
     return round(moment.timestamp() * 1000)
 
 
 def dead_letters(kafka: Reached) -> list[DeadLetter]:
-    """All that were written, repetitions too."""
+    """Return all dead letters, with repetitions."""
     letters = []
     for message in topics.read(kafka, "dead-letters"):
         headers: list[tuple[str, bytes]] = [(name, value or b"") for name, value in cast(Any, message.headers()) or ()]
@@ -134,7 +134,7 @@ def dead_letters(kafka: Reached) -> list[DeadLetter]:
 
 
 def windows(kafka: Reached) -> set[Window]:
-    """All that were written, those of the closing records too."""
+    """Return all windows that were written, with those of the closing records."""
     return _upserted(kafka, "event-windows", _window)[0]
 
 
@@ -163,7 +163,7 @@ def _conversion(value: dict[str, Any]) -> Conversion:
 
 
 def _upserted(kafka: Reached, topic: str, parse: Callable[[dict[str, Any]], T]) -> tuple[set[T], int]:
-    """The newest value of each key, and how many values there were before."""
+    """Return the newest value of each key, and the number of older values."""
     messages = topics.read(kafka, topic)
     newest = topics.newest(messages)
     values = {parse(json.loads(value, parse_float=Decimal)) for value in newest.values()}

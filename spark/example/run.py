@@ -1,11 +1,11 @@
-"""`make pipeline`: the whole example on this machine, from a node of its own to pictures.
+"""`make pipeline`: the whole example on this machine, from its own node to the pictures.
 
-Starts pykbroker, writes a day of a shop into it, runs all jobs beside it, and prints what has come out of it next to
-what plain Python says of the same records. Everything stays in build/pipeline/ until the next run: the lake, the jobs'
-configuration, checkpoints and log, the pictures.
+Starts pykbroker, writes a day of a shop to it, runs all jobs at the same time, and prints their results next to the
+answer of plain Python for the same records. The lake, the jobs' configuration, checkpoints and log, and the pictures
+stay in build/pipeline/ until the next run.
 
     make pipeline PIPELINE_ARGS="--users 800 --rate 400"
-    make pipeline PIPELINE_ARGS="--secured"                             its node asks for logins and has ACLs
+    make pipeline PIPELINE_ARGS="--secured"                             the node asks for logins and has ACLs
     make pipeline PIPELINE_ARGS="--bootstrap-server localhost:9092"     another broker; it must not have the topics yet
 
 It is `python -m example.run` with spark/ on the path.
@@ -47,13 +47,13 @@ ROOT = SPARK.parent
 OUT = ROOT / "build" / "pipeline"
 LEAST_JAVA = 17
 JOBS = ("dead-letters", "lake", "windows", "sessions", "conversions")
-#: Half a minute of this machine is some hours of the example's day, and partitions are never read quite side by side.
+#: Half a minute on this machine is some hours of the example's day, and the partitions are not read in step.
 TIMES = Times(slack_s=3600)
 START_S, QUIET_S, PATIENCE_S = 240, 5, 600
 
 
 class ExampleError(Exception):
-    """What a person has to know, as one paragraph."""
+    """A message for the user, as one paragraph."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -98,7 +98,7 @@ def _check_java() -> None:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The jobs as a process, and where they keep things."""
+    """The process of the jobs, and the paths of their files."""
 
     folder: Path
     process: subprocess.Popen[bytes]
@@ -125,7 +125,8 @@ class Pipeline:
         return [len(watch.batches(self.checkpoint(job), "commits")) for job in JOBS]
 
     def wait_until_quiet(self) -> None:
-        """No job commits anything any more: windows that closing records have closed come in batches of their own."""
+        """Wait until no job commits a batch, because windows that the closing records have closed come in later
+        batches."""
         seen, since = self.commits(), time.monotonic()
         while time.monotonic() - since < QUIET_S:
             time.sleep(0.2)
@@ -177,7 +178,7 @@ def _read_lake(pipeline: Pipeline) -> DataFrame:
 
 @contextmanager
 def _quiet(log: Path) -> Iterator[None]:
-    """What this process and its JVM say on stderr goes into a file: Spark is not told to be silent before it starts."""
+    """Redirect stderr of this process and its JVM to a file, because Spark logs before its log level can be set."""
     kept = os.dup(2)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 2)
@@ -205,7 +206,7 @@ def _draw(found: results.Outcome, freshness_s: Sequence[float]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reachable:
-    """A broker, and how the example's clients and the jobs (`security`) reach it."""
+    """A broker, and the settings with which the example's clients and the jobs (`security`) reach it."""
 
     name: str
     bootstrap: str
@@ -237,7 +238,7 @@ def _plain(bootstrap: str) -> Reachable:
 
 
 def _allow(node: SecuredNode) -> None:
-    """Gives the jobs' user and the generator's what they need, and no more."""
+    """Add only the ACLs that the users of the jobs and of the generator need."""
     from example.secured_node import PIPELINE, SHOP
     from pipeline import config, permissions
 
@@ -303,9 +304,9 @@ def _jobs(options: argparse.Namespace) -> Iterator[Pipeline]:
 
 
 def _feed(pipeline: Pipeline, sender: Sender, records: Sequence[Record]) -> None:
-    """Sends everything, and waits until everything has come out."""
+    """Send all records, and wait until all results are there."""
     print("jobs            starting; the first time Spark downloads its connector (log: build/pipeline/jobs.log)")
-    # A first record, so that every job has a first batch: Spark compiles what it runs then, and that takes a while.
+    # A first record starts a first batch in every job: Spark compiles its code then, and that takes a while.
     sender.send(records[:1])
     _wait(pipeline, pipeline.has_started, START_S)
     sending = threading.Thread(target=sender.send, args=(records[1:],), daemon=True)
@@ -332,7 +333,7 @@ def _wait(pipeline: Pipeline, happens: Callable[[], bool], timeout_s: float) -> 
 
 
 def _print_summary(found: results.Outcome, answer: Expected, lake: watch.LakeWatch) -> bool:
-    """What has come out; whether plain Python says the same."""
+    """Print the results; return True if they equal those of plain Python."""
     events = found.events.values()
     reasons = Counter(found.dead.values())
     ordered = {one.order_id for one in found.conversions}

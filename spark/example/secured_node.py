@@ -1,7 +1,7 @@
-"""A pykbroker of its own whose clients log in: SASL_SSL, SCRAM-SHA-512, ACLs. For `make pipeline` with --secured.
+"""A pykbroker node whose clients log in: SASL_SSL, SCRAM-SHA-512, ACLs. For `make pipeline` with --secured.
 
 Its users are `pipeline` (the jobs), `shop` (the generator) and `admin`, a super user (topics, ACLs, the results). Their
-passwords are new each time. What the jobs need to log in stands in files of one folder.
+passwords are new each time. The files that the jobs need to log in are in one folder.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATIENCE_S = 60
 
 @dataclass(frozen=True, slots=True)
 class SecuredNode:
-    """How it is reached: `admin` and `shop` are librdkafka's settings, `security` is that table of pipeline.toml."""
+    """The settings to reach the node: `admin` and `shop` for librdkafka, `security` for that table of pipeline.toml."""
 
     bootstrap: str
     admin: Mapping[str, str]
@@ -41,11 +41,11 @@ class SecuredNode:
     security: Mapping[str, str]
 
     def allow(self, user: str, operations: Mapping[str, str]) -> None:
-        """Adds an ACL for each topic and its operation, and waits until they hold."""
+        """Add an ACL for each topic and its operation, and wait until they are in force."""
         self._change(user, operations, there=True)
 
     def forbid(self, user: str, operations: Mapping[str, str]) -> None:
-        """Takes such ACLs away, and waits until they are gone."""
+        """Remove such ACLs, and wait until they are gone."""
         self._change(user, operations, there=False)
 
     def _change(self, user: str, operations: Mapping[str, str], *, there: bool) -> None:
@@ -70,8 +70,8 @@ class SecuredNode:
 
 
 def _rules(admin: AdminClient, user: str) -> set[tuple[str, str]]:
-    """The topics and operations that ACLs allow a user."""
-    anything: Any = None  # which the annotations of confluent-kafka do not know
+    """Return the topics and operations that ACLs allow a user."""
+    anything: Any = None  # the annotations of confluent-kafka do not allow None here
     every = AclBindingFilter(
         ResourceType.TOPIC,
         anything,
@@ -86,8 +86,8 @@ def _rules(admin: AdminClient, user: str) -> set[tuple[str, str]]:
 
 @contextmanager
 def secured_node(folder: Path, settings: Mapping[str, object] | None = None) -> Iterator[SecuredNode]:
-    """The node, without topics and ACLs. `folder` gets the authority's certificate and the pipeline's password;
-    `settings` are further keys of the node."""
+    """Start the node, without topics and ACLs, and yield it. `folder` gets the authority's certificate and the
+    pipeline's password; `settings` are further keys of the node."""
     from pykbroker.testing import SecureBroker
 
     passwords = {user: secrets.token_urlsafe(16) for user in (PIPELINE, SHOP, ADMIN)}

@@ -1,6 +1,6 @@
-"""Writes generated records into Kafka: exact timestamps and partitions, idempotent, at a rate or as fast as it goes.
+"""Write generated records to Kafka with exact timestamps and partitions, idempotent, at a rate or at full speed.
 
-A broker that is away is waited for, however long it takes: no record is given up, none is written twice.
+If a broker is away, the sender waits for it without a limit; it loses no record and writes none twice.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from example.records import Record
 from example.topics import Reached, settings
 
-#: librdkafka's largest: nothing times out.
+#: librdkafka's largest timeout, so that nothing times out.
 _FOR_EVER_MS = 2**31 - 1
 _AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """Where a record stands, and when the broker said so (wall clock, milliseconds)."""
+    """The place of a record, and when its acknowledgement arrived (wall clock, milliseconds)."""
 
     record: Record
     topic: str
@@ -31,13 +31,13 @@ class Delivered:
 
 
 class Sender:
-    """`send` returns when everything is acknowledged; `delivered` grows meanwhile, and another thread may look.
+    """Sends records. `delivered` grows while `send` runs, and another thread may read it.
 
-    `rate`: records a second; 0 is as fast as possible. It may be changed while it sends.
+    `rate`: records a second; 0 is as fast as possible. It may be changed while `send` runs.
     """
 
     def __init__(self, kafka: Reached, *, rate: float = 0, topics: Mapping[str, str] | None = None) -> None:
-        """`topics`: what a topic is called there, where it is called otherwise."""
+        """`topics`: the names of topics on this cluster, if they differ."""
         self.rate = rate
         self.delivered: list[Delivered] = []
         self._topics = dict(topics or {})
@@ -56,7 +56,7 @@ class Sender:
         )
 
     def send(self, records: Iterable[Record]) -> None:
-        """Raises KafkaException when the broker refuses a record for good."""
+        """Return when all records are acknowledged. Raises KafkaException if the broker finally refuses a record."""
         due = time.monotonic()
         for record in records:
             topic = self._topics.get(record.topic, record.topic)
@@ -78,11 +78,11 @@ class Sender:
         self._check()
 
     def _wait(self, due: float) -> float:
-        """Returns when the next record is due, and when that was."""
+        """Wait until the next record is due, and return that time."""
         self._producer.poll(0)
         while (rate := self.rate) and (left := due + 1 / rate - time.monotonic()) > 0:
-            self._producer.poll(min(left, 0.1))  # which comes back with every answer
-        # What could not be sent while the broker was away is not made up for.
+            self._producer.poll(min(left, 0.1))  # returns with every acknowledgement
+        # The rate is not raised afterwards for records that could not be sent while the broker was away.
         return max(due + 1 / rate, time.monotonic() - 0.1) if rate else time.monotonic()
 
     def _report(self, record: Record, topic: str) -> Callable[[KafkaError | None, Message], Any]:

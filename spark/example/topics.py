@@ -1,4 +1,4 @@
-"""The example's topics in Kafka: making them, and reading one from its beginning to its end."""
+"""The example's topics in Kafka: creating them, and reading one from its beginning to its end."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from example.records import Times
 
-#: How a cluster is reached: an address, or librdkafka's settings with the address and what else it takes.
+#: The way to reach a cluster: an address, or librdkafka's settings with the address.
 Reached: TypeAlias = str | Mapping[str, str]
 
-#: The example's day is long ago; Kafka would delete its records as soon as it looks.
+#: The example's day is long ago; with the default retention Kafka would delete its records at the first check.
 _KEPT = {"retention.ms": "-1"}
-#: What is newer than Kafka's clock by more than max_skew_s moves the watermark, so Kafka is to refuse it.
+#: A record that is ahead of Kafka's clock by more than max_skew_s moves the watermark, so Kafka must refuse it.
 _RAW = {**_KEPT, "message.timestamp.after.max.ms": str(1000 * Times().max_skew_s)}
 #: The newest value of each key is the answer.
 _UPSERTED = {"cleanup.policy": "compact"}
@@ -36,7 +36,8 @@ def settings(kafka: Reached) -> dict[str, str]:
 
 
 def create(kafka: Reached, partitions: int) -> list[str]:
-    """Makes those that are missing, and says which were there. `partitions` is of the raw ones, the others have one."""
+    """Create the topics that are missing; return those that exist. `partitions` is for the raw ones; the others have
+    one."""
     admin = AdminClient({**settings(kafka), "log_level": 1})
     new = [
         NewTopic(name, partitions if name in ("clicks", "orders") else 1, -1, config=dict(config))
@@ -54,7 +55,7 @@ def create(kafka: Reached, partitions: int) -> list[str]:
 
 
 def read(kafka: Reached, topic: str, *, patience_s: float = 60) -> list[Message]:
-    """Everything in the topic now, partition by partition in its order. Raises TimeoutError when nothing comes."""
+    """Return all messages of the topic, partition by partition in order. Raises TimeoutError if no message comes."""
     consumer = Consumer(
         {
             **settings(kafka),
@@ -73,7 +74,7 @@ def read(kafka: Reached, topic: str, *, patience_s: float = 60) -> list[Message]
 
 
 def newest(messages: Sequence[Message]) -> dict[bytes, bytes]:
-    """What a compacted topic says: the newest value of each key, without deleted ones."""
+    """Return the newest value of each key of a compacted topic, without deleted keys."""
     values = {message.key() or b"": message.value() for message in messages}
     return {key: value for key, value in values.items() if value is not None}
 

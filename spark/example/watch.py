@@ -1,4 +1,4 @@
-"""What can be seen of a running pipeline from outside: the lake's log and Spark's checkpoints, both files."""
+"""A view of a running pipeline from outside: it reads the lake's log and Spark's checkpoints, which are files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from example.sending import Delivered
 from pipeline.lake import commits
 
-#: Topic and partition, and the offset behind the last record.
+#: Topic and partition -> the offset after the last record.
 Ends = dict[tuple[str, int], int]
 
 
 def offsets(file: Path) -> Ends:
-    """The ends of a batch, as Spark has planned it: the smallest where a query reads a topic twice."""
+    """Return the end offsets of a batch as Spark has planned it; the smallest where a query reads a topic twice."""
     ends: Ends = {}
-    for line in file.read_text().splitlines()[2:]:  # behind the format's version and the batch's metadata
+    for line in file.read_text().splitlines()[2:]:  # after the version and the metadata
         for topic, partitions in (json.loads(line) if line.startswith("{") else {}).items():
             for partition, offset in partitions.items():
                 place = topic, int(partition)
@@ -27,7 +27,7 @@ def offsets(file: Path) -> Ends:
 
 
 def batches(checkpoint: Path, folder: str) -> list[int]:
-    """The batches that have a file in `offsets` (planned) or `commits` (done)."""
+    """Return the batches that have a file in `offsets` (planned) or `commits` (done)."""
     return sorted(int(path.name) for path in checkpoint.glob(f"{folder}/*") if path.name.isdigit())
 
 
@@ -40,7 +40,7 @@ def ends_of_delivered(delivered: Iterable[Delivered]) -> Ends:
 
 
 def has_read(checkpoint: Path, ends: Mapping[tuple[str, int], int]) -> bool:
-    """Whether a query has done everything up to these ends."""
+    """Return True if a query has committed everything up to these ends."""
     done = batches(checkpoint, "commits")
     if not done:
         return False
@@ -49,14 +49,14 @@ def has_read(checkpoint: Path, ends: Mapping[tuple[str, int], int]) -> bool:
 
 
 class LakeWatch:
-    """Notes when which batch was committed to the lake, and with how many files."""
+    """Records when each batch was committed to the lake, and with how many files."""
 
     def __init__(self, lake: Path) -> None:
         self._log = lake / "_delta_log"
         self.committed_at_ms: dict[int, int] = {}
         self.files_written = 0
         self.compactions = 0
-        self.files: set[str] = set()  # of which the lake consists now
+        self.files: set[str] = set()  # the files that the lake consists of now
         self._next = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lake-watch", daemon=True)
@@ -87,7 +87,7 @@ class LakeWatch:
             self.compactions += note is not None and note.kind == commits.COMPACTION
 
     def freshness_s(self, checkpoint: Path, delivered: Iterable[Delivered]) -> Iterator[float]:
-        """Of each delivered record: the seconds until its batch was in the lake."""
+        """Yield for each delivered record the seconds until its batch was in the lake."""
         waiting = sorted(delivered, key=lambda one: one.offset)
         for batch, at_ms in sorted(self.committed_at_ms.items()):
             ends = offsets(checkpoint / "offsets" / str(batch))

@@ -1,4 +1,4 @@
-"""All jobs in one driver, as on a laptop; each with its own checkpoint, as if it ran alone."""
+"""All jobs in one driver, as on a laptop; each has its own checkpoint, as if it ran alone."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`__pykbroker_metrics` -> what each partition of the cluster costs, for `pykbroker balance plan --loads`."""
+"""`__pykbroker_metrics` -> the load of each partition of the cluster, for `pykbroker balance plan --loads`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Records that are no event -> the topic of dead letters, with the reason in headers. At least once."""
+"""Records that are not valid events -> the topic of dead letters, with the reason in headers. At least once."""
 
 import sys
 

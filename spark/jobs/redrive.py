@@ -1,4 +1,4 @@
-"""Dead letters that this code can read now -> the raw topics again. Each event is in the lake once."""
+"""Dead letters that this code can read now -> the raw topics. The lake still has each event once."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What each user did without a gap -> a compacted topic. Effectively once."""
+"""Each user's events without a gap between them -> a compacted topic. Effectively once."""
 
 import sys
 
