@@ -1,5 +1,5 @@
 """An events pipeline on Spark Structured Streaming: raw topics -> checked events -> lake, aggregates, joins.
 
-`schemas` says what the data is, `transforms` are functions DataFrame -> DataFrame, `sources` and `sinks` touch Kafka
-and the lake, `queries` puts them together as jobs, and `job` runs jobs as a program.
+`schemas` describes the data, `transforms` are functions DataFrame -> DataFrame, `sources` and `sinks` access Kafka and
+the lake, `queries` puts them together as jobs, and `job` runs jobs as a program.
 """

@@ -1,8 +1,9 @@
-"""Events behind the watermark of a batch -> dead letters, before Spark commits the batch.
+"""Events before the watermark of a batch -> dead letters, before Spark commits the batch.
 
-The first operator that keeps state drops them, and Spark says only how many. Which ones they are follows from the
-checkpoint: a batch drops the events of its offsets that are no later than the watermark of the batch before. So where
-Spark has dropped any, these offsets are read a second time. A batch without such events costs a look at the plan.
+The first operator that keeps state drops them, and Spark reports only their number. The checkpoint shows which events
+they are: a batch drops the events of its offsets that are no later than the watermark of the batch before. If Spark has
+dropped any event, these offsets are read a second time. For a batch without such events this module only reads the
+plan.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def letters(
 ) -> DataFrame | None:
     """Return the dead letters of the batch that `job` has just computed, None if it has dropped nothing.
 
-    `time`: what the job's watermark is made of, if it is not when the events happened.
+    `time`: the column that the job's watermark is made from, if it is not the time of the event.
     """
     if not dropped(spark, job):
         return None
@@ -38,7 +39,8 @@ def letters(
 
 
 def dropped_range(files: Files, batch_id: int) -> tuple[dict[Partition, int], dict[Partition, int], int] | None:
-    """Return where a planned batch begins and ends, and the watermark by which it drops events; None if by none."""
+    """Return the begin and the end of a planned batch and the watermark by which it drops events, or None without
+    one."""
     if batch_id == 0:
         return None
     watermark_ms = checkpoint.watermark_ms(files, batch_id - 1)

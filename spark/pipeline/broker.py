@@ -1,6 +1,6 @@
-"""What the driver itself asks the brokers: do topics exist, which are they, where do partitions begin and end.
+"""The driver's own requests to the brokers: which topics exist, with which ids, and where do partitions begin and end.
 
-The client is kafka-python. `[kafka]` is written for the Java client; `secured.kafka_python` says the same to this one.
+The client is kafka-python. `[kafka]` is written for the Java client; `secured.kafka_python` translates it for this one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pipeline import secured
 from pipeline.errors import PipelineError
 
 TIMEOUT_MS = 15_000
-#: Of Kafka's error codes.
+#: Kafka's error codes.
 _UNKNOWN_TOPIC, _TOPIC_AUTHORIZATION_FAILED = 3, 29
 
 
@@ -27,7 +27,7 @@ class Partition(NamedTuple):
 
 
 class Range(NamedTuple):
-    """The offsets that a partition has: [earliest, latest)."""
+    """The offsets of a partition: [earliest, latest)."""
 
     earliest: int
     latest: int
@@ -35,9 +35,9 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`id` is None where the brokers do not say it: before Apache Kafka 2.8, and of a topic that they do not describe.
+    """`id` is None if the brokers do not return it: before Apache Kafka 2.8, and for a topic that they do not describe.
 
-    `operations`: what this client may do with it, as ACLs call it; None where the brokers do not say it.
+    `operations`: the operations that ACLs allow this client on it, or None if the brokers do not return them.
     """
 
     id: str | None
@@ -46,7 +46,7 @@ class Topic:
 
 
 class Broker:
-    """Connects when it is first asked. Every method raises PipelineError if there is no answer within 15 s."""
+    """Connects at the first request. Every method raises PipelineError if there is no answer within 15 s."""
 
     def __init__(self, kafka: Mapping[str, str]) -> None:
         self._servers = kafka["bootstrap.servers"]
@@ -54,7 +54,7 @@ class Broker:
         self._admin: Any = None
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of the topics that exist, or that the brokers refuse to describe."""
+        """Return the topics that exist, and those that the brokers refuse to describe."""
         described = self._ask(lambda admin: admin.describe_topics(sorted(set(names))))
         found = {}
         for each in described:
@@ -75,9 +75,10 @@ class Broker:
         return found
 
     def topic_settings(self, names: Iterable[str], keys: Sequence[str]) -> dict[str, dict[str, str]]:
-        """The values of `keys` for each topic that exists, without those that this client may not see."""
+        """Return the values of `keys` for each topic that exists, without topics that this client may not read."""
         there = self.topics(names)
-        # Behind the first call: two threads that import parts of kafka-python for the first time are in a circle.
+        # After the first call, because two threads that import parts of kafka-python for the first time block each
+        # other.
         from kafka.admin import ConfigResource, ConfigResourceType
 
         asked = [ConfigResource(ConfigResourceType.TOPIC, name, dict.fromkeys(keys)) for name in there]
@@ -85,7 +86,7 @@ class Broker:
         return {each.name: _values(found.get(each.name, {})) for each in asked}
 
     def ranges(self, partitions: Iterable[Partition]) -> dict[Partition, Range]:
-        """Where partitions begin and end; they have to exist."""
+        """Return where partitions begin and end; they must exist."""
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
 

@@ -1,8 +1,8 @@
-"""What a job's checkpoint says: which query it is of, how far that has read, and of which topics.
+"""A job's checkpoint: the id of its query, the offsets that it has read, and its topics.
 
 Spark writes `metadata` once, `offsets/N` (where batch N ends) before a batch and `commits/N` after it; `sources/I/0` is
-where the first batch began. `pipeline.json` is the pipeline's own: the job and the topics, with their ids, that the
-checkpoint is of. Offsets alone do not say that: a topic that was deleted and created again has the same name.
+where the first batch began. `pipeline.json` is the pipeline's own: the job and the topics, with their ids, of this
+checkpoint. Offsets are not enough, because a topic that was deleted and created again has the same name.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class Files(Protocol):
     """A folder that may not exist yet."""
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder, none if it is not there."""
+        """Return the names in a folder, an empty list if the folder does not exist."""
 
     def read(self, path: str) -> str:
         """Raises FileNotFoundError."""
 
     def write(self, path: str, text: str) -> None:
-        """In the place of what was there, in one step."""
+        """Replace the file in one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Ids are None where the brokers have none."""
+    """The job and the topics of a checkpoint. Ids are None if the brokers have none."""
 
     job: str
     topics: dict[str, str | None]
@@ -48,7 +48,7 @@ class Identity:
 class Position:
     """`next`: the first offset that no committed batch has read.
 
-    `planned`: where a batch ends that is to be repeated.
+    `planned`: the end of a batch that must be repeated.
     """
 
     next: dict[Partition, int] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Position:
 
 
 def identity(files: Files) -> Identity | None:
-    """None before the first start.
+    """Return the job and topics of the checkpoint, or None before the first start.
 
     Raises:
         DoesNotFitError: the file is of a later version.
@@ -75,7 +75,7 @@ def write_identity(files: Files, is_of: Identity) -> None:
 
 
 def query_id(files: Files) -> str | None:
-    """Spark's id of the query, the same after every restart; None before its first start."""
+    """Return Spark's id of the query, the same after every restart; None before the first start."""
     try:
         return str(json.loads(files.read("metadata"))["id"])
     except FileNotFoundError:
@@ -83,26 +83,27 @@ def query_id(files: Files) -> str | None:
 
 
 def plan(files: Files, batch_id: int) -> str:
-    """A digest of the offsets (and the watermark) that Spark has written down for a batch, before it ran it.
+    """Return a digest of the offsets (and the watermark) that Spark has written for a batch before running it.
 
-    A batch that is repeated has the same; one that is planned anew, for its checkpoint was restored, has another.
+    A repeated batch has the same digest. A batch that is planned again, because the checkpoint was restored, has
+    another.
     """
     return hashlib.sha256(files.read(f"offsets/{batch_id}").encode()).hexdigest()
 
 
 def ends(files: Files, batch_id: int) -> list[object]:
-    """Where a planned batch ends, by source, as Spark writes it."""
+    """Return the end of a planned batch for each source, as Spark writes it."""
     lines = files.read(f"offsets/{batch_id}").splitlines()[2:]
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def planned(files: Files, batch_id: int) -> dict[Partition, int]:
-    """Where a planned batch ends."""
+    """Return the end of a planned batch for each partition."""
     return _of_batch(files.read(f"offsets/{batch_id}"))
 
 
 def watermark_ms(files: Files, batch_id: int) -> int:
-    """The watermark that a batch was planned with; 0 before there is one."""
+    """Return the watermark that a batch was planned with; 0 before there is one."""
     settings = json.loads(files.read(f"offsets/{batch_id}").splitlines()[1])
     return int(settings.get("batchWatermarkMs", 0))
 
@@ -115,7 +116,7 @@ def position(files: Files) -> Position:
         begun = {}
         for source in files.names("sources"):
             if "0" in files.names(f"sources/{source}"):
-                # A zero byte comes first, for versions of Spark long gone.
+                # A zero byte comes first, for very old versions of Spark.
                 begun |= _of_source(files.read(f"sources/{source}/0").lstrip("\0").splitlines()[1:])
     return Position(begun, _of_batch(files.read(f"offsets/{planned}")) if planned > committed else {})
 
@@ -125,20 +126,20 @@ def _newest(files: Files, folder: str) -> int:
 
 
 def _of_batch(text: str) -> dict[Partition, int]:
-    """First the version and the batch's settings, then a line for each source."""
+    """Parse the version and the batch's settings, then a line for each source."""
     return _of_source(text.splitlines()[2:])
 
 
 def _of_source(lines: Iterable[str]) -> dict[Partition, int]:
     found: dict[Partition, int] = {}
     for line in lines:
-        if line.startswith("{"):  # "-": a source that had nothing yet
+        if line.startswith("{"):  # "-" is a source without offsets yet
             found |= offsets(json.loads(line))
     return found
 
 
 def offsets(value: dict[str, dict[str, int]] | None) -> dict[Partition, int]:
-    """{"clicks": {"0": 7}} as Spark writes it."""
+    """Parse offsets as Spark writes them, for example {"clicks": {"0": 7}}."""
     return {
         Partition(topic, int(number)): offset
         for topic, each in (value or {}).items()
@@ -147,7 +148,7 @@ def offsets(value: dict[str, dict[str, int]] | None) -> dict[Partition, int]:
 
 
 class SparkFiles:
-    """`Files` as Spark itself keeps checkpoints: on whatever file system they are."""
+    """`Files` on the file system that Spark uses for the checkpoint."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         jvm: Any = spark._jvm

@@ -1,9 +1,9 @@
 """pipeline.toml -> `Config`, frozen. Every mistake in the file is one `PipelineError` that names the table and the key.
 
-The sections `[kafka]` and `[spark]` are other people's keys: they are passed on as they are, and `bootstrap.servers`
-may be written without quotes (TOML then nests it, and it is put together again here). All other keys are fields below,
-and those of `[security]` in `secured`: what that makes of them is in `Config.kafka`. Secrets stand in no message and in
-no repr.
+The sections `[kafka]` and `[spark]` have the keys of Kafka and Spark, which are passed on unchanged.
+`bootstrap.servers` may be written without quotes (TOML then nests it, and it is put together again here). All other
+keys are fields below; those of `[security]` are in `secured`, and their result is in `Config.kafka`. No message and no
+repr contains a secret.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _at_least(least: int, default: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The names of the topics; a name that is left out is the default."""
+    """The names of the topics; a missing name means the default."""
 
     clicks: str = "clicks"
     orders: str = "orders"
@@ -43,7 +43,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How the raw topics are read."""
+    """The way to read the raw topics."""
 
     max_offsets_per_trigger: int = _at_least(1, 100_000)
     fail_on_data_loss: bool = True
@@ -62,14 +62,14 @@ class Times:
 
     @property
     def watermark_delay_s(self) -> int:
-        """How far the watermark stays behind the newest event: that far apart may be the oldest event that is still let
-        in and the newest, by their clocks and by partitions that are read at different speed."""
+        """The delay of the watermark after the newest event. It covers the allowed lateness, the difference of clocks,
+        and partitions that are read at different speeds."""
         return self.allowed_lateness_s + self.max_skew_s + self.slack_s
 
 
 @dataclass(frozen=True, slots=True)
 class LakeConfig:
-    """Where the lake is, and when its small files are compacted."""
+    """The place of the lake, and when its small files are compacted."""
 
     path: str
     target_file_bytes: int = _at_least(1, 128 * 1024 * 1024)
@@ -78,8 +78,8 @@ class LakeConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything that the jobs are told. `checkpoints` and `lake.path` are paths or URIs as Spark takes them. `kafka`
-    has properties of the Java client, those that `[security]` stands for among them."""
+    """The configuration of the jobs. `checkpoints` and `lake.path` are paths or URIs as Spark takes them. `kafka` has
+    properties of the Java client, with those that `[security]` stands for."""
 
     checkpoints: str
     lake: LakeConfig
@@ -91,19 +91,19 @@ class Config:
     trigger_s: int = _at_least(0, 10)
 
     def checkpoint(self, job: str) -> str:
-        """The checkpoint directory of one job."""
+        """Return the checkpoint directory of one job."""
         return f"{self.checkpoints.rstrip('/')}/{job}"
 
     def kafka_options(self) -> dict[str, str]:
-        """The client's configuration as options of Spark's source and sink."""
+        """Return the client's configuration as options of Spark's source and sink."""
         return {f"kafka.{key}": value for key, value in self.kafka.items()}
 
 
 def load(path: str | Path) -> Config:
-    """Reads and checks a file.
+    """Read and check a file.
 
     Raises:
-        PipelineError: there is no such file, it is not TOML, or a key is unknown, missing or of the wrong kind.
+        PipelineError: the file does not exist, it is not TOML, or a key is unknown, missing or of the wrong kind.
     """
     name = Path(path).name
     try:
@@ -123,7 +123,7 @@ def load(path: str | Path) -> Config:
 
 
 def parse(values: Mapping[str, Any]) -> Config:
-    """What a TOML file says, checked.
+    """Return the configuration in the values of a TOML file, checked.
 
     Raises:
         PipelineError: as `load`, without the name of the file.
@@ -148,7 +148,7 @@ def parse(values: Mapping[str, Any]) -> Config:
 
 
 def _kafka(config: Config, values: Mapping[str, Any]) -> dict[str, str]:
-    """`[kafka]` and what `[security]` stands for."""
+    """Return `[kafka]` with the properties that `[security]` stands for."""
     secured.check(config.kafka, has_table="security" in values)
     if "security" not in values:
         return secured.hidden(config.kafka)
@@ -157,7 +157,7 @@ def _kafka(config: Config, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _table(kind: type, values: Mapping[str, Any], table: str) -> object:
-    """One table of the file as an instance of its dataclass."""
+    """Return one table of the file as an instance of its dataclass."""
     hints = get_type_hints(kind)
     fields = {each.name: each for each in dataclasses.fields(kind)}
     for key in values:
@@ -191,7 +191,7 @@ def _value(kind: Any, value: object, table: str, key: str, more: Mapping[str, An
 
 
 def _flat(values: Mapping[str, object], table: str, prefix: str = "") -> list[tuple[str, str]]:
-    """Dotted names and their values as text; true and false as Java writes them."""
+    """Return dotted names and their values as text; true and false as Java writes them."""
     found: list[tuple[str, str]] = []
     for key, value in values.items():
         if isinstance(value, dict):

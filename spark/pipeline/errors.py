@@ -1,12 +1,12 @@
-"""The error that a person reads."""
+"""The error that the user of the pipeline reads."""
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """Something that whoever runs the pipeline has to know or decide.
+    """A fact that the user of the pipeline must know or decide about.
 
-    `message` says what happened, `advice` what to do about it. A program prints both, without a traceback.
+    `message` describes what happened, `advice` what to do about it. A program prints both, without a traceback.
     """
 
     def __init__(self, message: str, advice: str = "") -> None:

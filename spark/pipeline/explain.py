@@ -1,4 +1,4 @@
-"""What ended a query, in the words of preflight: what happened and what to do, without a Java stack trace."""
+"""The error that ended a query, in the words of preflight: what happened and what to do, without a Java stack trace."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pipeline import permissions
 from pipeline.config import Config
 from pipeline.errors import DoesNotFitError, PipelineError
 
-# The pipeline's own errors, raised in Python that Spark has called; then Python's traceback ends with them.
+# The pipeline's own errors, which Python code raised when Spark called it; Python's traceback ends with them.
 OWN = re.compile(r"pipeline\.[\w.]*Error: (?P<text>.+?)(?:\n\s*\n|\n\s+at |\n SQLSTATE|\Z)", re.DOTALL)
 DATA_LOSS = re.compile(r"Some data may have been lost.*?Reason:\s*(?P<reason>.+?)\.?\s*(?:SQLSTATE|\n|\Z)", re.DOTALL)
-# A part of the text, what happened, what to do. `{servers}` is filled in.
+# Part of the text, what happened, what to do. `{servers}` is filled in.
 CAUSES = (
     (
         "CONCURRENT_STREAM_LOG_UPDATE",
@@ -49,18 +49,18 @@ CAUSES = (
         "Start again when they are back: the checkpoint knows how far it came.",
     ),
 )
-#: Characters of a Java error that Spark is given.
+#: The most characters of a Java error that Spark gets.
 LONGEST = 1500
-# How the Java client names the topics that it is not let to.
+# The Java client names the topics that it may not read like this.
 REFUSED = re.compile(r"TopicAuthorizationException: Not authorized to access topics: \[(?P<topics>[^\]\n]+)\]")
 CAUSE = re.compile(r"(?:[\w.]+\.\w+Exception: )+(?P<text>[^\n]+)")
 
 
 def shortened(text: str) -> str:
-    """A Java error that Python has got, without Java's frames.
+    """Return the text of a Java error in Python, without Java's frames.
 
-    Spark looks into the text of a batch that has failed with an expression that recurses for each character: a long one
-    overflows the stack of the stream's thread, which then ends without saying why.
+    When a batch has failed, Spark searches its text with an expression that recurses for each character. A long text
+    overflows the stack of the stream's thread, which then ends without an error message.
     """
     lines = [line for line in text.splitlines() if not line.startswith(("\tat ", "\t... "))]
     short = "\n".join(lines)
@@ -68,7 +68,7 @@ def shortened(text: str) -> str:
 
 
 def explain(error: BaseException, config: Config) -> PipelineError | None:
-    """What a StreamingQueryException means; None if that is not known."""
+    """Return the meaning of a StreamingQueryException, or None if it is not known."""
     text = str(error)
     own = OWN.search(text)
     if own:

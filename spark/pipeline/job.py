@@ -1,9 +1,9 @@
-"""Running jobs as a program: options, session, queries, exit code.
+"""The jobs as a program: options, session, queries, exit code.
 
     python spark/jobs/dead_letters.py --config pipeline.toml --once
 
-Exit codes: 0 what was to be done is done, or somebody asked to stop; 1 a query failed; 2 the command line or the
-configuration is wrong; 3 checkpoint and topics do not fit: records are gone, or the topics are not those of before.
+Exit codes: 0 the jobs are done, or were asked to stop; 1 a query failed; 2 the command line or the configuration is
+wrong; 3 checkpoint and topics do not fit, because records are gone or the topics were replaced.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-# How often the program looks whether a query has ended.
+# The interval at which the program checks if a query has ended.
 LOOK_S = 1
-# How often it looks whether topics are still the same ones.
+# The interval at which it checks if topics were replaced.
 TOPICS_S = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One query: its name (also of its checkpoint), the topics it reads, how it is started, the topics it writes.
+    """One query: its name (also of its checkpoint), the topics it reads, its start function, the topics it writes.
 
-    `makes_watermarks`: a client whose clock is ahead must not write to its topics.
+    `makes_watermarks`: True if a client whose clock is ahead must not write to its topics.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Job:
 
 
 def main(jobs: Sequence[Job], argv: Sequence[str]) -> int:
-    """Runs the jobs in one driver; returns the exit code."""
+    """Run the jobs in one driver; return the exit code."""
     options = _options(jobs, argv)
     try:
         config = configuration.load(options.config)
@@ -74,7 +74,7 @@ def main(jobs: Sequence[Job], argv: Sequence[str]) -> int:
 
 
 def run(spark: SparkSession, jobs: Sequence[Job], config: Config, trigger: Trigger) -> int:
-    """Runs the jobs in a session; returns the exit code."""
+    """Run the jobs in a session; return the exit code."""
     metrics = Metrics(config.kafka, config.topics.metrics)
     try:
         with Stop() as stop:
@@ -102,7 +102,7 @@ def _options(jobs: Sequence[Job], argv: Sequence[str]) -> argparse.Namespace:
 
 
 class _Run:
-    """The jobs from the checks before their start to their end."""
+    """Runs the jobs from the checks before their start to their end."""
 
     def __init__(
         self, spark: SparkSession, jobs: Sequence[Job], config: Config, trigger: Trigger, metrics: Metrics
@@ -116,7 +116,7 @@ class _Run:
         self._queries: list[StreamingQuery] = []
 
     def to_the_end(self, stop: Stop) -> None:
-        """Raises PipelineError: it cannot start, or what ended a query."""
+        """Raises PipelineError if a job cannot start, or with what ended a query."""
         from pyspark.errors import PySparkException
 
         self._spark.streams.resetTerminated()
@@ -129,7 +129,7 @@ class _Run:
             self._wait(stop)
             finish(self._queries, self._look)
             for query in self._queries:
-                query.awaitTermination()  # raises what ended it
+                query.awaitTermination()  # raises the error that ended it
         except PySparkException as error:
             raise self._explained(error) from error
         finally:
@@ -153,7 +153,7 @@ class _Run:
         self._progress.look(self._queries)
 
     def _check(self, job: Job) -> None:
-        """Raises PipelineError: the job cannot start, or go on."""
+        """Raises PipelineError if the job cannot start, or cannot go on."""
         if self._broker is not None:
             topics, files = job.topics(self._config), self._files(job)
             written = job.writes(self._config)
@@ -161,7 +161,7 @@ class _Run:
             self._progress.lost(job.name, preflight.check(self._config, job.name, topics, files, self._broker))
 
     def _check_clocks(self) -> None:
-        """Raises PipelineError: a topic lets a client's clock move the watermark too far."""
+        """Raises PipelineError if a topic lets a client's clock move the watermark too far."""
         if self._broker is not None:
             topics = sorted({topic for job in self._jobs if job.makes_watermarks for topic in job.topics(self._config)})
             for told in preflight.clocks(self._config, topics, self._broker):
@@ -174,7 +174,7 @@ class _Run:
             try:
                 changed = preflight.changed(self._files(job), job.topics(self._config), self._broker)
             except PipelineError:
-                return  # no broker answers; Spark waits for them, or says so
+                return  # no broker answers; Spark waits for them, or fails
             if changed:
                 self._check(job)
 
@@ -187,8 +187,8 @@ class _Run:
         found = explain(error, self._config)
         if isinstance(found, DoesNotFitError):
             for job in self._jobs:
-                self._check(job)  # says which records, where that can still be seen
-        # What ended a query and is not known needs its stack, which Spark does not log (`session.STREAMS_LOGGER`).
+                self._check(job)  # names the lost records, if they can still be found
+        # An unknown error that ended a query needs its stack, which Spark does not log (`session.STREAMS_LOGGER`).
         stack = (error._stackTrace or "") if isinstance(error, StreamingQueryException) else ""
         return found or PipelineError(secured.scrubbed(str(error)), secured.scrubbed(stack))
 

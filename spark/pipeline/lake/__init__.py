@@ -1,21 +1,21 @@
-"""The lake: a Delta table, partitioned by `date` and `topic`, that has each event once, although its writer may be
-killed at any moment.
+"""The lake: a Delta table, partitioned by `date` and `topic`, that has each event once, even if its writer is killed at
+any moment.
 
     lake/_delta_log/<version>.json           Delta's log: a file for each commit, created whole or not at all
-    lake/date=.../topic=.../*.parquet        the data; which of it counts, the log says
+    lake/date=.../topic=.../*.parquet        the data; Delta's log names the files that count
     lake/_pipeline.lock                      only on `file:`: held while a driver commits (`folder_lock`)
-    lake/_pipeline.lease/<number>.json       only on `s3a:`: which driver lives (`lease`)
+    lake/_pipeline.lease/<number>.json       only on `s3a:`: the driver that holds the lake (`lease`)
 
-Delta makes a commit atomic. What is the pipeline's own is to know which commit is which: each commit of a driver says
-in its `userMetadata` of which job, checkpoint, batch and offsets it is (`commits`), and what may follow it is judged
-before each batch (`positions`). A batch is a transaction of Delta's own classes (`delta_log`). Two drivers: the later
-one takes the lake, the earlier one stops at its next commit (`table`). On an object store the later one stops, as long
-as the earlier one lives (`lease`), and the entries of the log are created by a class of the pipeline's own, because
-Delta's overwrites there (`object_store`).
+Delta makes a commit atomic. The pipeline itself must recognise its commits: each commit of a driver has its job,
+checkpoint, batch and offsets in its `userMetadata` (`commits`), and before each batch the pipeline checks what may
+follow (`positions`). A batch is a transaction of Delta's own classes (`delta_log`). If there are two drivers, the later
+one takes the lake, and the earlier one stops at its next commit (`table`). On an object store the later one stops while
+the earlier one lives (`lease`). There a class of the pipeline's own creates the entries of the log, because Delta's
+class overwrites entries there (`object_store`).
 
-**kill -9 and a loss of power.** All this holds when processes die. A loss of power is another matter: Hadoop's file:
-does not fsync, neither here nor in Spark's own checkpoint. What is missing then does not pass silently: a batch that
-does not follow is refused, and a Parquet file without its footer cannot be read; but a backup is needed.
+**kill -9 and a loss of power.** All this holds when processes are killed. It does not hold after a loss of power,
+because Hadoop's file: does not fsync, neither here nor in Spark's own checkpoint. A loss is then noticed: a batch that
+does not follow is refused, and a Parquet file without its footer cannot be read. But the data must come from a backup.
 """
 
 from pipeline.lake.columns import SCHEMA

@@ -1,4 +1,4 @@
-"""The columns of a lake: those of an event, and the two that it is partitioned by."""
+"""The columns of a lake: those of an event, and the two that partition it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCHEMA = f"{EVENT}, date date, topic string"
 
 
 def refuse_others(spark: SparkSession, place: str, schema: str, *, adopting: bool) -> None:
-    """Raises LakeError for a table into which rows of `schema` do not go."""
+    """Raises LakeError for a table that cannot take rows of `schema`."""
     from delta.tables import DeltaTable
     from pyspark.sql.types import StructType
 
@@ -34,7 +34,7 @@ def refuse_others(spark: SparkSession, place: str, schema: str, *, adopting: boo
 
 
 def differences(there: DataType, ours: DataType, name: str = "") -> list[str]:
-    """What stands against writing rows of `ours` into a table of `there`; fields that it lacks do not."""
+    """Return why rows of `ours` cannot go into a table of `there`; fields that the table lacks are no reason."""
     from pyspark.sql.types import ArrayType, StructType
 
     if isinstance(there, StructType) and isinstance(ours, StructType):

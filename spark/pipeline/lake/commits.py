@@ -1,9 +1,8 @@
 """The commits of a Delta table as values, and what the pipeline writes into them. Pure: no Spark, no files.
 
-A commit is a file of JSON lines, one action each (Delta's protocol, "Actions"). A `Note` stands in the `userMetadata`
-of each commit that a driver of the pipeline makes: of which driver, job, checkpoint, batch and offsets it is. A commit
-without a note is another writer's. It is let pass where it changes no rows and no columns: OPTIMIZE, VACUUM,
-properties.
+A commit is a file of JSON lines, one action each (Delta's protocol, "Actions"). Each commit of a driver of the pipeline
+has a `Note` in its `userMetadata` with the driver, job, checkpoint, batch and offsets. A commit without a note is
+another writer's. It is accepted if it changes no rows and no columns: OPTIMIZE, VACUUM, properties.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 FORMAT = 1
-MARK = "pykbroker-pipeline"  # the key that makes a text of userMetadata a note; its value is FORMAT
+MARK = "pykbroker-pipeline"  # the key that marks a text of userMetadata as a note; its value is FORMAT
 
-#: One appId for all drivers, one sequence of versions: the epoch of a driver above, its batches below.
+#: One appId for all drivers and one sequence of versions: the driver's epoch in the upper bits, its batch in the lower.
 APP_ID = "pykbroker-pipeline"
 EPOCH_BITS = 40
 
@@ -26,19 +25,19 @@ HARMLESS = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES")
 
 
 class NewerNoteError(Exception):
-    """A note of a later version of the pipeline."""
+    """A note that a later version of the pipeline wrote."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
     path: str  # as the log spells it
     bytes: int
-    partition: tuple[tuple[str, str | None], ...]  # (column, value); None is null
+    partition: tuple[tuple[str, str | None], ...]  # (column, value); the value None is null
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a streaming query has come: its last batch, and a digest of what Spark had planned for that batch."""
+    """The progress of a streaming query: its last batch, and a digest of what Spark had planned for that batch."""
 
     batch: int
     plan: str
@@ -46,9 +45,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What is in the lake: the events of this checkpoint up to this batch.
+    """The content of the lake: the events of this checkpoint up to this batch.
 
-    `checkpoint` is Spark's id of the query, None before the first batch. `released`: any checkpoint may go on.
+    `checkpoint` is Spark's id of the query, None before the first batch. `released`: any checkpoint may continue.
     """
 
     checkpoint: str | None = None
@@ -58,8 +57,8 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """`follows` is the version that a claim has read, and `releases` whether it lets any checkpoint go on, or only says
-    again what it has read; `state` is how things are behind this commit."""
+    """`follows` is the version that a claim has read. `releases` is True if the claim lets any checkpoint continue, and
+    False if it only repeats the state that it has read. `state` is the state after this commit."""
 
     kind: str
     writer: str
@@ -68,7 +67,7 @@ class Note:
     state: State
     follows: int = -1
     releases: bool = False
-    offsets: list[Any] = field(default_factory=list)  # where the batch ends, by source, as Spark writes it
+    offsets: list[Any] = field(default_factory=list)  # the end of the batch for each source, as Spark writes it
 
     def encode(self) -> str:
         return json.dumps({MARK: FORMAT, **asdict(self)})
@@ -76,7 +75,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """`changes`: what of the table another writer has changed with it, as a word of a sentence; None: nothing."""
+    """`changes`: what another writer has changed in the table, as a word of a sentence, or None if nothing."""
 
     version: int
     operation: str
@@ -93,7 +92,7 @@ class Commit:
 
 
 def decode_note(text: str | None) -> Note | None:
-    """None: the text is another writer's.
+    """Return the note in a text, or None if another writer wrote the text.
 
     Raises:
         NewerNoteError: a later version of the pipeline wrote it.
@@ -113,7 +112,7 @@ def decode_note(text: str | None) -> Note | None:
 
 
 def decode(version: int, text: str) -> Commit:
-    """The commit in a file of the log.
+    """Return the commit in a file of the log.
 
     Raises:
         NewerNoteError: a later version of the pipeline wrote it.
@@ -152,9 +151,9 @@ def _file(add: dict[str, Any]) -> DataFile:
 
 
 def transaction_version(epoch: int, batch: int | None) -> int:
-    """The txnVersion of a commit: None is the claim that begins the epoch.
+    """Return the txnVersion of a commit; `batch` is None for the claim that begins the epoch.
 
-    Of two transactions under one appId that have read the same version one conflicts. So a driver whose epoch is over
-    cannot commit a batch any more, however the two interleave.
+    If two transactions under one appId have read the same version, one of them conflicts. So a driver whose epoch is
+    over cannot commit a batch, however the two interleave.
     """
     return (epoch << EPOCH_BITS) + (0 if batch is None else batch + 1)

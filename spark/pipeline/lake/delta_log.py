@@ -1,7 +1,7 @@
-"""Delta's own log of a table, through py4j: what its public options do not offer, or at the price of a batch.
+"""Delta's own log of a table, through py4j, for calls that its public options lack or that they make slow.
 
-These classes of Delta are public in Java and not promised. They are those of `session.DELTA`, and stand in this module
-only.
+These classes of Delta are public in Java, but Delta does not promise to keep them. They are those of version
+`session.DELTA`, and only this module uses them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CHECKPOINT_EVERY = 50
 
 
 class DeltaLog:
-    """The log of a table that is there."""
+    """The log of an existing table."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
@@ -32,7 +32,7 @@ class DeltaLog:
         self._checkpoint: Future[None] | None = None
 
     def files(self) -> list[DataFile]:
-        """What is in the table now."""
+        """Return the files of the table now."""
         from pyspark.sql import DataFrame
 
         frame = DataFrame(self._updated().allFiles().toDF(), self._spark)
@@ -40,7 +40,7 @@ class DeltaLog:
         return [DataFile(row.path, row.size, tuple(sorted(row.partitionValues.items()))) for row in rows]
 
     def begin(self, known: int) -> Append:
-        """A transaction on the `known` version, if Delta has that in memory, else on the newest one.
+        """Begin a transaction on the `known` version if Delta has that in memory, else on the newest one.
 
         Delta looks for the newest one in the folder."""
         log = self._log()
@@ -50,10 +50,10 @@ class DeltaLog:
         return Append(self._spark, log, log.startTransaction(self._none, self._jvm.scala.Option.apply(snapshot)))
 
     def checkpoint_if_due(self) -> None:
-        """Begins a checkpoint of the log, in a thread: the batch that Delta makes it in would take seconds longer.
+        """Begin a checkpoint of the log in a thread, because a batch in which Delta makes it would take seconds longer.
 
-        Raises what the thread before it has raised. That Delta could not write a checkpoint is none of it: the log says
-        the same without, so Delta only warns.
+        Raises the error of the thread before it. It raises no error if Delta could not write a checkpoint, because the
+        log is complete without it and Delta only warns.
         """
         if self._checkpoint is not None and not self._checkpoint.done():
             return
@@ -65,7 +65,7 @@ class DeltaLog:
 
     def _write_checkpoint(self, snapshot: Any) -> None:
         self._log().checkpoint(snapshot, self._none)
-        self._updated()  # else Delta would go on with all the entries that the checkpoint stands for
+        self._updated()  # otherwise Delta would keep all the entries that the checkpoint replaces
 
     def _log(self) -> Any:
         return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self._path)
@@ -77,9 +77,9 @@ class DeltaLog:
 class Append:
     """A transaction that adds rows, under the next `txnVersion`.
 
-    Delta's option `txnVersion` compares the version with the table's last one, and replays the log for that in Spark
-    jobs, in each batch. A driver knows the last one, for it reads every entry. So this transaction is only told that it
-    has read it: then it conflicts with every commit that writes another one after `version`.
+    Delta's option `txnVersion` compares the version with the table's last one, and for that it replays the log in Spark
+    jobs in each batch. A driver knows the last one, because it reads every entry. So this transaction only records that
+    it has read the last one: then it conflicts with every commit that writes another one after `version`.
     """
 
     def __init__(self, spark: SparkSession, log: Any, transaction: Any) -> None:
@@ -91,7 +91,7 @@ class Append:
 
     @property
     def version(self) -> int:
-        """What it has read: of later commits Delta finds whether they conflict, of this one and earlier it does not."""
+        """The version that it has read. Delta checks later commits for conflicts, but not this one and earlier ones."""
         return int(self._transaction.readVersion())
 
     def commit(self, frame: DataFrame, by: Sequence[str], options: dict[str, str]) -> None:

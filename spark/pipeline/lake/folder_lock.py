@@ -1,8 +1,8 @@
 """One commit at a time on `file:`, over all processes of a machine.
 
-Delta's commit is atomic where the file system can create a file only if it is absent. Hadoop's file: cannot: it looks
-whether the name exists, and then renames, over a file that another process has put there in between. So a driver that
-commits holds a lock of the operating system, which ends with its process, killed or not.
+Delta's commit is atomic if the file system can create a file only if it is absent. Hadoop's file: cannot: it checks
+that the name does not exist, and then renames over a file that another process may have put there in between. So a
+driver that commits holds a lock of the operating system, which ends with its process, killed or not.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 
 from pipeline.lake.positions import LakeError
 
-NAME = "_pipeline.lock"  # Delta's VACUUM and readers that list pass over what begins with _
+NAME = "_pipeline.lock"  # Delta's VACUUM and readers that list the folder skip names that begin with _
 PATIENCE_S = 120.0
 LOOK_S = 0.05
 
 
 @contextmanager
 def held(folder: str, patience_s: float = PATIENCE_S) -> Iterator[None]:
-    """Waits while another driver commits.
+    """Hold the lock; wait while another driver commits.
 
     Raises:
-        LakeError: it did not end in time, or the folder takes no lock.
+        LakeError: the other driver did not finish in time, or the folder cannot be locked.
     """
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def held(folder: str, patience_s: float = PATIENCE_S) -> Iterator[None]:
         os.pwrite(file, b"%d\n" % os.getpid(), 0)
         yield
     finally:
-        os.close(file)  # with the lock
+        os.close(file)  # releases the lock too
 
 
 def _wait(file: int, folder: str, until: float) -> None:

@@ -1,15 +1,15 @@
 """The lease of a lake on an object store: one driver at a time, and a second one stops with a message.
 
-    _pipeline.lease/00000007.json     the seventh driver's: who it is, how often it has renewed, whether it has ended
+    _pipeline.lease/00000007.json     the seventh driver's: its name, its number of renewals, and if it has ended
 
-An object is created only if it is absent, so one of two drivers gets a number. Its driver writes it anew every
-`RENEW_S`, and with `ended` when it ends. A driver that starts watches the newest object: if it changes, its driver
-lives, and the one that watches stops; if it stays the same for `PATIENCE_S`, or says `ended`, the one that watches
-creates the next number. No clock is compared with another machine's.
+An object is created only if it is absent, so one of two drivers gets a number. Its driver rewrites it every `RENEW_S`,
+and with `ended` when the driver ends. A driver that starts watches the newest object. If the object changes, its driver
+lives, and the new driver stops. If it stays the same for `PATIENCE_S`, or has `ended`, the new driver creates the next
+number. Clocks of different machines are never compared.
 
-**What a lease does not do.** It does not say what counts: the log of the table does (`table`). A driver that stands
-still for longer than `PATIENCE_S` loses the lease to one that waits, and whatever it does when it goes on, the log
-takes no batch of it any more. So no promise to readers rests on a time.
+**What a lease does not do.** It does not decide which batches count: the log of the table does (`table`). A driver that
+stands still for longer than `PATIENCE_S` loses the lease to a waiting driver. When it continues, the log takes none of
+its batches. So no promise to readers depends on a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Protocol
 
 from pipeline.lake.positions import LakeError, LakeTakenError
 
-FOLDER = "_pipeline.lease"  # Delta's VACUUM and readers that list pass over what begins with _
+FOLDER = "_pipeline.lease"  # Delta's VACUUM and readers that list the folder skip names that begin with _
 RENEW_S = 5.0
 PATIENCE_S = 30.0
 LOOK_S = 1.0
@@ -34,24 +34,24 @@ class LeaseFiles(Protocol):
     """The objects of a lease, by name."""
 
     def names(self) -> list[str]:
-        """None if there is no folder."""
+        """Return the names, an empty list if there is no folder."""
 
     def read(self, name: str) -> str:
         """Raises FileNotFoundError."""
 
     def create(self, name: str, text: str) -> bool:
-        """False if it is there."""
+        """Create the object. Return False if it exists."""
 
     def write(self, name: str, text: str) -> None:
-        """In the place of what was there."""
+        """Replace the object."""
 
     def delete(self, name: str) -> None:
-        """Also if it is not there."""
+        """Delete the object if it exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What an object of the lease says. `driver` is unique, `where` is for people."""
+    """The content of an object of the lease. `driver` is unique, `where` is for people."""
 
     driver: str
     where: str
@@ -63,7 +63,7 @@ class Holder:
 
 
 def decode(text: str) -> Holder | None:
-    """None for a text that is damaged, or of a later version of the pipeline: its driver may live all the same."""
+    """Return None for a text that is damaged or of a later version of the pipeline; its driver may still live."""
     try:
         return Holder(**json.loads(text))
     except (ValueError, TypeError):
@@ -86,22 +86,22 @@ class Lease:
         self._holder = holder
         self._clock = clock
         self._wait = wait
-        self._number = 0  # 0: not held
+        self._number = 0  # 0 if not held
         self._lost = False
         self._ending = threading.Event()
         self._renewing: threading.Thread | None = None
 
     def take(self) -> None:
-        """Waits for a driver that does not renew any more.
+        """Wait until the driver that holds the lease no longer renews it, then take it.
 
         Raises:
             LakeTakenError: another driver holds it, and lives.
-            LakeError: the object store creates what is there already.
+            LakeError: the object store also creates objects that exist.
         """
         while True:
             newest = self._newest()
             if newest and not self._has_ended(newest):
-                continue  # the object is gone: another driver has made the next one
+                continue  # the object is gone, because another driver has created the next one
             if self._created(newest + 1):
                 return
 
@@ -111,7 +111,7 @@ class Lease:
         self._renewing.start()
 
     def renew(self) -> None:
-        """Write it anew, unless another driver has taken it."""
+        """Rewrite the object, unless another driver has taken the lease."""
         if self._newest() != self._number:
             self._lost = True
             return
@@ -119,7 +119,7 @@ class Lease:
         self._files.write(_name(self._number), self._holder.encode())
 
     def check(self) -> None:
-        """Raises LakeTakenError when another driver has taken it."""
+        """Raises LakeTakenError if another driver has taken it."""
         if self._lost:
             raise LakeTakenError(
                 f"another driver has taken the lake {self._place}, because this one had not renewed its lease for "
@@ -128,7 +128,7 @@ class Lease:
             )
 
     def give_back(self) -> None:
-        """The next driver need not wait."""
+        """End the lease, so that the next driver need not wait."""
         self._ending.set()
         if self._renewing is not None:
             self._renewing.join()
@@ -141,7 +141,8 @@ class Lease:
         return max((int(stem) for stem in stems if stem.isdecimal()), default=0)
 
     def _has_ended(self, number: int) -> bool:
-        """Watches another driver's object; False if it goes meanwhile. Raises LakeTakenError if it is renewed."""
+        """Watch another driver's object; False if it disappears in that time. Raises LakeTakenError if it is
+        renewed."""
         try:
             first = self._files.read(_name(number))
             holder, until = decode(first), self._clock() + PATIENCE_S
@@ -167,7 +168,7 @@ class Lease:
                 "Use a store that has conditional writes, as S3 does, or put the lake on hdfs:",
             )
         if self._newest() != number:
-            return False  # an object of this number was there and is deleted: a later driver is at work
+            return False  # an object of this number existed and is deleted: a later driver is at work
         self._number = number
         for each in self._files.names():
             if each != name:
@@ -176,7 +177,7 @@ class Lease:
 
     def _renew_on(self) -> None:
         while not self._lost and not self._ending.wait(RENEW_S):
-            with suppress(Exception):  # the store does not answer: it is tried again, and the log decides what counts
+            with suppress(Exception):  # the store does not answer: renewing is repeated, and the log decides
                 self.renew()
 
     def _taken(self, holder: Holder | None) -> LakeTakenError:

@@ -1,8 +1,8 @@
-"""What the lake needs of an object store: objects that are created only if they are absent.
+"""The lake's requirement of an object store: it creates an object only if the object is absent.
 
-Only `s3a:`. The class for Delta's log is Java (ExclusiveLogStore.java) and stands in Delta's own setting for it,
-`spark.delta.logStore.s3a.impl`. It is compiled in the driver, by Janino, Spark's compiler for queries: nobody needs a
-JDK or one jar more. The lease takes the same method of it, so both have the client, the credentials and the endpoint of
+Only `s3a:`. The class for Delta's log is Java (ExclusiveLogStore.java) and its name is in Delta's own setting,
+`spark.delta.logStore.s3a.impl`. The driver compiles it with Janino, Spark's compiler for queries, so no JDK and no
+further jar is needed. The lease uses the same method, so both use the client, the credentials and the endpoint of
 `fs.s3a.*`.
 """
 
@@ -32,12 +32,12 @@ FILE_SYSTEM = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 
 def is_object_store(place: str) -> bool:
-    """Whether a path or URI needs the packages and settings of S3A."""
+    """Return True if a path or URI needs the packages and settings of S3A."""
     return place.lower().startswith(f"{SCHEME}:")
 
 
 def install(spark: SparkSession) -> None:
-    """Compile the class for Delta's log, once for each JVM, where Spark has what it stands on."""
+    """Compile the class for Delta's log, once for each JVM, if Spark has the S3A classes that it needs."""
     jvm: Any = spark._jvm
     loadable = jvm.org.apache.spark.util.Utils.classIsLoadable
     if loadable(CLASS) or not loadable(FILE_SYSTEM):
@@ -57,7 +57,7 @@ def install(spark: SparkSession) -> None:
 
 @contextmanager
 def reached(place: str) -> Iterator[None]:
-    """What the store or its settings refuse, in one line.
+    """Turn an error of the store or its settings into one line.
 
     Raises:
         LakeError: instead of a Java error.
@@ -78,7 +78,7 @@ def _reason(error: Py4JJavaError) -> str:
 
 
 def lease(spark: SparkSession, place: str, driver: str) -> Lease:
-    """Raises LakeError: Spark was started without what a lake on an object store needs."""
+    """Raises LakeError if Spark was started without the settings for a lake on an object store."""
     install(spark)
     if spark.sparkContext.getConf().get(SETTING) != CLASS:
         raise LakeError(

@@ -1,9 +1,9 @@
-"""What the log of a lake adds up to, and what may follow. Pure: commits in, a state or a refusal out.
+"""The state that the log of a lake adds up to, and the commits that may follow it. Pure.
 
-New data under a batch number that the lake knows must never be dropped silently, and that is what Delta's own
-recognition of a repeated batch (`txnAppId`, `txnVersion`) does where the checkpoint is another one or was restored.
-So a batch is recognised by its checkpoint, its number and a digest of the offsets that Spark planned for it; everything
-else that is not the next batch of this checkpoint is refused.
+New data under a batch number that the lake knows must never be dropped silently. Delta's own recognition of a repeated
+batch (`txnAppId`, `txnVersion`) does that if the checkpoint is another one or was restored. So a batch is recognised by
+its checkpoint, its number and a digest of the offsets that Spark planned for it. Any other batch that is not the next
+one of this checkpoint is refused.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ ADOPTING = (
 
 
 class LakeError(PipelineError):
-    """The lake cannot go on."""
+    """The lake cannot be written or read."""
 
 
 class LakeTakenError(LakeError):
-    """Another driver has claimed the lake since: this one must stop."""
+    """Another driver has claimed the lake since then, so this one must stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the log says. `foreign`: commits of other writers that have changed the table since a driver claimed it.
+    """The content of the log. `foreign`: commits of other writers that changed the table after the last claim of a
+    driver.
 
-    `epoch` is that of the last claim, 0 where none is found; `state` is None where the log does not say it.
+    `epoch` is that of the last claim, or 0 if there is none; `state` is None if the log does not contain it.
     """
 
     epoch: int
@@ -40,10 +41,11 @@ class Known:
 
 
 def known(read: Callable[[int], Commit], newest: int) -> Known:
-    """Walks back from the newest version until the state is known. `read` raises FileNotFoundError.
+    """Walk back from the newest version until the state is known. `read` raises FileNotFoundError.
 
     A claim repeats the state of the version that it has read. The driver before it may have committed a batch between
-    that version and the claim, not behind it (`commits.transaction_version`): that batch is then the last one.
+    that version and the claim, but not after the claim (`commits.transaction_version`): that batch is then the last
+    one.
     """
     foreign: list[Commit] = []
     claim: Note | None = None
@@ -69,7 +71,7 @@ def known(read: Callable[[int], Commit], newest: int) -> Known:
 
 
 def refuse_foreign(place: str, foreign: tuple[Commit, ...]) -> None:
-    """Raises LakeError for a table that something else than this pipeline has changed."""
+    """Raises LakeError for a table that another writer than this pipeline has changed."""
     if not foreign:
         return
     first, more = foreign[-1], f", and {len(foreign) - 1} later ones" if len(foreign) > 1 else ""
@@ -81,7 +83,7 @@ def refuse_foreign(place: str, foreign: tuple[Commit, ...]) -> None:
 
 
 def refuse_stranger(place: str, checkpoint: str | None, state: State | None) -> None:
-    """Raises LakeError where a query (None: it has not begun yet) must not go on with what is in a lake."""
+    """Raises LakeError if a query (None before its start) must not continue with the content of a lake."""
     if state is None:
         raise LakeError(
             f"{place} is a Delta table, and its log has no commit of this pipeline that says how far the lake is",
@@ -96,10 +98,10 @@ def refuse_stranger(place: str, checkpoint: str | None, state: State | None) -> 
 
 
 def is_committed(place: str, state: State, checkpoint: str, position: Position) -> bool:
-    """Whether the lake has this batch already.
+    """Return True if the lake has this batch already.
 
     Raises:
-        LakeError: it has not, and this batch is not the next one either.
+        LakeError: it does not have the batch, and the batch is not the next one.
     """
     if (checkpoint, position) == (state.checkpoint, state.position):
         return True
