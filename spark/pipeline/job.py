@@ -2,8 +2,9 @@
 
     python spark/jobs/dead_letters.py --config pipeline.toml --once
 
-Exit codes: 0 the jobs are done, or were asked to stop; 1 a query failed; 2 the command line or the configuration is
-wrong; 3 checkpoint and topics do not fit, because records are gone or the topics were replaced.
+Exit codes: 0 if the jobs are done or were asked to stop; 1 if a query failed; 2 if the command line or the
+configuration is wrong. 3 means that checkpoint and topics do not fit: records are gone, or the topics are not those of
+the checkpoint.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
     python spark/jobs/cluster_loads.py --config cluster.toml --window 1800 --file loads.jsonl
 
-Of the configuration only `[kafka]`, `[security]` and `[spark]` count, those of pipeline.toml. The file is JSON lines,
-one for each partition; docs/metrics-topic.md of pykbroker says what stands in it. Exit codes: 0 it is written; 1 it
-cannot be; 2 the command line or the configuration is wrong.
+Only the tables `[kafka]`, `[security]` and `[spark]` of the configuration are used, as in pipeline.toml. The file is
+JSON lines, one for each partition; docs/metrics-topic.md of pykbroker describes its fields. Exit codes: 0 if it is
+written; 1 if it cannot be; 2 if the command line or the configuration is wrong.
 
-Invariant: no file is written of a window less than 95 % of which is there, and no partition stands in it of which less
-is there. `balance plan` has no load of that then, and refuses as well when it is too many.
+Invariant: the job writes no file for a window of which reports cover less than 95 %, and no line for a partition of
+which they cover less. `balance plan` then has no load for these partitions, and refuses if there are too many.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 TOPIC = "__pykbroker_metrics"
 LEAST_COVERAGE = 0.95
-#: How much older than the window records are read, for clocks that differ and the intervals at its ends.
+#: Records are read that are this much older than the window, for clocks that differ and the intervals at its ends.
 _SLACK_S = 600
 _NOT_ENABLED = "do the brokers have pykbroker.load.reporter.enable=true?"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Returns the exit code."""
+    """Return the exit code."""
     options = _options(argv)
     try:
         config = load(options.config)
@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def load(path: str | Path) -> Config:
-    """The tables of the file that say how a cluster is reached. Raises PipelineError."""
+    """Read the tables of the file with which a cluster is reached. Raises PipelineError."""
     try:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -74,8 +74,8 @@ def load(path: str | Path) -> Config:
 
 
 def write(spark: SparkSession, config: Config, file: Path, window_s: float, topic: str = TOPIC) -> dict[str, Any]:
-    """Write the loads of the newest window. Returns what is to be said of it: the window, its coverage, how many
-    partitions stand in the file, and the rates of the brokers.
+    """Write the loads of the newest window. Return the facts to print: the window, its coverage, the number of
+    partitions in the file, and the rates of the brokers.
 
     Raises:
         PipelineError: there are too few reports, or Spark cannot read them.
@@ -114,7 +114,7 @@ def write(spark: SparkSession, config: Config, file: Path, window_s: float, topi
         rates = partition_rates(chosen, window).where(f"coverage >= {LEAST_COVERAGE}").orderBy("topic", "partition")
         lines = [json.dumps(row.asDict()) for row in rates.toLocalIterator()]
         found.unpersist()
-    except (PySparkException, Py4JError) as error:  # the latter is what Java's own exceptions come as
+    except (PySparkException, Py4JError) as error:  # the latter stands for Java's own exceptions
         raise _explained(str(error), config, topic) from None
     _replace(file, "".join(f"{line}\n" for line in lines))
     return {
@@ -128,8 +128,8 @@ def write(spark: SparkSession, config: Config, file: Path, window_s: float, topi
 
 
 def _explained(text: str, config: Config, topic: str) -> PipelineError:
-    """What an error of Spark means."""
-    if "TopicAuthorizationException" in text:  # of the one topic that the job reads
+    """Return the meaning of an error of Spark."""
+    if "TopicAuthorizationException" in text:  # for the one topic that the job reads
         return permissions.refusal(config, "TOPIC_AUTHORIZATION_FAILED", [topic], {topic: permissions.READ})
     if "UnknownTopicOrPartitionException" in text:
         return PipelineError(f"topic {topic} does not exist", _NOT_ENABLED)
@@ -138,7 +138,7 @@ def _explained(text: str, config: Config, topic: str) -> PipelineError:
 
 
 def _replace(file: Path, text: str) -> None:
-    """A reader sees the whole file or the one before."""
+    """Replace the file in one step, so that a reader sees the whole file or the one before."""
     unfinished = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         unfinished.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Records to the topic of metrics, from a thread of their own: brokers that are away never hold a job up."""
+"""Records to the topic of metrics, from a thread of their own, so that brokers that are away never delay a job."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pipeline import secured
 from pipeline.broker import TIMEOUT_MS
 from pipeline.errors import PipelineError
 
-# What waits for the brokers at most; then the newest are not sent.
+# The most records that wait for the brokers; beyond that the newest are not sent.
 WAITING = 1000
 CLOSE_S = 5
 
 
 class Metrics:
-    """Never raises. That records were not sent is said once, and again after some have been."""
+    """Never raises. It prints once that records were not sent, and again after some have been sent."""
 
     def __init__(self, kafka: Mapping[str, str], topic: str) -> None:
         self._kafka = kafka
@@ -36,7 +36,7 @@ class Metrics:
             self._failed("too many are waiting")
 
     def close(self) -> None:
-        """Waits at most five seconds for what is not sent yet."""
+        """Wait at most five seconds for records that are not sent yet."""
         try:
             self._waiting.put_nowait(None)
         except queue.Full:

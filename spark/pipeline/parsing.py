@@ -1,20 +1,20 @@
-"""Raw records -> the normal form, or the reason why not. Nothing is dropped and nothing raises, whatever the bytes are.
+"""Raw records -> the normal form, or the reason why not. No record is dropped and no bytes raise an error.
 
-A row is decoded with the writer schema that its header names, all the way to its end: what follows a whole value (a
-second object, a field of a later version) is `malformed`, never ignored. The first reason that applies is the verdict:
+A row is decoded to its end with the writer schema that its header names. Bytes after a whole value (a second object, a
+field of a later version) make it `malformed` and are never ignored. The first reason that applies is the verdict:
 
     no-schema-version       there is no header schema-version
     unknown-schema-version  the topic has no such version
-    wrong-content-type      the header content-type, if there is one, says something else than the topic has
+    wrong-content-type      the header content-type, if there is one, differs from that of the topic
     malformed               no value, an empty one, not UTF-8, no JSON object, no Avro record of that schema
     missing-field NAME      the field is not there, or null; NAME as the raw record spells it
     bad-value NAME          the wrong type, or a value that cannot be (`schemas.FIELDS`)
     from-the-future         it happened later than it was written to Kafka, by more than max_skew_s
     too-late                it was written to Kafka more than allowed_lateness_s after it happened
 
-The last two are judged by the Kafka record's own timestamp and not by a clock or a watermark: every run agrees. A
-record that was sent again (`transforms.redriven`) is judged by the timestamp that it had the first time. An
-event that is good and that a job drops by its watermark all the same is `behind-watermark` (`transforms.behind`).
+The last two use the Kafka record's own timestamp and not a clock or a watermark, so every run agrees. A record that was
+sent again (`transforms.redriven`) is judged by its first timestamp. A good event that a job still drops by its
+watermark is `behind-watermark` (`transforms.behind`).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 
 def parse(raw: DataFrame, config: Config) -> DataFrame:
-    """Adds the columns of `schemas.EVENT` and `problem` struct<code, message>, null for a valid row, to the raw ones.
+    """Add the columns of `schemas.EVENT` and `problem` struct<code, message>, null for a valid row, to the raw ones.
 
-    Of an invalid row the columns of the event hold what could be read.
+    In an invalid row the columns of the event hold the values that could be read.
     """
     from pyspark.sql import functions as F
 
@@ -59,19 +59,19 @@ def parse(raw: DataFrame, config: Config) -> DataFrame:
 
 
 def first_written_ms() -> Column:
-    """When the record was written to Kafka for the first time. No header makes that later than the record itself is,
-    or a client could write events of the future, which move watermarks."""
+    """Return when the record was written to Kafka for the first time. No header makes that later than the record
+    itself; otherwise a client could write events of the future, which move watermarks."""
     from pyspark.sql import functions as F
 
     return F.least(header(REDRIVE_TIMESTAMP).try_cast("bigint"), F.unix_millis("timestamp"))
 
 
 def _computed(frame: DataFrame, columns: dict[str, Column]) -> DataFrame:
-    """The frame with these columns, computed once for each row.
+    """Return the frame with these columns, computed once for each row.
 
-    A plain column is only a name for an expression: Spark's optimizer writes it out wherever the name is used, also in
-    filters, and by the fourth step a plan takes minutes to make and decodes a record a hundred times. It does not look
-    through a generator.
+    A plain column is only a name for an expression: Spark's optimizer repeats the expression wherever the name is used,
+    also in filters. By the fourth step a plan takes minutes to make and decodes a record a hundred times. The optimizer
+    does not do that through a generator.
     """
     from pyspark.sql import functions as F
 
@@ -80,7 +80,7 @@ def _computed(frame: DataFrame, columns: dict[str, Column]) -> DataFrame:
 
 
 def header(name: str, headers: str = "headers") -> Column:
-    """The last header of that name as text, null if there is none or it has no value."""
+    """Return the last header of that name as text, null if there is none or it has no value."""
     from pyspark.sql import functions as F
 
     named = F.filter(headers, lambda each: each["key"] == name)
@@ -88,7 +88,7 @@ def header(name: str, headers: str = "headers") -> Column:
 
 
 def _required(is_click: Column) -> Column:
-    """The names of the fields that the row's version has, null if there is no such version."""
+    """Return the names of the fields that the row's version has, null if there is no such version."""
     from pyspark.sql import functions as F
 
     def of(versions: dict[str, tuple[str, ...]]) -> Column:
@@ -99,10 +99,10 @@ def _required(is_click: Column) -> Column:
 
 
 def _json(is_click: Column, text: Column) -> dict[str, Column]:
-    """What a text is as JSON, read inside brackets of two kinds: `json` array<struct<field: variant>> and `json_keys`.
+    """Return a text as JSON, read inside brackets of two kinds: `json` array<struct<field: variant>> and `json_keys`.
 
-    Variants keep the type that was written: with other types `from_json` reads 5 and {"a": 1} as text. Spark's parsers
-    stop behind the first value, and nothing behind it can close both kinds of bracket.
+    Variants keep the type that was written; with other types `from_json` reads 5 and {"a": 1} as text. Spark's parsers
+    stop after the first value, and no text after it can close both kinds of bracket.
     """
     from pyspark.sql import functions as F
 
@@ -116,14 +116,14 @@ def _json(is_click: Column, text: Column) -> dict[str, Column]:
 
 
 def _whole_json() -> Column:
-    """struct<field: variant> of a text that is one JSON object and nothing else, else null."""
+    """Return struct<field: variant> of a text that is one JSON object and nothing else, otherwise null."""
     from pyspark.sql import functions as F
 
     return F.when((F.size("json") == 1) & (F.size("json_keys") == 1), F.get("json", F.lit(0)))
 
 
 def _avro(is_click: Column) -> dict[str, Column]:
-    """What the value is by the writer schema of the row's version; all fields are null where it is nothing."""
+    """Decode the value by the writer schema of the row's version; all fields are null if that fails."""
     from pyspark.sql import functions as F
     from pyspark.sql.avro.functions import from_avro
 
@@ -135,10 +135,10 @@ def _avro(is_click: Column) -> dict[str, Column]:
 
 
 def _whole_avro() -> Column:
-    """A record that fills the value to its end, in the fields of all versions, else null.
+    """Return a record that fills the value to its end, in the fields of all versions, otherwise null.
 
-    It is encoded again and compared: Avro's decoder does not look behind what it has read, and the fields of a later
-    version are exactly there.
+    It is encoded again and compared, because Avro's decoder ignores bytes after the record, and there the fields of a
+    later version are.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.avro.functions import to_avro
@@ -154,7 +154,7 @@ def _whole_avro() -> Column:
 
 
 def _fields() -> Column:
-    """The values that are of the right type, null where there is none or it is of another."""
+    """Return the values of the right type; null for a missing value or another type."""
     from pyspark.sql import functions as F
 
     def value(name: str, type_name: str) -> Column:
@@ -166,7 +166,7 @@ def _fields() -> Column:
 
 
 def _present() -> Column:
-    """The names of the fields that are there and not null, of whatever type."""
+    """Return the names of the fields that are there and not null, of whatever type."""
     from pyspark.sql import functions as F
 
     def there(name: str) -> Column:
@@ -178,14 +178,14 @@ def _present() -> Column:
 
 
 def _missing() -> Column:
-    """The name of the first field that the version has and the record has not, else null."""
+    """Return the name of the first field that the version has and the record lacks, otherwise null."""
     from pyspark.sql import functions as F
 
     return F.get(F.array_except("required", "present"), F.lit(0))
 
 
 def _bad() -> Column:
-    """The name of the first field whose value is not good, else null."""
+    """Return the name of the first field whose value is not good, otherwise null."""
     from pyspark.sql import functions as F
 
     def bad(field: Field) -> Column:
@@ -195,7 +195,7 @@ def _bad() -> Column:
 
 
 def _problem(config: Config, is_click: Column, text: Column) -> Column:
-    """The first reason that applies, or null."""
+    """Return the first reason that applies, or null."""
     from pyspark.sql import functions as F
 
     def say(*parts: Column | str) -> Column:
@@ -248,7 +248,7 @@ def _problem(config: Config, is_click: Column, text: Column) -> Column:
 
 
 def _event() -> dict[str, Column]:
-    """The columns of the normal form; values that are not good are null."""
+    """Return the columns of the normal form; values that are not good are null."""
     from pyspark.sql import functions as F
 
     good = {field.name: F.when(F.expr(field.good), F.col("fields")[field.name]) for field in FIELDS}

@@ -1,7 +1,7 @@
-"""The load model: what brokers have written to `__pykbroker_metrics` -> rates of partitions and brokers, as DataFrames.
+"""The load model: the reports of brokers in `__pykbroker_metrics` -> rates of partitions and brokers, as DataFrames.
 
-The schema of a report is docs/metrics-topic.md of pykbroker. Responsible for what a window has and how much of it is
-there; not responsible for reading the topic nor for the file (loads_job.py).
+docs/metrics-topic.md of pykbroker has the schema of a report. Responsible for the content of a window and its coverage;
+not responsible for reading the topic nor for the file (loads_job.py).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ REPORT = (
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Milliseconds since the epoch; what ends at `begin_ms` is before it."""
+    """Milliseconds since the epoch; an interval that ends at `begin_ms` is before the window."""
 
     begin_ms: int
     end_ms: int
 
 
 def reports(raw: DataFrame) -> DataFrame:
-    """Rows of the kafka source as reports, each once; `begin_ms` is where the interval began."""
+    """Return rows of the kafka source as reports, each once; `begin_ms` is where the interval began."""
     from pyspark.sql import functions as F
 
     found = raw.select(F.from_json(F.col("value").cast("string"), REPORT).alias("report")).select("report.*")
@@ -46,9 +46,9 @@ def reports(raw: DataFrame) -> DataFrame:
 
 
 def newest_window(found: DataFrame, seconds: float, *, read_ms: int) -> Window:
-    """The last window in which every broker that reports has had the time to report. `read_ms`: when the reading began.
-    The kafka source reads each partition up to where it ends when its task comes, so that some have newer reports than
-    others.
+    """Return the last window in which every broker that reports has had the time to report. `read_ms`: when the reading
+    began. The kafka source reads each partition up to its end at the time of its task, so some partitions have newer
+    reports than others.
 
     Raises:
         PipelineError: there is no report, or one that this version does not understand.
@@ -65,8 +65,7 @@ def newest_window(found: DataFrame, seconds: float, *, read_ms: int) -> Window:
 
 
 def of_window(found: DataFrame, window: Window) -> DataFrame:
-    """The reports that have to do with a window, with `covered_ms`: how much of it their interval covers, shared among
-    the records of a report."""
+    """Return the reports that overlap with a window, with `covered_ms`: the part of it that their interval covers."""
     from pyspark.sql import functions as F
 
     begin, end = F.lit(window.begin_ms), F.lit(window.end_ms)
@@ -75,9 +74,9 @@ def of_window(found: DataFrame, window: Window) -> DataFrame:
 
 
 def partition_rates(chosen: DataFrame, window: Window) -> DataFrame:
-    """One row for each partition of which a leader has told. Rates are those of a second, over whole intervals: what
-    the leaders have counted, and for replication what one follower has. `coverage`: the share of the window of which
-    a leader has told."""
+    """Return one row for each partition that a leader has reported. Rates are per second, over whole intervals: the
+    counts of the leaders, and for replication those of one follower. `coverage`: the share of the window that the
+    leaders' reports cover."""
     from pyspark.sql import functions as F
 
     rows = chosen.select("duration_ms", "covered_ms", F.explode("partitions").alias("row")).select(
@@ -118,9 +117,9 @@ def partition_rates(chosen: DataFrame, window: Window) -> DataFrame:
 
 
 def broker_rates(chosen: DataFrame, window: Window) -> DataFrame:
-    """One row for each broker that reports, and for each that another names among the replicas of a partition. What a
-    broker has, as rates of a second; `coverage`: the share of the window that its reports cover, 0 of one that is
-    silent."""
+    """Return one row for each broker that reports, and for each that another broker names among the replicas of a
+    partition. The columns are the broker's rates per second; `coverage`: the share of the window that its reports
+    cover, 0 for a broker without reports."""
     from pyspark.sql import functions as F
 
     sums = {name: F.aggregate(f"partitions.{name}", F.lit(0).cast("bigint"), lambda a, b: a + b) for name in _COUNTS}

@@ -1,7 +1,7 @@
-"""What the pipeline's principal has to be allowed: Read on the topics that jobs read, Write on those that they write.
+"""The permissions of the pipeline's principal: Read on the topics that jobs read, Write on those that they write.
 
-Nothing else: Spark's source assigns partitions and commits no offsets, so it needs no group; the sinks' producers are
-idempotent, for which Write on a topic is enough since Apache Kafka 2.8 (KIP-679). Both imply Describe.
+It needs no other: Spark's source assigns partitions and commits no offsets, so it needs no group. The sinks' producers
+are idempotent, for which Write on a topic is enough since Apache Kafka 2.8 (KIP-679). Both imply Describe.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pipeline.config import Config
 from pipeline.errors import PipelineError
 
 READ, WRITE = "READ", "WRITE"
-#: Of the operation on a topic: those that raw events come from.
+#: The topics that raw events come from, by the names of the configuration.
 _RAW = ("clicks", "orders")
 
 
 def needed(config: Config) -> dict[str, str]:
-    """The operation on each topic, for all jobs together."""
+    """Return the operation on each topic, for all jobs together."""
     fields = [each.name for each in dataclasses.fields(config.topics)]
     return {getattr(config.topics, name): READ if name in _RAW else WRITE for name in fields}
 
 
 def refusal(config: Config, told: str, topics: Iterable[str], wanted: Mapping[str, str] | None = None) -> PipelineError:
-    """The error of topics that the brokers refuse. `told`: what happened, before the names of what is missing.
-    `wanted`: the operation on each topic, unless it is that of the jobs of the pipeline."""
+    """Return the error for topics that the brokers refuse. `told`: what happened, before the names of the missing
+    rules. `wanted`: the operation on each topic, unless it is that of the jobs of the pipeline."""
     wanted = needed(config) if wanted is None else wanted
     rules = [(wanted.get(topic, "READ or WRITE"), topic) for topic in topics]
     user = secured.user(config.kafka)

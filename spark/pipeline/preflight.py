@@ -1,8 +1,8 @@
-"""Before a job starts: does its checkpoint fit the topics, and is everything there that it has not read yet?
+"""Checks before a job starts: its checkpoint fits the topics, and all records that it has not read are still there.
 
-Spark looks only at offsets. A topic that was deleted and created again, or another one under a checkpoint, it reads on
-in the middle; records that are gone it skips, with a warning in its log, where `fail_on_data_loss` is false. Here each
-of it is a message: what happened, in which partition, how many records, what to do.
+Spark looks only at offsets. If a topic was deleted and created again, or a checkpoint belongs to another topic, Spark
+continues in the middle of it. If `fail_on_data_loss` is false, it skips records that are gone, with a warning in its
+log. Here each of these is a message: what happened, in which partition, how many records, what to do.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pipeline.checkpoint import Files, Identity, Position
 from pipeline.config import Config
 from pipeline.errors import DoesNotFitError, PipelineError
 
-#: How far a record's time may be ahead of the brokers' clock, and whose time it is.
+#: The most that a record's time may be ahead of the brokers' clock, and whose time it is.
 AHEAD, TIMESTAMP_TYPE = "message.timestamp.after.max.ms", "message.timestamp.type"
 GONE = "deleted, by retention or by hand, before they were read"
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets [first, end) of a partition that the job never reads. None: nobody can say how many."""
+    """Offsets [first, end) of a partition that the job never reads. None if their number cannot be known."""
 
     partition: Partition
     first: int | None
@@ -52,7 +52,7 @@ class Loss:
 
 
 def allowed(config: Config, job: str, topics: Sequence[str], broker: Broker) -> None:
-    """Asks the brokers what this principal may do with topics, those that do not exist left out.
+    """Check which operations on topics the brokers allow this principal; topics that do not exist are left out.
 
     Raises:
         PipelineError: an ACL is missing, or the brokers do not answer.
@@ -71,10 +71,11 @@ def allowed(config: Config, job: str, topics: Sequence[str], broker: Broker) -> 
 
 
 def check(config: Config, job: str, topics: Sequence[str], files: Files, broker: Broker) -> list[Loss]:
-    """Returns what the job loses by going on, which is nothing unless `fail_on_data_loss` is false.
+    """Return what the job loses by continuing, which is nothing unless `fail_on_data_loss` is false.
 
     Raises:
-        DoesNotFitError: a checkpoint of other topics or of another job; or records are gone, and are not to be.
+        DoesNotFitError: the checkpoint is of other topics or of another job; or records are gone and loss is not
+        allowed.
         PipelineError: a topic is missing, or the brokers do not answer.
     """
     known = checkpoint.identity(files)
@@ -102,8 +103,8 @@ def check(config: Config, job: str, topics: Sequence[str], files: Files, broker:
 
 
 def clocks(config: Config, topics: Sequence[str], broker: Broker) -> list[str]:
-    """Return what is to be told of topics in which a record may be newer than the brokers' clock by more than
-    max_skew_s. One client whose clock is ahead moves the watermark there, and what others send is behind it.
+    """Return warnings about topics in which a record may be newer than the brokers' clock by more than max_skew_s.
+    There one client whose clock is ahead moves the watermark, and the events of other clients are then before it.
 
     Raises:
         PipelineError: there is such a topic, and `fail_on_data_loss` is true; or the brokers do not answer.
@@ -143,7 +144,7 @@ def recreated(known_id: str | None, topic: Topic) -> bool:
 
 
 def changed(files: Files, topics: Sequence[str], broker: Broker) -> bool:
-    """Whether a topic has been deleted and created again since `check`. Spark sees that only by offsets, if at all.
+    """Return True if a topic was deleted and created again since `check`. Spark sees that only by offsets, if at all.
 
     Raises:
         PipelineError: the brokers do not answer.
@@ -154,7 +155,7 @@ def changed(files: Files, topics: Sequence[str], broker: Broker) -> bool:
 
 
 def losses(position: Position, anew: set[str], ranges: Mapping[Partition, Range]) -> list[Loss]:
-    """What is not read between a checkpoint and the partitions of now. `anew`: topics that are not those of before."""
+    """Return the losses between a checkpoint and the partitions of now. `anew`: topics that were created again."""
     found = []
     for partition, start in sorted(position.next.items()):
         there = ranges.get(partition)
@@ -183,7 +184,7 @@ def losses(position: Position, anew: set[str], ranges: Mapping[Partition, Range]
 
 
 def lost(config: Config, job: str, found: Sequence[Loss], anew: set[str]) -> DoesNotFitError:
-    """The refusal to go on."""
+    """Return the refusal to continue."""
     lines = "".join(f"\n  {loss}" for loss in found)
     begin = (
         f"To read {'the new topic' if anew else 'what is there'} from its beginning: stop all jobs, and set "
@@ -198,7 +199,7 @@ def lost(config: Config, job: str, found: Sequence[Loss], anew: set[str]) -> Doe
 
 
 def _belongs(config: Config, job: str, topics: Sequence[str], known: Identity | None, position: Position) -> None:
-    """Raises DoesNotFitError where the checkpoint is another job's, or is of topics that this one does not read."""
+    """Raises DoesNotFitError if the checkpoint is another job's, or of topics that this job does not read."""
     where = config.checkpoint(job)
     if known and known.job != job:
         raise DoesNotFitError(

@@ -1,6 +1,6 @@
-"""One line per batch, and the same as JSON to the topic of metrics; and what a running job has lost.
+"""One line per batch, and the same as JSON to the topic of metrics; and the records that a running job has lost.
 
-Spark keeps the last progress reports of each query. They are looked at in the driver's loop: a listener would need a
+Spark keeps the last progress reports of each query. The driver's loop reads them, because a listener would need a
 second thread and a server for Java to call back.
 """
 
@@ -25,12 +25,12 @@ Report = Mapping[str, Any]
 
 
 def summary(job: str, report: Report) -> dict[str, object]:
-    """One batch in numbers; None is what Spark does not know."""
+    """Return one batch in numbers; None for numbers that Spark does not know."""
     seconds = report["batchDuration"] / 1000
     states = report.get("stateOperators", [])
     written = (report.get("sink") or {}).get("numOutputRows", -1)
     observed = (report.get("observedMetrics") or {}).get("written")
-    if observed is not None:  # Spark does not know what a function has written
+    if observed is not None:  # Spark does not count the rows that a function writes
         written = observed["rows"]
     return {
         "job": job,
@@ -49,7 +49,7 @@ def summary(job: str, report: Report) -> dict[str, object]:
 
 
 def line(batch: Mapping[str, Any]) -> str:
-    """The same for a person."""
+    """Return the same for people."""
     parts = [f"{batch['rows']:,} rows in {batch['seconds']:.1f} s"]
     if batch["rows_per_s"] is not None:
         parts[0] += f" ({batch['rows_per_s']:,.0f} rows/s)"
@@ -64,7 +64,7 @@ def line(batch: Mapping[str, Any]) -> str:
 
 
 def alerts(batch: Mapping[str, Any], max_skew_s: int | None) -> list[dict[str, object]]:
-    """What somebody has to be told of a batch: records for the topic of metrics, with the field `alert`."""
+    """Return the alerts of a batch: records for the topic of metrics, with the field `alert`."""
     about = {"job": batch["job"], "batch": batch["batch"], "watermark": batch["watermark"]}
     found: list[dict[str, object]] = []
     if batch["dropped_late"]:
@@ -78,11 +78,12 @@ def alerts(batch: Mapping[str, Any], max_skew_s: int | None) -> list[dict[str, o
 
 
 def skipped(report: Report, ranges: Callable[[Iterable[Partition]], Mapping[Partition, Range]]) -> list[Loss]:
-    """The records that a batch was to read and that were gone by then.
+    """Return the records that a batch should have read and that were gone by then.
 
-    Spark says of it only how many rows there were. Where they are fewer than the offsets, the brokers are asked where
-    the partitions begin now; what lies before is what is missing, but no more than is missing at all: retention may
-    have gone on since. (Fewer rows than offsets are ordinary where a topic is compacted or written in transactions.)
+    Spark reports only the number of rows. If they are fewer than the offsets, the brokers are asked where the
+    partitions begin now. The offsets before that are missing, but at most as many as the rows that are missing, because
+    retention may have deleted more since then. (Fewer rows than offsets are ordinary if a topic is compacted or written
+    in transactions.)
     """
     found = []
     for source in report["sources"]:
@@ -105,7 +106,7 @@ def skipped(report: Report, ranges: Callable[[Iterable[Partition]], Mapping[Part
 
 
 class Progress:
-    """Tells what the queries of one driver do. `say` prints a line for people."""
+    """Prints and sends the progress of the queries of one driver. `say` prints a line for people."""
 
     def __init__(
         self,
@@ -121,10 +122,10 @@ class Progress:
         self._max_skew_s = max_skew_s
         self._told: dict[str, int] = {}  # the last batch of each job
         self._seen: dict[str, str] = {}  # when its last report was begun
-        self._lost: dict[tuple[str, Partition], int] = {}  # up to which offset a loss has been told
+        self._lost: dict[tuple[str, Partition], int] = {}  # the offset up to which a loss has been reported
 
     def lost(self, job: str, losses: Iterable[Loss]) -> None:
-        """Tells losses, each once."""
+        """Report losses, each once."""
         for loss in losses:
             if loss.end is not None and self._lost.get((job, loss.partition), -1) >= loss.end:
                 continue
@@ -134,8 +135,8 @@ class Progress:
             self._metrics.send(job, {"job": job, "lost": loss.as_json()})
 
     def look(self, queries: Iterable[StreamingQuery]) -> None:
-        """Tells what has happened since the last look. Of time without a batch Spark reports as well, under the number
-        of the next one."""
+        """Report the batches since the last look. Spark also reports time without a batch, under the number of the next
+        one."""
         for query in queries:
             last = query.lastProgress
             if last is None or last.timestamp == self._seen.get(query.name):
@@ -162,7 +163,7 @@ class Progress:
 
 
 def _ahead_s(report: Report) -> float | None:
-    """How far the newest event of the batch is ahead of the driver's clock; negative where it is not."""
+    """Return how far the newest event of the batch is ahead of the driver's clock; negative if it is not."""
     newest = (report.get("eventTime") or {}).get("max")
     if newest is None:
         return None

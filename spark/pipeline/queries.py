@@ -1,7 +1,7 @@
-"""The jobs: which topics each reads, and what it makes of them.
+"""The jobs: the topics that each one reads, and its transforms.
 
-Each reads the raw topics by itself, with the same source and the same `parse`, and has a checkpoint of its own: one can
-be stopped, thrown away and run again without another.
+Each job reads the raw topics by itself, with the same source and the same `parse`, and has its own checkpoint. So one
+job can be stopped, deleted and run again without another.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def raw_topics(config: Config) -> list[str]:
 
 
 def _events(spark: SparkSession, config: Config, topics: Sequence[str], time: Column | None = None) -> DataFrame:
-    """The events of these topics, each once. `time`: of the watermark, if it is not when they happened."""
+    """Return the events of these topics, each once. `time`: the watermark's column, if not the time of the event."""
     parsed = transforms.parse(sources.raw(spark, config, topics), config)
     return transforms.deduplicated(transforms.valid(parsed), config, time)
 
@@ -66,10 +66,10 @@ def conversions(spark: SparkSession, config: Config, trigger: Trigger) -> Stream
 
 
 def redrive() -> Job:
-    """The job that sends dead letters again which this code can read.
+    """Return the job that sends those dead letters again which this code can read.
 
-    Its checkpoint is that of the versions which this code knows: with one more, the dead letters are read from the
-    beginning again, because an earlier run has passed over those of the version that it did not know.
+    Its checkpoint is named for the versions that this code knows. With one more version it reads the dead letters from
+    the beginning again, because an earlier run has skipped those of the version that it did not know.
     """
     name = f"redrive-{'.'.join(CLICKS)}-{'.'.join(ORDERS)}"
 
@@ -82,7 +82,7 @@ def redrive() -> Job:
 
 
 def _writes(*names: str) -> Callable[[Config], list[str]]:
-    """The topics of these names, and that of the dead letters, which every job writes."""
+    """Return the topics of these names, and that of the dead letters, which every job writes."""
     return lambda config: [*(getattr(config.topics, name) for name in names), config.topics.dead_letters]
 
 

@@ -1,13 +1,13 @@
-"""What the data is: the versions of the raw records, what a good value looks like, and the normal form.
+"""The schemas of the data: the versions of the raw records, the condition for a good value, and the normal form.
 
-A raw record names its version in the header `schema-version`. A new version is a row in `CLICKS` or `ORDERS`; fields
-are only ever added, and the normal form has null where a version lacks one.
+A raw record names its version in the header `schema-version`. A new version is a row in `CLICKS` or `ORDERS`; versions
+only add fields, and the normal form has null if a version lacks one.
 
     event_id, user, product    as in the normal form
-    type                       view or cart; everything in `orders` is an order
+    type                       view or cart; each record in `orders` is an order
     country                    since version 2
     amount_cents               orders only
-    time_ms                    when it happened, milliseconds since 1970 by the clock of who made the event
+    time_ms                    when it happened, milliseconds since 1970 by the clock of the app that made the event
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ EVENT_COLUMNS = ("event_id", "event_type", "user_id", "product", "country", "amo
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a raw record. `good` is an SQL condition over the column `fields.<name>`, which is null where the
-    value is of the wrong type; `says` completes the sentence "<name> is not ..."."""
+    """A field of a raw record. `good` is an SQL condition over the column `fields.<name>`, which is null if the value
+    has the wrong type; `says` completes the sentence "<name> is not ..."."""
 
     name: str
     type: str
@@ -35,8 +35,8 @@ class Field:
     says: str
 
 
-# Java's regular expressions in SQL's quotes; \z because $ would let a line feed pass. An id is a part of keys, between
-# slashes. U+FFFD is what bytes become that are not UTF-8.
+# Java's regular expressions in SQL's quotes; \z because $ would accept a line feed at the end. An id is a part of keys,
+# between slashes. Bytes that are not UTF-8 become U+FFFD.
 _ID = r"^[A-Za-z0-9._:-]{1,100}\\z"
 _TEXT = r"^[^\\p{Cntrl}\\uFFFD]{1,200}\\z"
 
@@ -47,7 +47,7 @@ FIELDS = (
     Field("product", "string", f"rlike(fields.product, '{_TEXT}')", "text of 1 to 200 characters"),
     Field("country", "string", "rlike(fields.country, '^[A-Z]{2}\\\\z')", "two capital letters"),
     Field("amount_cents", "bigint", "fields.amount_cents BETWEEN 0 AND 999999999999", "0 to 999999999999"),
-    # From 1970 to the end of 9999; whether that can be true is said by the Kafka timestamp.
+    # From 1970 to the end of 9999; the Kafka timestamp decides whether that time is possible.
     Field("time_ms", "bigint", "fields.time_ms BETWEEN 0 AND 253402300799999", "milliseconds from 1970 to 9999"),
 )
 
@@ -70,7 +70,7 @@ def _avro(names: tuple[str, ...]) -> str:
     return json.dumps({"type": "record", "name": "Order", "namespace": "pipeline", "fields": fields})
 
 
-# The writer schemas of orders, as any Avro library takes them.
+# The writer schemas of orders for any Avro library.
 ORDERS_AVRO = {version: _avro(names) for version, names in ORDERS.items()}
 
 SCHEMA_VERSION = "schema-version"

@@ -1,12 +1,12 @@
-"""How the pipeline's clients reach a secured cluster: `[security]` of pipeline.toml, in the words of each client.
+"""The settings with which the pipeline's clients reach a secured cluster: `[security]` of pipeline.toml for each
+client.
 
-`settings` makes properties of the Java client out of it, and these are the one form that the rest of the pipeline has:
-Spark gets them with `kafka.` before each (`Config.kafka_options`), kafka-python through `kafka_python`, librdkafka
-through `librdkafka`. `[kafka]` may have such properties itself, for what `[security]` has no word for; `check` judges
-those.
+`settings` turns it into properties of the Java client, and the rest of the pipeline uses only these: Spark gets them
+with `kafka.` before each (`Config.kafka_options`), kafka-python through `kafka_python`, librdkafka through
+`librdkafka`. `[kafka]` may have such properties itself, for settings that `[security]` lacks; `check` judges those.
 
-Invariants: what is half said, or not understood, is a PipelineError and never a client with less protection. A value
-that is a secret is a `Secret`: it stands in no repr and in no message.
+Invariants: an incomplete or unknown setting is a PipelineError and never a client with less protection. A secret value
+is a `Secret`, which no repr and no message contains.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ KNOWN = frozenset(
 #: Families of keys that belong to mechanisms of Java alone.
 _KNOWN_FAMILIES = ("sasl.kerberos.", "sasl.login.", "sasl.oauthbearer.")
 _ABOUT_SECURITY = ("security.", "sasl.", "ssl.")
-#: What is secret in a text that quotes settings, and may be cut off: the rest of a JAAS line, a private key, a
-#: password. Python and Java read this expression alike. Java recurses for each turn of a repeated group: long stretches
-#: are repetitions of one character.
+#: Finds secrets in a text that quotes settings and may be cut off: the rest of a JAAS line, a private key, a password.
+#: Python and Java read this expression alike. Java recurses for each repetition of a group, so long stretches are
+#: repetitions of one character.
 HIDDEN_TEXT = (
     r"""(?is)LoginModule\s[^;"']*(?:(?:"[^"\\]*(?:\\.[^"\\]*)*"?|'[^'\\]*(?:\\.[^'\\]*)*'?)[^;"']*)*"""
     r"""|PRIVATE KEY-----.*?(?:-----END|\Z)|password\s*(?:->|=)\s*"""
@@ -55,7 +55,7 @@ HIDDEN_TEXT = (
 )
 _SECRET = re.compile(r"jaas|password|secret|token|keystore[.]key|access[.]?key", re.IGNORECASE)
 _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""", re.DOTALL)
-#: As java.io.StreamTokenizer reads what stands between quotes.
+#: The escapes that java.io.StreamTokenizer knows between quotes.
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
@@ -70,7 +70,7 @@ class Secret(str):
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """`[security]` as it is written; an empty text is a key that is not there."""
+    """`[security]` as it is written; an empty text is a key that is missing."""
 
     protocol: str = ""
     mechanism: str = ""
@@ -82,12 +82,12 @@ class Security:
 
 
 def hidden(kafka: Mapping[str, str]) -> dict[str, str]:
-    """The same settings, with each secret among them as a `Secret`."""
+    """Return the same settings, with each secret among them as a `Secret`."""
     return {key: Secret(value) if _SECRET.search(key) else value for key, value in kafka.items()}
 
 
 def scrubbed(text: str) -> str:
-    """A text of others, which may quote settings, without what is secret in them."""
+    """Return an outside text, which may quote settings, without its secrets."""
     return re.sub(HIDDEN_TEXT, "[hidden]", text)
 
 
@@ -95,7 +95,7 @@ def scrubbed(text: str) -> str:
 
 
 def settings(security: Security, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """`[security]` as properties of the Java client. Reads the password and looks at the certificates.
+    """Return `[security]` as properties of the Java client. Reads the password and checks the certificates.
 
     Raises:
         PipelineError: something is missing, has no effect, or cannot be read.
@@ -155,7 +155,7 @@ def _password(security: Security, environment: Mapping[str, str]) -> str:
 
 
 def _trust(security: Security) -> dict[str, str]:
-    """Without a ca_file each client trusts what its machine trusts."""
+    """Return the properties of the truststore. Without a ca_file each client trusts what its machine trusts."""
     if not security.ca_file:
         return {}
     text = _text("ca_file", security.ca_file)
@@ -187,10 +187,10 @@ def _wrong(key: str, what: str, advice: str = "") -> PipelineError:
 
 
 def check(kafka: Mapping[str, str], *, has_table: bool) -> None:
-    """Judges the keys about security that stand in `[kafka]` itself. `has_table`: there is `[security]` too.
+    """Check the keys about security that are in `[kafka]` itself. `has_table`: there is `[security]` too.
 
     Raises:
-        PipelineError: the Java client does not know a key, or would ignore it, and go on without protection.
+        PipelineError: the Java client does not know a key, or would ignore it and connect without protection.
     """
     about = [key for key in kafka if key.startswith(_ABOUT_SECURITY)]
     for key in kafka:
@@ -211,19 +211,19 @@ def check(kafka: Mapping[str, str], *, has_table: bool) -> None:
             raise PipelineError(f"[kafka] {key}: without effect, because security.protocol is {protocol}")
 
 
-# -- the same for clients that are not Java's --------------------------------------------------------------------------
+# -- the same for clients that are not Java ----------------------------------------------------------------------------
 
 
 def user(kafka: Mapping[str, str]) -> str | None:
-    """The user that the Java client logs in as; None where no JAAS line says it."""
+    """Return the user of the Java client's login; None if no JAAS line has one."""
     return _jaas(kafka).get("username")
 
 
 def kafka_python(kafka: Mapping[str, str]) -> dict[str, object]:
-    """Properties of the Java client for kafka-python, without what is not about reaching the cluster.
+    """Return properties of the Java client for kafka-python, only those that are needed to reach the cluster.
 
     Raises:
-        PipelineError: a setting that decides about security cannot be said to it.
+        PipelineError: kafka-python has no equivalent of a setting about security.
     """
     found: dict[str, object] = {"bootstrap_servers": [each.strip() for each in kafka["bootstrap.servers"].split(",")]}
     plain = ("security.protocol", "sasl.mechanism", "client.id")
@@ -240,10 +240,10 @@ def kafka_python(kafka: Mapping[str, str]) -> dict[str, object]:
 
 
 def librdkafka(kafka: Mapping[str, str]) -> dict[str, str]:
-    """Properties of the Java client for librdkafka, without what is not about reaching the cluster.
+    """Return properties of the Java client for librdkafka, only those that are needed to reach the cluster.
 
     Raises:
-        PipelineError: a setting that decides about security cannot be said to it.
+        PipelineError: librdkafka has no equivalent of a setting about security.
     """
     plain = ("bootstrap.servers", "security.protocol", "sasl.mechanism", "client.id")
     found = {key: kafka[key] for key in plain if key in kafka}
@@ -279,7 +279,7 @@ def _is_pem(kafka: Mapping[str, str], store: str) -> bool:
 
 
 def _jaas(kafka: Mapping[str, str]) -> dict[str, str]:
-    """The options of the JAAS line; a password is a `Secret`."""
+    """Return the options of the JAAS line; a password is a `Secret`."""
     found = {}
     for match in _JAAS_OPTION.finditer(kafka.get("sasl.jaas.config", "")):
         name, quoted, single, word = match.groups()

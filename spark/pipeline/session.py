@@ -23,10 +23,10 @@ PACKAGES = ",".join(
     [f"org.apache.spark:{part}_2.13:{pyspark.__version__}" for part in ("spark-sql-kafka-0-10", "spark-avro")]
     + [f"io.delta:delta-spark_2.13:{DELTA}"]
 )
-# Of the Hadoop that is in Spark 4.0. It brings AWS's SDK, software.amazon.awssdk:bundle:2.24.6, 558 MB.
+# For the Hadoop that is in Spark 4.0. It brings AWS's SDK, software.amazon.awssdk:bundle:2.24.6, 558 MB.
 OBJECT_STORE = "org.apache.hadoop:hadoop-aws:3.4.1"
 
-#: Logs what has ended a query, with 80 lines of stack, before the program can say it (`explain`).
+#: Logs the error that ended a query, with 80 lines of stack, before the program can explain it (`explain`).
 STREAMS_LOGGER = "org.apache.spark.sql.execution.streaming.MicroBatchExecution"
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 PARTS = {
@@ -36,16 +36,16 @@ PARTS = {
     object_store.FILE_SYSTEM: "no S3A file system",
 }
 
-# Avro allocates what a length field says before it looks whether there are so many bytes: of a few bytes of garbage,
-# two gigabytes, and the executor dies with all its tasks. No value is larger than this.
+# Avro allocates the length in a length field before it checks that there are so many bytes. A few bytes of garbage can
+# ask for two gigabytes, and the executor dies with all its tasks. No value is larger than this.
 MAX_VALUE_BYTES = 16 * 1024 * 1024
 AVRO_LIMITS = {
     f"org.apache.avro.limits.{kind}.maxLength": str(MAX_VALUE_BYTES) for kind in ("string", "bytes", "collectionItems")
 }
 
-# Spark shows the options of sources and sinks in plans, in its UI and its event log. It hides an option whose key or
-# value is found by the first expression. The second one is for the relation that `explain` shows for a stream, with
-# options that Spark does not look at. [spark] may add to both.
+# Spark shows the options of sources and sinks in plans, in its UI and its event log. It hides an option if the first
+# expression matches its key or value. The second one is for the relation that `explain` shows for a stream, whose
+# options Spark does not check. [spark] may add to both.
 HIDDEN = {
     "spark.sql.redaction.options.regex": "(?:(?i)jaas|password|secret|token|keystore[.]key)",
     "spark.sql.redaction.string.regex": f"(?:{HIDDEN_TEXT})",
@@ -55,15 +55,15 @@ DEFAULTS = {
     "spark.sql.redaction.options.regex": "(?i)url",  # the default of Spark
     "spark.sql.shuffle.partitions": "4",  # fixed by the first batch of a checkpoint
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Delta reads its log in so many tasks; its default, 50, costs a small table seconds.
+    # Delta reads its log in this many tasks; its default, 50, costs a small table seconds.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # Delta would write a checkpoint of a lake's log within a batch. It never does so in tables that this session makes.
-    # The driver writes checkpoints beside the batches (lake/delta_log.py).
+    # Delta would write a checkpoint of a lake's log within a batch. This value prevents that in tables that this
+    # session creates. The driver writes checkpoints in parallel to the batches (lake/delta_log.py).
     "spark.databricks.delta.properties.defaults.checkpointInterval": str(2**31 - 1),
     # Statistics of a batch's files take a third of a small commit's time. Compaction collects them.
     "spark.databricks.delta.stats.collect": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, is deprecated and unordered
-    # A query that has nothing to read and no interval to wait for asks the brokers 100 times a second by default.
+    # By default a query without new records and without an interval asks the brokers 100 times a second.
     "spark.sql.streaming.pollingDelay": "200ms",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -71,12 +71,13 @@ DEFAULTS = {
 
 
 def packages(places: Iterable[str]) -> str:
-    """What Spark needs beyond itself, with a lake and checkpoints at these places, as --packages has it."""
+    """Return the packages that Spark needs for a lake and checkpoints at these places, in the form of --packages."""
     return f"{PACKAGES},{OBJECT_STORE}" if any(map(object_store.is_object_store, places)) else PACKAGES
 
 
 def settings(own: dict[str, str], places: Iterable[str] = ()) -> dict[str, str]:
-    """The settings of a session: defaults, then the configuration's, then what the transforms and the lake rely on."""
+    """Return the settings of a session: defaults, then the configuration's, then those that the transforms and the lake
+    need."""
     found = {**DEFAULTS, **own}
     wanted = [*found.get("spark.jars.packages", "").split(","), *packages(places).split(",")]
     found["spark.jars.packages"] = ",".join(dict.fromkeys(filter(None, wanted)))
@@ -94,7 +95,7 @@ def settings(own: dict[str, str], places: Iterable[str] = ()) -> dict[str, str]:
 
 
 def make(name: str, config: Config, master: str | None) -> SparkSession:
-    """The session. Without a master here or from `spark-submit`, all cores of this machine.
+    """Return the session. Without a master here or from `spark-submit` it uses all cores of this machine.
 
     Raises:
         PipelineError: `spark-submit` was not given the packages.
@@ -113,7 +114,7 @@ def make(name: str, config: Config, master: str | None) -> SparkSession:
     session = builder.getOrCreate()
     if "spark.log.level" not in config.spark:
         _silence(session, STREAMS_LOGGER)
-    if submitted:  # the driver's JVM was there before its options
+    if submitted:  # the driver's JVM started before its options
         jvm = session.sparkContext._jvm
         assert jvm is not None
         on_object_store = any(map(object_store.is_object_store, places))

@@ -1,7 +1,7 @@
-"""Where results go.
+"""The sinks of the results.
 
-Kafka topics are written at least once: a batch that is repeated after a crash is written again. What is keyed by its
-identity (windows, sessions, conversions) is then the same value under the same key. The lake has each event once.
+Kafka topics are written at least once: a batch that is repeated after a crash is written again. A result whose key is
+its identity (windows, sessions, conversions) is then the same value under the same key. The lake has each event once.
 Events that a batch drops by its watermark are dead letters before the batch is committed (`behind`).
 """
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-# A dead letter is larger than the record was, by its headers: only the topic's max.message.bytes is to decide.
+# A dead letter's headers make it larger than the record was: only the topic's max.message.bytes must decide.
 MAX_REQUEST_BYTES = 16 * 1024 * 1024
-#: What Spark counts of the rows that a batch has written, in its report.
+#: The name under which Spark's report has the number of rows that a batch has written.
 WRITTEN = "written"
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When the next batch starts: until everything there is has been read (`once`), or every `seconds`."""
+    """The start of the next batch: until all present records have been read (`once`), or every `seconds`."""
 
     once: bool = False
     seconds: float = 0
@@ -46,7 +46,7 @@ class Trigger:
 def to_kafka(
     frame: DataFrame, config: Config, topic: str, checkpoint: str, trigger: Trigger, name: str
 ) -> StreamingQuery:
-    """Starts a query that writes key, value and (if there) headers to a topic, at least once."""
+    """Start a query that writes key, value and (if there) headers to a topic, at least once."""
     writer = (
         frame.writeStream.format("kafka")
         .queryName(name)
@@ -61,10 +61,11 @@ def to_kafka(
 def upserts_to_kafka(
     frame: DataFrame, config: Config, topic: str, checkpoint: str, trigger: Trigger, name: str
 ) -> StreamingQuery:
-    """Starts a query that writes key and value to a topic, at least once, and what it drops to the dead letters."""
+    """Start a query that writes key and value to a topic, at least once, and the events that it drops as dead
+    letters."""
     from pyspark.sql import functions as F
 
-    spark = frame.sparkSession  # that of a batch is another one, which does not know the query
+    spark = frame.sparkSession  # a batch has another session, which does not know the query
     written_down = SparkFiles(spark, checkpoint)
 
     def write(batch: DataFrame, batch_id: int) -> None:
@@ -78,7 +79,7 @@ def upserts_to_kafka(
 
 
 def to_raw_topics(frame: DataFrame, config: Config, checkpoint: str, trigger: Trigger, name: str) -> StreamingQuery:
-    """Starts a query that writes records to the topics that they name, at least once, but for those in the lake."""
+    """Start a query that writes records to the topics that they name, at least once, except those in the lake."""
 
     def write(batch: DataFrame, batch_id: int) -> None:
         batch.persist()
@@ -94,7 +95,8 @@ def to_raw_topics(frame: DataFrame, config: Config, checkpoint: str, trigger: Tr
 
 
 def _not_in_lake(batch: DataFrame, config: Config) -> DataFrame:
-    """The rows whose event the lake has not. Only the days of these events are read; none, where there is no lake."""
+    """Return the rows whose event is not in the lake. It reads only the days of these events, and no day without a
+    lake."""
     from pyspark.sql import functions as F
 
     days = [row.date for row in batch.select("date").distinct().collect()]
@@ -125,7 +127,7 @@ def _kafka_options(config: Config) -> dict[str, str]:
 
 @contextmanager
 def _shortened() -> Iterator[None]:
-    """Java's errors within a batch, short enough for Spark, which looks in them whether the query was only stopped."""
+    """Shorten Java's errors within a batch for Spark, which searches them to find if the query was only stopped."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -135,10 +137,10 @@ def _shortened() -> Iterator[None]:
 
 
 def to_lake(frame: DataFrame, config: Config, checkpoint: str, trigger: Trigger, name: str) -> StreamingQuery:
-    """Starts a query that writes events to the lake, exactly once, and compacts it between the batches.
+    """Start a query that writes events to the lake, exactly once, and compacts it between the batches.
 
     Raises:
-        LakeError: the lake is another checkpoint's, damaged, of other columns, or where it cannot be.
+        LakeError: the lake is another checkpoint's, is damaged, has other columns, or cannot be at this place.
     """
     from pyspark.sql import functions as F
 

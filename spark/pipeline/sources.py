@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def raw(spark: SparkSession, config: Config, topics: Sequence[str]) -> DataFrame:
-    """A stream of the records of these topics, from the earliest offset on where the checkpoint knows no other.
+    """Return a stream of the records of these topics, from the earliest offset unless the checkpoint has another.
 
     Columns: key, value, topic, partition, offset, timestamp, timestampType, headers (null where a record has none).
     """
@@ -34,11 +34,12 @@ def raw(spark: SparkSession, config: Config, topics: Sequence[str]) -> DataFrame
 def between(
     spark: SparkSession, config: Config, starts: Mapping[Partition, int], ends: Mapping[Partition, int]
 ) -> DataFrame:
-    """The records of some partitions up to `ends`, as a table. A partition that `starts` lacks begins where it begins.
+    """Return the records of some partitions up to `ends`, as a table. A partition that `starts` lacks is read from its
+    beginning.
 
     The columns are those of `raw`.
     """
-    earliest = -2  # as Spark writes it
+    earliest = -2  # Spark's number for the earliest offset
     return (
         spark.read.format("kafka")
         .options(**config.kafka_options())
@@ -52,7 +53,7 @@ def between(
 
 
 def _by_topic(numbers: Mapping[Partition, int], *, keys: bool) -> str:
-    """{"topic": {"0": number}} or {"topic": [number]}, as Spark reads them."""
+    """Return {"topic": {"0": number}} or {"topic": [number]}, as Spark reads them."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for partition, number in numbers.items():
         found[partition.topic][str(partition.number)] = number

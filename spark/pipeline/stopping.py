@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the batches that run are finished, then the program ends. A second signal ends it at once."""
+"""SIGTERM and SIGINT let the running batches finish, then end the program. A second signal ends it at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOK_S = 0.05
 
 
 class Stop:
-    """Whether somebody has asked. Entered after the Spark session is made, which takes SIGINT for itself."""
+    """Notes if a signal asked to stop. Enter it after the Spark session is made, which takes SIGINT for itself."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -36,7 +36,8 @@ class Stop:
 
 
 def finish(queries: Iterable[StreamingQuery], look: Callable[[], None]) -> None:
-    """Stops each query behind the batch that it is in; what it has begun then, Spark interrupts and does again."""
+    """Stop each query after its running batch; Spark interrupts a batch that begins after that, and repeats it
+    later."""
     running = {query: _report(query) for query in queries if query.isActive}
     while running:
         for query, before in list(running.items()):
@@ -48,6 +49,6 @@ def finish(queries: Iterable[StreamingQuery], look: Callable[[], None]) -> None:
 
 
 def _report(query: StreamingQuery) -> str | None:
-    """When the batch was begun that Spark has reported last."""
+    """Return when the batch began that Spark has reported last."""
     last = query.lastProgress
     return last.timestamp if last else None

@@ -1,6 +1,6 @@
 """DataFrame -> DataFrame, pure: the same functions for a stream and for a table.
 
-`parse` makes the normal form (`schemas.EVENT`) of raw records; everything else takes it from there.
+`parse` makes the normal form (`schemas.EVENT`) of raw records; all other functions work on that.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ __all__ = [
 
 #: The reason of an event that a job has dropped by its watermark.
 BEHIND_WATERMARK = "behind-watermark"
-#: So often a dead letter is sent again at most. Two jobs of different code could send it in a circle else.
+#: A dead letter is sent again at most this often. Otherwise two jobs with different code could send it in a circle.
 MOST_REDRIVES = 3
-# Instants in JSON: 2026-01-31T12:00:00.000Z, in the session's time zone, which is UTC.
+# The format of times in JSON, as in 2026-01-31T12:00:00.000Z; the session's time zone is UTC.
 TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"
 
 
 def valid(parsed: DataFrame) -> DataFrame:
-    """The events: rows without a problem, in the normal form."""
+    """Return the events: rows without a problem, in the normal form."""
     from pyspark.sql import functions as F
 
     return parsed.where(F.col("problem").isNull()).select(*EVENT_COLUMNS)
 
 
 def arrival() -> Column:
-    """The time that the lake's watermark judges an event by: when it happened, or when it was sent again.
+    """Return the time by which the lake's watermark judges an event: when it happened, or when it was sent again.
 
-    A dead letter may be sent again days later, and its event is then far behind the watermark. Brokers bound the
+    A dead letter may be sent again days later, and its event is then far before the watermark. Brokers bound the
     record's own timestamp.
     """
     from pyspark.sql import functions as F
@@ -57,9 +57,9 @@ def arrival() -> Column:
 
 
 def behind(parsed: DataFrame, watermark_ms: int, job: str, time: Column | None = None) -> DataFrame:
-    """The rows that are events and that a job drops by its watermark, with that as their problem.
+    """Return the events that a job drops by its watermark, with that as their problem.
 
-    `time`: what the watermark judges them by, if it is not when they happened.
+    `time`: the column that the watermark judges them by, if it is not the time of the event.
     """
     from pyspark.sql import functions as F
 
@@ -73,7 +73,7 @@ def behind(parsed: DataFrame, watermark_ms: int, job: str, time: Column | None =
 
 
 def dead_letters(parsed: DataFrame) -> DataFrame:
-    """Rows with a problem as records: key and value untouched, and behind their own headers the reason, as text.
+    """Return rows with a problem as records: key and value unchanged, and after their own headers the reason, as text.
 
     dlq.reason (the code), dlq.message, dlq.topic, dlq.partition, dlq.offset, dlq.timestamp (milliseconds), dlq.event-id
     where it could be read, and dlq.job where one job alone leaves the record out.
@@ -99,11 +99,11 @@ def dead_letters(parsed: DataFrame) -> DataFrame:
 
 
 def redriven(letters: DataFrame, config: Config) -> DataFrame:
-    """Dead letters whose reason is gone, as the records that they were: topic, key, value, headers; and event_id and
-    date, by which the lake has their event.
+    """Return the dead letters that are valid now as the original records: topic, key, value, headers; and event_id and
+    date, by which the lake finds their event.
 
-    This code judges each record again, by the timestamp that it had. Events behind a watermark stay: no new code lets
-    them in. Behind their own headers the records get redrive.count and redrive.timestamp.
+    This code judges each record again, by its first timestamp. Events that came after a watermark are left out, because
+    new code does not accept them either. After their own headers the records get redrive.count and redrive.timestamp.
     """
     from pyspark.sql import functions as F
 
@@ -131,11 +131,11 @@ def redriven(letters: DataFrame, config: Config) -> DataFrame:
 
 
 def deduplicated(events: DataFrame, config: Config, time: Column | None = None) -> DataFrame:
-    """Each event id once, the first that is read.
+    """Return each event id once, the first that is read.
 
-    Of a stream an id is remembered until the watermark is later than its event's time and the delay once more. A
-    repetition has the same event time: what comes after that is behind the watermark, and dropped as everything there.
-    `time`: what the watermark is made of, if it is not when the events happened.
+    A stream remembers an id until the watermark is later than the event's time plus the delay. A repetition has the
+    same event time: after that it is before the watermark, and dropped like every such event. `time`: the column that
+    the watermark is made from, if it is not the time of the event.
     """
     if not events.isStreaming:
         return events.dropDuplicates(["event_id"])
@@ -147,9 +147,9 @@ def deduplicated(events: DataFrame, config: Config, time: Column | None = None) 
 
 
 def windows(events: DataFrame, config: Config) -> DataFrame:
-    """Tumbling windows by event type and country: start, end, event_type, country, events, amount.
+    """Return tumbling windows by event type and country: start, end, event_type, country, events, amount.
 
-    `amount` is null where nothing has one. A window comes out when the watermark has passed its end, and once.
+    `amount` is null if no event has one. A window comes out once, when the watermark has passed its end.
     """
     from pyspark.sql import functions as F
 
@@ -159,9 +159,9 @@ def windows(events: DataFrame, config: Config) -> DataFrame:
 
 
 def sessions(events: DataFrame, config: Config) -> DataFrame:
-    """What a user did without a gap: user_id, start, end (of the last event, and the gap), events, amount.
+    """Return each user's events without a gap: user_id, start, end (of the last event, plus the gap), events, amount.
 
-    A session comes out when the watermark has passed its end, and once.
+    A session comes out once, when the watermark has passed its end.
     """
     from pyspark.sql import functions as F
 
@@ -177,11 +177,11 @@ def _totals() -> list[Column]:
 
 
 def conversions(orders: DataFrame, clicks: DataFrame, config: Config) -> DataFrame:
-    """Orders with each click of their user on their product in the attribution_s before them, at the same moment too;
-    an order without one has null for the click.
+    """Return orders with each click of their user on their product in the attribution_s before them, or at the same
+    moment. An order without such a click has null for it.
 
-    Columns: order_id, click_id, click_type, user_id, product, amount, order_time, click_time. Of streams an order
-    without a click comes out when the watermark says that there will be none.
+    Columns: order_id, click_id, click_type, user_id, product, amount, order_time, click_time. In streams an order
+    without a click comes out when the watermark shows that none will come.
     """
     from pyspark.sql import functions as F
 
@@ -204,9 +204,10 @@ def conversions(orders: DataFrame, clicks: DataFrame, config: Config) -> DataFra
 
 
 def upserts(frame: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Rows as records of a compacted topic: the key is the key columns between slashes, the value all columns as JSON.
+    """Return rows as records of a compacted topic: the key is the key columns between slashes, the value all columns as
+    JSON.
 
-    The last of the key columns may be null and is left out then. A row that is written again is the same bytes.
+    The last of the key columns may be null and is then left out. A row that is written again has the same bytes.
     """
     from pyspark.sql import functions as F
 

@@ -1,13 +1,13 @@
-"""Build hook of hatchling: the wheel `pyspark-pykbroker`, with its own copy of what it reads segments with.
+"""Build hook of hatchling for the wheel `pyspark-pykbroker`, which contains the modules that read segments.
 
-The package imports `pykbroker_wire` and `pykbroker_log`, as everything in this checkout does. Pykbroker's wheel has
-these packages too, and two distributions must not own the same file. So the modules that the data source really
-imports, and those that they import, go into the wheel as `pyspark_pykbroker._parts.*`, with their imports changed to
-that name. The record loops are compiled for that name as well, when there is a compiler; PYKBROKER_PURE=1 skips it and
-gives a wheel for every platform.
+The package imports `pykbroker_wire` and `pykbroker_log`, as all code in this checkout does. Pykbroker's wheel has these
+packages too, and two distributions must not own the same file. So the modules that the data source imports, and those
+that they import, go into the wheel as `pyspark_pykbroker._parts.*`, with their imports changed to that name. The record
+loops are compiled for that name as well, if there is a compiler; PYKBROKER_PURE=1 skips that and gives a wheel for
+every platform.
 
-Spark imports from a wheel as it is when it comes by `--py-files`. Python loads no shared object from an archive: then
-`_walk.py`, which is in the wheel only and is found only there, copies it to a private folder and loads that one.
+Spark imports directly from a wheel that comes by `--py-files`, and Python loads no shared object from an archive. So
+`_walk.py`, which is only in the wheel, copies the shared object to a private folder and loads it from there.
 
 Invariant: an import that cannot be changed stops the build.
 """
@@ -26,7 +26,7 @@ from typing import Any
 
 try:
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-except ImportError:  # looked at by hand, without hatchling
+except ImportError:  # for use by hand, without hatchling
     BuildHookInterface = object  # type: ignore[assignment,misc]
 
 HERE = Path(__file__).parent
@@ -65,7 +65,7 @@ with tempfile.TemporaryDirectory(prefix="pyspark-pykbroker-") as _folder:  # the
 
 
 def sources() -> dict[str, Path]:
-    """Path in the wheel -> file in the checkout: the package, and the modules of pykbroker that it needs."""
+    """Return path in the wheel -> file in the checkout: the package, and the modules of pykbroker that it needs."""
     own = {path.relative_to(HERE).as_posix(): path for path in sorted((HERE / PACKAGE).rglob("*.py"))}
     found = dict(own)
     pending = [each for path in own.values() for each in imported(path)]
@@ -78,14 +78,14 @@ def sources() -> dict[str, Path]:
         found[target] = path
         pending += imported(path)
         package = path.parent
-        while package != home:  # importing a module imports the packages around it
+        while package != home:  # importing a module also imports its parent packages
             pending.append(package / "__init__.py")
             package = package.parent
     return found
 
 
 def imported(path: Path) -> list[Path]:
-    """The modules of pykbroker that this file imports, not those for types only."""
+    """Return the modules of pykbroker that this file imports, without those for types only."""
     found: list[Path] = []
     pending: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     while pending:
@@ -108,7 +108,7 @@ def module_file(name: str) -> Path | None:
 
 
 def renamed(path: Path) -> str:
-    """The file with imports of its own copy. Raises ValueError for an import that is written in another way."""
+    """Return the file with imports of its own copy. Raises ValueError for an import that is written in another way."""
     text = _IMPORT.sub(rf"\g<1>{PARTS}.\g<2>", path.read_text(encoding="utf-8"))
     for node in ast.walk(ast.parse(text)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -129,7 +129,7 @@ def compiling() -> ModuleType:
 
 
 def write(folder: Path) -> str | None:
-    """Write what the wheel holds into a folder. Why there is no compiled twin, or None."""
+    """Write the wheel's files into a folder. Return why there is no compiled twin, or None."""
     for target, path in sources().items():
         place = folder / target
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -172,6 +172,6 @@ class BuildHook(BuildHookInterface):  # type: ignore[type-arg]
             self._folder.cleanup()
 
 
-if __name__ == "__main__":  # python spark/segments/build_hook.py FOLDER: what the wheel would hold
+if __name__ == "__main__":  # `python spark/segments/build_hook.py FOLDER` writes the wheel's files there
     os.makedirs(sys.argv[1], exist_ok=True)
     sys.exit(write(Path(sys.argv[1])))

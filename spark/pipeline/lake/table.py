@@ -1,13 +1,13 @@
 """The one driver that writes a lake, with Spark and Delta Lake.
 
 **A commit** is Delta's: atomic, with a `Note` in its `userMetadata`. **The fence**: a driver that starts commits a
-claim, without rows, under the next epoch. All drivers write under one `txnAppId`, their epoch in the upper bits of
-`txnVersion`, and two transactions that have both read it conflict (`delta_log`). So after a claim no batch of the
-driver before it can be committed, at whatever moment it stands still. It finds the claim in the log and stops:
-`LakeTakenError`. Nothing here looks at a clock.
+claim, without rows, under the next epoch. All drivers write under one `txnAppId`, with their epoch in the upper bits of
+`txnVersion`, and two transactions that have both read it conflict (`delta_log`). So after a claim the driver before it
+cannot commit a batch, wherever it was interrupted. It finds the claim in the log and stops with `LakeTakenError`.
+Nothing here depends on a clock.
 
-Delta's word that a commit was made is not enough, because it says nothing of a version that it has passed over: after
-each write the log is read, and must have the note.
+It is not enough that Delta reports a commit as made, because Delta does not report a version that it has skipped. So
+after each write this module reads the log, which must contain the note.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 SCHEMES = ("file", "hdfs", object_store.SCHEME)
-# Another driver's commit can overtake a claim; so often in a row only if something is wrong.
+# Another driver's commit can overtake a claim; it does so this often in a row only if something is wrong.
 ATTEMPTS = 20
 
 
 class Lake:
     """The one driver that writes a lake, partitioned by the columns `date` and `topic`.
 
-    `claim` first; after an exception it is of no more use."""
+    Call `claim` first. After an exception, do not use it again."""
 
     def __init__(self, spark: SparkSession, path: str, *, job: str = "lake", schema: str = SCHEMA) -> None:
-        """Raises LakeError for a file system on which two drivers would not find each other."""
-        # A session of its own for what is set for one OPTIMIZE: the jobs of a driver share theirs.
+        """Raises LakeError for a file system on which two drivers would not notice each other."""
+        # Settings for one OPTIMIZE need a session of their own, because the jobs of a driver share one.
         self._spark = spark.newSession()
         self._path = path
         self._job = job
@@ -82,16 +82,17 @@ class Lake:
         self._version = -1
         self._text = ""  # a digest of the entry of that version
         self._state = State()
-        self._files: dict[str, DataFile] | None = None  # None: not asked for yet
-        self._added = 0  # files, since the claim
+        self._files: dict[str, DataFile] | None = None  # None until they are listed
+        self._added = 0  # the number of files written since the claim
 
     def claim(self, query_id: str | None) -> None:
-        """Become the lake's writer, before anything else; makes the table where there is none.
+        """Become the lake's writer, before anything else; create the table if it does not exist.
 
         `query_id` is the id in the checkpoint's metadata, None if the query has not run yet.
 
         Raises:
-            LakeError: another checkpoint's events are in the lake, another writer has changed it, it is another table.
+            LakeError: another checkpoint's events are in the lake, another writer has changed it, or it is another
+            table.
             LakeTakenError: on an object store, another driver holds the lease.
         """
         self._take_lease()
@@ -103,7 +104,7 @@ class Lake:
             raise
 
     def release(self) -> None:
-        """Let the next checkpoint go on with this lake, whichever it is and wherever it stands (`--adopt-lake`).
+        """Let the next checkpoint continue this lake, whichever it is and wherever it stands (`--adopt-lake`).
 
         Raises:
             LakeError: it is a table of other columns.
@@ -117,22 +118,22 @@ class Lake:
             self.close()
 
     def close(self) -> None:
-        """Gives the lease back, so that the next driver need not wait. Without it that waits `lease.PATIENCE_S`."""
+        """Give the lease back, so that the next driver need not wait `lease.PATIENCE_S`."""
         if self._lease is not None:
             with object_store.reached(self._path):
                 self._lease.give_back()
 
     def close_behind(self, query: StreamingQuery) -> None:
-        """`close` as soon as a query ends, also when it fails. The process lives until that is done."""
+        """Call `close` as soon as a query ends or fails. The process lives until that is done."""
         if self._lease is not None:
             threading.Thread(target=self._close_behind, args=(query,), name="end of the lake").start()
 
     def commit(self, frame: DataFrame, query_id: str, batch_id: int, plan: str, offsets: Sequence[Any] = ()) -> bool:
-        """Write a micro-batch, once: False if it was in the lake already. `plan` tells apart two batches of one number,
-        `offsets` (where the batch ends, by source) are noted for people.
+        """Write a micro-batch once; return False if it is in the lake already. `plan` distinguishes two batches of one
+        number; `offsets` (the end of the batch for each source) are recorded for people.
 
-        A repeated batch is computed again all the same, for Spark takes the state of its deduplication and the
-        watermark from it; nothing of it is written.
+        Spark computes a repeated batch again, because it takes the state of its deduplication and the watermark from
+        it, but none of its rows is written.
 
         Raises:
             LakeError: the batch cannot be the next one, or another writer has changed the table.
@@ -146,11 +147,11 @@ class Lake:
                 return False
             note = self._note(BATCH, State(query_id, position), offsets=list(offsets))
             try:
-                # Else each task would write a file of its own into each partition. The hint `rebalance` would also
+                # Otherwise each task would write its own file into each partition. The hint `rebalance` would also
                 # split large partitions, but Spark ignores it in queries that keep state.
                 self._append(frame.repartition(*PARTITIONS), note, batch_id)
             except Exception:
-                self._look()  # what another driver or writer has done says more than Delta's conflict
+                self._look()  # raises an error that is clearer than Delta's conflict
                 raise
             self._look()
             if self._state != note.state:
@@ -159,17 +160,17 @@ class Lake:
             return True
 
     def compact(self, min_files: int, target_file_bytes: int) -> int:
-        """Put one file in the place of many where `compaction.choose` says so; how many files have gone.
+        """Replace many files by one where `compaction.choose` asks for it; return the number of files that are gone.
 
-        One OPTIMIZE for each partition. Readers see the table before it or behind it; the old files stay on the disk
-        for those that read them, until VACUUM.
+        There is one OPTIMIZE for each partition. Readers see the table before it or after it. The old files stay on the
+        disk until VACUUM for readers that still use them.
 
         Raises:
             LakeTakenError: another driver has claimed the lake.
         """
         with self._alone():
             if self._added < min_files:
-                return 0  # a driver that has just started lists the table only when it has made so many files itself
+                return 0  # a new driver lists the table only after it has written this many files itself
             self._look()
             if self._files is None:
                 self._files = {file.path: file for file in self._delta.files()}
@@ -180,7 +181,7 @@ class Lake:
             return before - len(self._files)
 
     def files(self) -> list[DataFile]:
-        """What is in the lake now."""
+        """Return the files of the lake now."""
         return self._delta.files()
 
     def _take_lease(self) -> None:
@@ -190,9 +191,9 @@ class Lake:
             self._lease.keep()
 
     def _close_behind(self, query: StreamingQuery) -> None:
-        with suppress(Exception):  # what has ended it, says the query itself
+        with suppress(Exception):  # the query itself reports its error
             query.awaitTermination()
-        with suppress(Exception):  # the store does not answer: the next driver waits
+        with suppress(Exception):  # the store does not answer, so the next driver waits
             self.close()
 
     def _alone(self) -> AbstractContextManager[None]:
@@ -214,7 +215,7 @@ class Lake:
                 columns.refuse_others(self._spark, self._path, self._schema, adopting=release)
             state = replace(found.state or State(), released=True) if release else found.state
             assert state is not None
-            # An epoch that the log does not say any more is jumped over.
+            # The claim skips an epoch that is no longer in the log.
             self._epoch = found.epoch + (1 << attempt)
             note = self._note(CLAIM, state, follows=newest, releases=release)
             if self._claimed(note, newest):
@@ -224,7 +225,7 @@ class Lake:
         raise LakeTakenError(f"other drivers keep writing to the lake {self._path}", "Stop all but one of them")
 
     def _claimed(self, note: Note, newest: int) -> bool:
-        """Whether the claim is in the log, and the driver before it has made none of its commits meanwhile."""
+        """Return True if the claim is in the log and the driver before it made no commit in between."""
         nothing = self._spark.createDataFrame([], self._schema)
         try:
             writer = nothing.write.format("delta").mode("errorifexists" if newest < 0 else "append")
@@ -236,7 +237,7 @@ class Lake:
         return any(self._log.read(version).note == note for version in range(newest + 1, self._log.newest() + 1))
 
     def _look_at_once(self, newest: int) -> None:
-        """After a claim nothing of the driver before it comes any more: what the log says is final."""
+        """Read the final state of the log: after a claim the driver before it cannot commit."""
         found = known(self._log.read, self._log.newest())
         refuse_foreign(self._path, found.foreign)
         assert found.state is not None
@@ -245,11 +246,11 @@ class Lake:
         self._text = _digest(self._log.text(self._version))
 
     def _look(self) -> None:
-        """Reads what was committed since.
+        """Read the commits that were made since.
 
         Raises:
             LakeTakenError: another driver has claimed the lake.
-            LakeError: another writer has changed the table, or it is not the table of before.
+            LakeError: another writer has changed the table, or it is no longer the same table.
         """
         try:
             unchanged = _digest(self._log.text(self._version)) == self._text
@@ -290,12 +291,12 @@ class Lake:
     def _append(self, frame: DataFrame, note: Note, batch_id: int) -> None:
         transaction = self._delta.begin(self._version)
         if transaction.version > self._version:
-            self._look()  # of a claim that the transaction has read already, Delta would say nothing
+            self._look()  # Delta would not report a claim that the transaction has read already
         transaction.commit(frame, PARTITIONS, self._options(note, batch_id))
 
     def _options(self, note: Note, batch_id: int | None) -> dict[str, str]:
         return {
-            "mergeSchema": "true",  # a field that events have gained becomes a column
+            "mergeSchema": "true",  # a new field of events becomes a column
             "txnAppId": APP_ID,
             "txnVersion": str(transaction_version(note.epoch, batch_id)),
             "userMetadata": note.encode(),
@@ -308,14 +309,14 @@ class Lake:
         conf = self._spark.conf
         conf.set(f"{delta}.commitInfo.userMetadata", self._note(COMPACTION, self._state).encode())
         conf.set(f"{delta}.optimize.minFileSize", str(compaction.threshold(group)))
-        # A group may be up to twice the target; below its own sum OPTIMIZE would leave files alone.
+        # A group may be up to twice the target; with a limit below the sum OPTIMIZE would leave files out.
         conf.set(f"{delta}.optimize.maxFileSize", str(2 * target_file_bytes))
-        conf.set(f"{delta}.stats.collect", "true")  # files of batches have none
+        conf.set(f"{delta}.stats.collect", "true")  # the files of batches have no statistics
         try:
             table = DeltaTable.forPath(self._spark, self._path)
             table.optimize().where(compaction.predicate(group)).executeCompaction()
         except Exception as error:
-            if not _is_conflict(error):  # another OPTIMIZE was faster: the files are what that has made of them
+            if not _is_conflict(error):  # another OPTIMIZE was faster, so its files are there
                 raise
 
     def _taken(self) -> LakeTakenError:
@@ -340,7 +341,7 @@ class Lake:
 
 
 def read(spark: SparkSession, path: str) -> DataFrame:
-    """The lake as of now: every committed event once, also while a batch is written or files are compacted.
+    """Return the lake as of now: every committed event once, also while a batch is written or files are compacted.
 
     Raises:
         LakeError: there is no lake.
@@ -353,7 +354,7 @@ def read(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _where(spark: SparkSession, path: str) -> tuple[str, str]:
-    """The scheme of a path, and its path on that file system."""
+    """Return the scheme of a path, and its path on that file system."""
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     there = jvm.org.apache.hadoop.fs.Path(path)
@@ -366,7 +367,7 @@ def _digest(text: str) -> str:
 
 
 def _is_conflict(error: Exception) -> bool:
-    """Whether Delta has found another transaction in the way of this one."""
+    """Return True if Delta has found that another transaction conflicts with this one."""
     name = getattr(getattr(error, "java_exception", None), "getClass", None)
     text = str(name().getName()) if name else str(error)
     return "Concurrent" in text or "MetadataChanged" in text or "ProtocolChanged" in text

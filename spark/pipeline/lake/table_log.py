@@ -1,4 +1,4 @@
-"""The files of a table's log, and what else lies in its folder."""
+"""The files of a table's log, and the other names in its folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TableLog:
         self._place = path
 
     def newest(self) -> int:
-        """The last version, -1 where there is no table."""
+        """Return the last version, or -1 without a table."""
         names = (name.partition(".") for name in self._files.names(LOG))
         return max((int(stem) for stem, _, kind in names if kind == "json" and stem.isdecimal()), default=-1)
 
@@ -52,5 +52,5 @@ class TableLog:
             ) from error
 
     def strange_names(self) -> list[str]:
-        """What lies in a folder that is no Delta table."""
+        """Return the names in a folder that is no Delta table."""
         return sorted(name for name in self._files.names("") if name not in OURS and name[0] != ".")

@@ -1,7 +1,7 @@
 """Log segments of pykbroker and of Apache Kafka as a Spark data source; docs/segments.md shows how it is used.
 
-Spark imports every installed package whose name begins with `pyspark_` and takes its `DefaultSource`: no call registers
-it. A wheel that came by `--py-files` is not installed, and needs `register(spark)`.
+Spark imports every installed package whose name begins with `pyspark_` and takes its `DefaultSource`, so no call is
+needed to register it. A wheel that came by `--py-files` is not installed, and needs `register(spark)`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The data source that Spark finds by its name: `spark.read.format("pyspark_pykbroker")`.
 
-Responsible for the calls that Spark makes. Not responsible for what they do.
+Responsible for the calls that Spark makes. Not responsible for reading.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SegmentSource(DataSource):
         return "pyspark_pykbroker"
 
     def schema(self) -> StructType:
-        # Spark does not say here for what; a stream takes what a batch takes, and more.
+        # Spark does not pass if it is for a batch or a stream. A stream accepts the options of a batch, and more.
         with message_first():
             return all_columns(SourceOptions.parse(self.options, streaming=True).include_headers)
 
@@ -51,7 +51,7 @@ class SegmentSource(DataSource):
 
 
 def tell_without_effect(options: SourceOptions) -> None:
-    """One line about the options that change nothing here."""
+    """Log one line about the options that have no effect here."""
     if options.without_effect:
         logger.warning(
             "pyspark_pykbroker: no broker is asked, so these change nothing: %s", ", ".join(options.without_effect)
@@ -59,7 +59,7 @@ def tell_without_effect(options: SourceOptions) -> None:
 
 
 class SegmentReader(DataSourceReader):
-    """Planned once on the driver, sent to the executors."""
+    """Made once on the driver and sent to the executors."""
 
     def __init__(self, options: SourceOptions, names: list[str]) -> None:
         self._options = options
@@ -76,7 +76,7 @@ class SegmentReader(DataSourceReader):
         from pyspark_pykbroker.piece_reader import read_piece
 
         keep_one_importer_of_each_archive()
-        # Spark asks for None where there is no piece.
+        # Spark passes None if there is no piece.
         if partition is not None:
             with message_first():
                 yield from read_piece(_piece(partition), self._names, self._options)

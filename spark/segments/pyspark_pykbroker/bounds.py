@@ -1,9 +1,9 @@
-"""How far a partition may be read: its log start, its high watermark, its last stable offset.
+"""The bounds within which a partition may be read: its log start, its high watermark, its last stable offset.
 
-Responsible for the two ends of one replica. Not responsible for what of it was asked for (ranges.py).
+Responsible for the two ends of one replica. Not responsible for the range that was asked for (ranges.py).
 
-The last stable offset is the first offset of the oldest transaction without a marker below the high watermark. Which
-are open stands in the newest usable producer snapshot; the headers behind it tell the rest.
+The last stable offset is the first offset of the oldest transaction without a marker below the high watermark. The
+newest usable producer snapshot has the open transactions; the batch headers after it have the changes since.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _is_empty(folder: str) -> bool:
 
 
 def last_stable_offset(folder: str, start: int, high_watermark: int) -> int:
-    """Between `start` and `high_watermark`. Raises what LogView raises."""
+    """Return the last stable offset, which is between `start` and `high_watermark`. Raises the errors of LogView."""
     states = ProducerStates()
     scanned = max(_load_snapshot(folder, states, high_watermark), start)
     if scanned < high_watermark:
@@ -72,7 +72,7 @@ def _load_snapshot(folder: str, states: ProducerStates, high_watermark: int) -> 
         path = os.path.join(folder, names.segment_file(offset, names.SNAPSHOT))
         try:
             with open(path, "rb") as opened:
-                # Now is the epoch: no producer is forgotten for its age.
+                # With the time 0 (the epoch) no producer expires.
                 states.load(opened.read(), offset, 0)
             return offset
         except FileNotFoundError:

@@ -1,11 +1,12 @@
-"""Data directories of brokers: which partitions lie in them, and how far each replica is safe to read.
+"""Data directories of brokers: the partitions in them, and the offset up to which each replica is safe to read.
 
 Responsible for `meta.properties`, the checkpoints of a directory, and the choice between replicas. Not responsible for
 the segments in a partition's folder (log_view.py).
 
 Invariants:
-* Folders that wait for deletion, move between directories, or were set aside as strays are no partitions.
-* All directories belong to one cluster, and all replicas that are read to one topic of that name.
+* Folders that wait for deletion, are future replicas of another directory, or were set aside as strays are no
+  partitions.
+* All directories belong to one cluster, and all replicas of a topic that are read have one topic id.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pykbroker_wire.primitives import uuid_to_str
 from pyspark_pykbroker.faults import NotADataDirectory, NotYet, RecordsLost, UnknownFormat, WrongOption
 from pyspark_pykbroker.source_options import Subscription, TopicPartition
 
-#: Of meta.properties. 0 is what brokers with ZooKeeper wrote; their segments are the same.
+#: Versions of meta.properties. Brokers with ZooKeeper wrote 0; their segments are the same.
 KNOWN_VERSIONS = ("0", "1")
 
 
@@ -37,13 +38,13 @@ class Replica:
     topic: str
     partition: int
     folder: str
-    #: "" where partition.metadata is missing
+    #: "" if partition.metadata is missing
     topic_id: str
-    #: what the checkpoint says; 0 where it says nothing
+    #: from the checkpoint; 0 if it does not name the partition
     log_start: int
-    #: None: the checkpoint does not know the partition yet
+    #: None if the checkpoint does not name the partition yet
     high_watermark: int | None
-    #: when the checkpoint that `high_watermark` is from was written (ns); 0 where there is none
+    #: when the checkpoint with the `high_watermark` was written (ns); 0 if there is none
     checkpoint_ns: int = 0
 
     @property
@@ -74,7 +75,7 @@ class DataDirectory:
                 f"{' and '.join(KNOWN_VERSIONS)}: a newer Apache Kafka needs a newer pyspark-pykbroker"
             )
         starts = _offsets(path, names.LOG_START_OFFSETS)
-        # Before it is read: a newer one may only take its place afterwards.
+        # The time is read before the content, because a newer checkpoint may replace the file in between.
         written_ns = _written_ns(os.path.join(path, names.HIGH_WATERMARKS))
         marks = _offsets(path, names.HIGH_WATERMARKS)
         replicas = []
@@ -104,7 +105,8 @@ def _properties(path: str) -> dict[str, str]:
 
 
 def _offsets(path: str, name: str) -> dict[TopicPartition, int]:
-    """A checkpoint; empty where it was not written yet. It is replaced by a rename, so it is always whole."""
+    """Read a checkpoint; the result is empty before it was first written. A rename replaces it, so it is always
+    whole."""
     file = os.path.join(path, name)
     try:
         with open(file, "rb") as opened:
@@ -118,7 +120,8 @@ def _offsets(path: str, name: str) -> dict[TopicPartition, int]:
 
 
 def topic_id_of(folder: str) -> str:
-    """ "" where the folder has no `partition.metadata`, as before Apache Kafka 2.8. Raises UnknownFormat."""
+    """Return the topic id, "" if the folder has no `partition.metadata`, as before Apache Kafka 2.8. Raises
+    UnknownFormat."""
     file = os.path.join(folder, names.PARTITION_METADATA)
     try:
         with open(file, "rb") as opened:
@@ -137,13 +140,13 @@ def _written_ns(file: str) -> int:
 
 
 def has_mark_of_its_own(replica: Replica) -> bool:
-    """Whether the high watermark is this topic's. Until a broker's next checkpoint it may be that of a deleted topic of
-    the same name."""
+    """Return True if the high watermark is this topic's. Until a broker's next checkpoint it may be that of a deleted
+    topic of the same name."""
     return replica.checkpoint_ns >= _written_ns(os.path.join(replica.folder, names.PARTITION_METADATA))
 
 
 def find_replicas(directories: Iterable[str]) -> dict[TopicPartition, list[Replica]]:
-    """Every partition with its replicas. Raises NotADataDirectory, UnknownFormat."""
+    """Return every partition with its replicas. Raises NotADataDirectory, UnknownFormat."""
     looked = [DataDirectory.look(path) for path in directories]
     clusters = {each.cluster_id: each.path for each in looked if each.cluster_id}
     if len(clusters) > 1:
@@ -161,8 +164,8 @@ def find_replicas(directories: Iterable[str]) -> dict[TopicPartition, list[Repli
 def choose(
     subscription: Subscription, replicas: Mapping[TopicPartition, list[Replica]]
 ) -> dict[TopicPartition, Replica]:
-    """The replica of each partition to read: the one that is safe to read furthest. Raises WrongOption, RecordsLost,
-    NotYet."""
+    """Return the replica of each partition to read: the one that is safe to read furthest. Raises WrongOption,
+    RecordsLost, NotYet."""
     chosen: dict[TopicPartition, Replica] = {}
     partitions: dict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(replicas):
@@ -198,7 +201,7 @@ def _most(replicas: list[Replica]) -> Replica:
 
 
 def high_watermark_of(replica: Replica) -> int:
-    """Raises NotYet."""
+    """Return the high watermark. Raises NotYet if the checkpoint does not have it."""
     if replica.high_watermark is None:
         raise NotYet(
             f"{replica.folder}: {names.HIGH_WATERMARKS} does not name {replica.topic}-{replica.partition} yet, so how "

@@ -1,6 +1,6 @@
-"""What can be wrong with options and with data directories: one class for each thing that an operator does about it.
+"""Errors of options and of data directories: one class for each action that an operator can take.
 
-Every message names the file or the option, says what was found, and ends with what to do.
+Every message names the file or the option, describes the error, and ends with what to do.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 class SegmentsError(Exception):
-    """Nothing can be read, or not all of it."""
+    """The read is impossible, or not complete."""
 
 
 class WrongOption(SegmentsError):
@@ -19,7 +19,7 @@ class WrongOption(SegmentsError):
 
 
 class NotADataDirectory(SegmentsError):
-    """A folder is not what a broker's `log.dirs` names, or belongs to another cluster than the others."""
+    """A folder is not one of a broker's `log.dirs`, or belongs to another cluster than the others."""
 
 
 class UnknownFormat(SegmentsError):
@@ -27,24 +27,24 @@ class UnknownFormat(SegmentsError):
 
 
 class DamagedSegment(SegmentsError):
-    """Bytes below the high watermark are not what a broker wrote."""
+    """Bytes below the high watermark are not those that a broker wrote."""
 
 
 class RecordsLost(SegmentsError):
-    """Records that were asked for are gone: retention, a deleted topic, offsets that the log does not have."""
+    """Requested records are gone: by retention, with a deleted topic, or their offsets are not in the log."""
 
 
 class NotYet(SegmentsError):
-    """The broker has not written the checkpoint that says how far the records are safe."""
+    """The broker has not yet written the checkpoint with the offset up to which the records are safe."""
 
 
 @contextmanager
 def message_first() -> Iterator[None]:
-    """Let what Spark shows of an error begin with its message, in a Python process of Spark's that ends with it.
+    """Let Spark show the message of an error first, in a Python process of Spark's that ends with the error.
 
-    Spark shows Python's text of an exception, where the message comes after the traceback. Its workers leave a
-    traceback out if their environment says so. Where they do not look there, a cause comes before the traceback, and
-    one that was never raised has none of its own.
+    Spark shows Python's text of an exception, where the message comes after the traceback. Spark's workers leave the
+    traceback out if an environment variable asks for it. In other places Python prints the cause before the traceback,
+    and a cause that was never raised has no traceback of its own.
     """
     try:
         yield

@@ -1,14 +1,14 @@
 """A topic's past from its segments and its present from the broker, as one DataFrame without gap or overlap.
 
-Responsible for the boundary between both: an offset of each partition that is safe in the segments, so that every
-leader has it. What is before it comes from the segments, what is behind it from Spark's Kafka source. Not responsible
-for either of the two.
+Responsible for the boundary between both: an offset of each partition up to which the segments are safe, so that every
+leader has these records. Records before it come from the segments, records from it on come from Spark's Kafka source.
+Not responsible for reading either of the two.
 
 Invariants:
-* A stream writes its boundary once, before it begins, into a file beside the checkpoint, and takes it from there ever
-  after. A checkpoint that has begun without that file, or with another topic's, is refused.
-* With read_committed the boundary is a last stable offset: no transaction with records on both sides of it is decided
-  differently on the two.
+* A stream writes its boundary once, before it begins, into a file next to the checkpoint, and later always uses that. A
+  checkpoint that has begun without that file, or with another topic's, is refused.
+* With read_committed the boundary is a last stable offset, so no transaction with records on both sides of it is
+  decided differently on the two sides.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pyspark_pykbroker.source_options import SourceOptions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Behind the checkpoint's own name.
+#: Appended to the checkpoint's own name.
 BOUNDARY = "-boundary.json"
 _VERSION = 1
 _WHAT_TO_DO = "Begin with a new checkpoint, and with an output that is empty."
@@ -40,7 +40,7 @@ _WHAT_TO_DO = "Begin with a new checkpoint, and with an output that is empty."
 @dataclass(frozen=True, slots=True)
 class Boundary:
     topic: str
-    #: of the topic's id; "" where the directories do not know it
+    #: the topic's id; "" if the directories do not have it
     topic_id: str
     isolation: str
     #: partition -> the first offset that comes from the broker
@@ -48,7 +48,7 @@ class Boundary:
 
     @classmethod
     def of(cls, options: SourceOptions) -> Boundary:
-        """Where the segments end now. Raises SegmentsError."""
+        """Return where the segments end now. Raises SegmentsError."""
         replicas = look(options)
         [topic] = {topic for topic, _ in replicas}
         offsets = {key[1]: bounds_of(replica, options.isolation).end for key, replica in replicas.items()}
@@ -56,7 +56,7 @@ class Boundary:
         return cls(topic, topic_id, options.isolation.value, offsets)
 
     def json_of_offsets(self) -> str:
-        """As startingOffsets and endingOffsets take it."""
+        """Return the offsets in the form of startingOffsets and endingOffsets."""
         return json.dumps(stored({(self.topic, number): offset for number, offset in self.offsets.items()}))
 
     def assigned(self) -> str:
@@ -96,10 +96,10 @@ def history_and_tail(
     tail_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return every record of `topic`: the past from `directories`, the rest from the broker that `kafka` names (options
-    of the Kafka source, `kafka.bootstrap.servers` at least).
+    of the Kafka source, at least `kafka.bootstrap.servers`).
 
-    Without `checkpoint` a batch; with it a stream, whose query must have that checkpointLocation. `columns` are those
-    to keep. `history_options` and `tail_options` go to one source each. Raises SegmentsError.
+    Without `checkpoint` the result is a batch; with it a stream, whose query must have that checkpointLocation.
+    `columns` are those to keep. `history_options` and `tail_options` go to one source each. Raises SegmentsError.
     """
     _refuse("history_options", history_options, ("ending",))
     _refuse("tail_options", tail_options, ("starting",))
@@ -132,7 +132,7 @@ def history_and_tail(
 
 
 def _refuse(argument: str, options: Mapping[str, str] | None, ends: tuple[str, ...]) -> None:
-    """Raises WrongOption for options that would move the boundary, or read something else on one side of it."""
+    """Raises WrongOption for options that would move the boundary, or that would read differently on one side of it."""
     for name in options or ():
         if name.lower().startswith((*ends, "subscribe", "assign", "directories", "path", "includeheaders")) or (
             name.lower() == "kafka.isolation.level"
@@ -144,7 +144,7 @@ EARLIEST = {"startingOffsets": "earliest"}
 
 
 def _kept(spark: SparkSession, checkpoint: str, options: SourceOptions) -> Boundary:
-    """The boundary of a checkpoint: read, or made and written. Raises WrongOption, RecordsLost."""
+    """Return the boundary of a checkpoint: read it, or make and write it. Raises WrongOption, RecordsLost."""
     files = _Files(spark, checkpoint)
     text = files.read()
     if text is None:
@@ -154,7 +154,7 @@ def _kept(spark: SparkSession, checkpoint: str, options: SourceOptions) -> Bound
                 f"{_WHAT_TO_DO}"
             )
         files.write(Boundary.of(options).encode())
-        # Another driver may have been first: then its boundary counts.
+        # If another driver was first, its boundary counts.
         text = files.read() or ""
     kept = Boundary.decode(text, files.boundary)
     [topic] = options.subscription.topics
@@ -170,7 +170,7 @@ def _kept(spark: SparkSession, checkpoint: str, options: SourceOptions) -> Bound
 
 
 class _Files:
-    """The checkpoint's file system, whichever Spark knows."""
+    """The checkpoint's boundary file, on any file system that Spark knows."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         jvm: Any = spark._jvm
@@ -198,7 +198,8 @@ class _Files:
             stream.close()
 
     def write(self, text: str) -> None:
-        """Whole or not at all, and never over another one: HDFS renames over nothing, a local file system links."""
+        """Write it whole or not at all, and never over another: on HDFS a rename does not overwrite, locally it is a
+        link."""
         draft = self._hadoop.Path(self._path.getParent(), f".{self._path.getName()}.{uuid.uuid4().hex}.tmp")
         stream = self._system.create(draft, False)
         try:

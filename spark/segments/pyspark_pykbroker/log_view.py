@@ -1,12 +1,12 @@
 """The segments of one partition's folder as they are at one moment, while a broker writes, compacts and deletes in it.
 
-Responsible for which segments there are and for a view of them that holds together. Not responsible for what is in them
+Responsible for the list of segments and for a consistent view of them. Not responsible for their content
 (segment_file.py).
 
 Invariants:
-* A view is taken between two listings that agree: what a compaction replaces is seen whole, old or new.
-* A `.swap` segment is complete and takes the place of those that begin within it, which the compaction removes before
-  it gives the new one its name.
+* A view is taken between two listings that agree, so the result of a compaction is seen whole, old or new.
+* A `.swap` segment is complete and replaces the segments that begin within it, which the compaction removes before it
+  gives the new one its name.
 * A view that holds its files stays readable, whatever happens to the names; any other one raises Replaced, and is taken
   again (`settled`).
 """
@@ -26,7 +26,7 @@ from pyspark_pykbroker.directories import topic_id_of
 from pyspark_pykbroker.faults import DamagedSegment, RecordsLost
 from pyspark_pykbroker.segment_file import ADVICE, SegmentFile
 
-#: A replacement renames files one after the other, with an fsync between: it is over within this time or not going on.
+#: A replacement renames files one after the other, with an fsync between: it ends within this time or it has stopped.
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.01
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def list_segments(folder: str) -> Listing:
-    """(base offset, state) of each segment that counts, in order. Raises RecordsLost when the folder is gone."""
+    """Return (base offset, state) of each segment that counts, in order. Raises RecordsLost if the folder is gone."""
     try:
         found = [parsed for name in os.listdir(folder) if (parsed := names.parse_segment_file(name)) is not None]
     except FileNotFoundError:
@@ -50,7 +50,8 @@ def list_segments(folder: str) -> Listing:
 
 
 def settled(folder: str, look: Callable[[], T]) -> T:
-    """What `look` returns, once the files stay under their names while it looks. Raises RecordsLost, DamagedSegment."""
+    """Return the result of `look` once the files keep their names during the call. Raises RecordsLost,
+    DamagedSegment."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
@@ -67,12 +68,12 @@ class LogView:
     """The segments that hold [start, end)."""
 
     def __init__(self, folder: str, start: int = 0, end: int | None = None, *, hold: bool = False) -> None:
-        """`end` None: to the last one. `hold`: keep all of them readable. Raises RecordsLost when the folder is gone,
-        Replaced or another FileNotFoundError when files change meanwhile (see `settled`)."""
+        """`end` None means to the last segment. `hold`: keep all files readable. Raises RecordsLost if the folder is
+        gone, and Replaced or another FileNotFoundError if files change during the call (see `settled`)."""
         self.folder = folder
         self._listing = list_segments(folder)
         bases = [base for base, _ in self._listing]
-        # A `.swap` may reach further than the beginning of its neighbour says.
+        # A `.swap` may reach beyond the beginning of the segment after it.
         has_swap = any(state for _, state in self._listing)
         first = 0 if has_swap else max(0, bisect_right(bases, start) - 1)
         found = [SegmentFile(folder, base, state) for base, state in self._listing[first:] if end is None or base < end]
@@ -83,19 +84,19 @@ class LogView:
         self.topic_id = topic_id_of(folder)
         self.segments = _without_replaced(found)
         self.check()
-        #: of the folder
+        #: of the whole folder
         self.first_offset = bases[0] if bases else None
         last = self.segments[-1].base_offset if self.segments else -1
-        #: where the first segment behind these begins
+        #: where the first segment after these begins
         self.next_base = next((base for base in bases if base > last), None)
 
     def check(self) -> None:
-        """Raises FileNotFoundError when the names lead to other files than before."""
+        """Raises FileNotFoundError if the names lead to other files than before."""
         if list_segments(self.folder) != self._listing or not all(segment.is_there() for segment in self._all):
             raise FileNotFoundError(f"{self.folder} has changed")
 
     def batches(self, start: int, end: int) -> Iterator[tuple[SegmentFile, int, BatchHeader]]:
-        """Every batch that overlaps with [start, end), control batches too. Raises DamagedSegment when the log ends
+        """Yield every batch that overlaps with [start, end), control batches too. Raises DamagedSegment if the log ends
         before `end`."""
         reached = start
         for segment in self.segments:
@@ -114,7 +115,8 @@ class LogView:
         self.check_end(reached, end)
 
     def check_end(self, reached: int, end: int) -> None:
-        """Raises DamagedSegment when the segments end at `reached` and none goes on before `end`, which was safe."""
+        """Raises DamagedSegment if the segments end at `reached` and no segment continues before `end`, which was
+        safe."""
         if reached < end and (self.next_base is None or self.next_base < end):
             raise DamagedSegment(
                 f"{self.folder} ends at offset {reached}, but offsets up to {end} were safe (high watermark): a crash "
@@ -122,8 +124,8 @@ class LogView:
             )
 
     def aborted(self, start: int, end: int) -> list[AbortedTxn]:
-        """The aborted transactions that overlap with [start, end). The view reaches to the log's end: a marker may be
-        far behind the records. Raises DamagedSegment."""
+        """Return the aborted transactions that overlap with [start, end). The view must reach to the log's end, because
+        a marker may be far after the records. Raises DamagedSegment."""
         found: list[AbortedTxn] = []
         for segment in self.segments:
             if segment.aborted(start, end, found):
@@ -133,7 +135,7 @@ class LogView:
 
 
 def _without_replaced(found: list[SegmentFile]) -> list[SegmentFile]:
-    """Leave out the segments whose records a `.swap` before them holds."""
+    """Leave out the segments whose records are in a `.swap` before them."""
     if not any(segment.is_swap for segment in found):
         return found
     kept: list[SegmentFile] = []

@@ -1,10 +1,10 @@
 """One piece, read on an executor: from the bytes of its segments to Arrow record batches.
 
-Responsible for finding the piece's files as they are named now, for what is wrong with them, and for Arrow arrays over
-the filled buffers. Not responsible for the bytes of a batch (pykbroker_wire.records.columns).
+Responsible for finding the piece's files by their present names, for errors in them, and for Arrow arrays over the
+filled buffers. Not responsible for the bytes of a batch (pykbroker_wire.records.columns).
 
 Invariants: every row of [start, end) that was not compacted away comes once, in order of offsets, or the read ends in
-an error; markers and, with read_committed, aborted records are no rows.
+an error. Markers and, with read_committed, aborted records are no rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_piece(piece: Piece, names: list[str], options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """Record batches of about `rowsPerBatch` rows with the columns `names`. Raises RecordsLost, DamagedSegment,
+    """Yield record batches of about `rowsPerBatch` rows with the columns `names`. Raises RecordsLost, DamagedSegment,
     UnknownFormat."""
     start, view = _open(piece, options)
     if start >= piece.end:
@@ -57,7 +57,7 @@ def read_piece(piece: Piece, names: list[str], options: SourceOptions) -> Iterat
 
 
 def _open(piece: Piece, options: SourceOptions) -> tuple[int, LogView]:
-    """Where to begin, and the files, open. Raises RecordsLost."""
+    """Return the offset to begin at, and the open files. Raises RecordsLost."""
     view = settled(piece.folder, lambda: LogView(piece.folder, piece.start, piece.end, hold=True))
     if view.topic_id != piece.topic_id:
         raise RecordsLost(
@@ -78,7 +78,7 @@ def _open(piece: Piece, options: SourceOptions) -> tuple[int, LogView]:
 
 
 def _compare_behind(piece: Piece, start: int, aborted: AbortedSpans) -> None:
-    """Look behind the piece for the markers of its transactions. Raises DamagedSegment when one of them aborts."""
+    """Read the markers of the piece's transactions after the piece. Raises DamagedSegment if one of them aborts."""
     left = AbortedSpans()
     left.undecided.update(aborted.undecided)
     for segment, position, header in _batches_behind(piece.folder, start):
@@ -92,7 +92,7 @@ def _compare_behind(piece: Piece, start: int, aborted: AbortedSpans) -> None:
 
 
 def _batches_behind(folder: str, start: int) -> Iterator[tuple[SegmentFile, int, BatchHeader]]:
-    """Batches from `start` to the end of the log, which may be torn above its high watermark."""
+    """Yield batches from `start` to the end of the log, which may be torn above its high watermark."""
     with suppress(DamagedSegment):
         for segment in LogView(folder, start).segments:
             for position, header in segment.batches(segment.position_before(start)):
@@ -117,7 +117,7 @@ def _read_segment(segment: SegmentFile, columns: Columns, start: int) -> Iterato
 
 
 def _fault(segment: SegmentFile, error: BrokenBatch) -> DamagedSegment | UnknownFormat:
-    """The header check says more about some of them."""
+    """Return the error; the check of the header gives a more exact one for some batches."""
     try:
         next(segment.batches(error.position))
     except (DamagedSegment, UnknownFormat) as known:

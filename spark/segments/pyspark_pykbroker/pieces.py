@@ -1,6 +1,5 @@
-"""What one task reads. Sent to an executor: small, and it names offsets, since files change their names and positions
-meanwhile.
-"""
+"""The piece that one task reads. It is sent to an executor: it is small, and it has offsets instead of files, because
+files change their names and positions in the meantime."""
 
 from __future__ import annotations
 

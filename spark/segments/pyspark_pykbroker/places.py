@@ -1,9 +1,10 @@
-"""The place of a stream: what Spark keeps of it in the checkpoint.
+"""The place of a stream, as Spark stores it in the checkpoint.
 
-Pure. Responsible for the format and for whether a replica is of the topic that a place is in. Not responsible for what
-a stream does with it (segment_stream.py).
+Pure. Responsible for the format, and for the check that a replica is of the place's topic. Not responsible for how a
+stream uses it (segment_stream.py).
 
-Invariant: a place without topic ids can be read. Checkpoints of before have none, nor have directories without them.
+Invariant: a place without topic ids can be read. Older checkpoints have none, and neither have directories without
+them.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from dataclasses import dataclass
 from pyspark_pykbroker.directories import Replica
 from pyspark_pykbroker.source_options import Offsets, TopicPartition
 
-#: Beside the numbers of a topic's partitions.
+#: The key next to the numbers of a topic's partitions.
 _ID = "id"
 
-#: As Spark stores it: topic -> partition -> the next offset, and "id" -> the topic's id.
+#: The form in which Spark stores it: topic -> partition -> the next offset, and "id" -> the topic's id.
 Stored = dict[str, dict[str, int | str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    #: the next one of each partition
+    #: the next offset of each partition
     offsets: Offsets
-    #: of the topics whose id is known
+    #: only for topics whose id is known
     topic_ids: Mapping[str, str]
 
     @classmethod
@@ -45,7 +46,7 @@ class Place:
         return cls(offsets, {topic: str(values[_ID]) for topic, values in topics.items() if _ID in values})
 
     def encode(self) -> Stored:
-        """Always in the same order: Spark compares the texts."""
+        """Return the form to store, always in the same order, because Spark compares the texts."""
         topics = {topic for topic, _ in self.offsets}
         found: Stored = {topic: {_ID: self.topic_ids[topic]} for topic in sorted(topics) if topic in self.topic_ids}
         for (topic, partition), offset in sorted(self.offsets.items()):
@@ -53,7 +54,7 @@ class Place:
         return found
 
     def is_in_another(self, replica: Replica) -> bool:
-        """Whether the replica is of another topic than this place. A place without an id fits any."""
+        """Return True if the replica is of another topic than this place. A place without an id fits any."""
         known = self.topic_ids.get(replica.topic, "")
         return known not in ("", replica.topic_id)
 
@@ -63,5 +64,5 @@ class Place:
 
 
 def stored(offsets: Offsets) -> Stored:
-    """Offsets alone, as options take them."""
+    """Return offsets alone, in the form of options."""
     return Place(offsets, {}).encode()

@@ -1,9 +1,9 @@
-"""From options to offsets: what of each partition one read covers.
+"""From options to offsets: the range of each partition that one read covers.
 
 Responsible for the rules of Spark's Kafka source about starting and ending offsets, timestamps and lost data, and for
-the plan of a read. Not responsible for how far a log may be read (bounds.py), nor for tasks (splitting.py).
+the plan of a read. Not responsible for the bounds of a log (bounds.py), nor for tasks (splitting.py).
 
-Invariant: with `failOnDataLoss` every record between the two ends is read or the plan is an error.
+Invariant: with `failOnDataLoss` either every record between the two ends is read, or the plan raises an error.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Range:
 
 
 def look(options: SourceOptions) -> dict[TopicPartition, Replica]:
-    """The replicas to read. Raises what `find_replicas` and `choose` raise."""
+    """Return the replicas to read. Raises the errors of `find_replicas` and `choose`."""
     return choose(options.subscription, find_replicas(options.directories))
 
 
 def plan(options: SourceOptions) -> list[Range]:
-    """What a batch read covers; empty ranges are left out."""
+    """Return the ranges of a batch read, without empty ones."""
     replicas = look(options)
     bounds = {key: bounds_of(replica, options.isolation) for key, replica in replicas.items()}
     starts = resolve(options, "starting", options.starting, replicas, bounds)
@@ -62,7 +62,7 @@ def resolve(
     replicas: Mapping[TopicPartition, Replica],
     bounds: Mapping[TopicPartition, Bounds],
 ) -> dict[TopicPartition, int]:
-    """One end as an offset for each partition. Raises WrongOption, DamagedSegment."""
+    """Return one end as an offset for each partition. Raises WrongOption, DamagedSegment."""
     if limit.named is not None and limit.named != replicas.keys():
         texts = [f"{topic}-{partition}" for topic, partition in sorted(limit.named ^ replicas.keys())]
         raise WrongOption(
@@ -99,7 +99,7 @@ def _offset_at(folder: str, timestamp: int, bounds: Bounds) -> int | None:
 
 
 def fit(replica: Replica, start: int, end: int, bounds: Bounds, *, fail: bool) -> tuple[int, int]:
-    """The part of [start, end) that the log has; when something of it is missing and `fail`, raises RecordsLost."""
+    """Return the part of [start, end) that the log has. Raises RecordsLost if `fail` and a part of it is missing."""
     problem = ""
     if start < bounds.start and start < end:
         problem = f"offsets {start} to {min(bounds.start, end) - 1} are gone (the log begins at {bounds.start})"

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class MappedForReading:
-    """One file as it was when it was opened. It stays readable after it was renamed or unlinked."""
+    """One file as it was when it was opened. It stays readable after it is renamed or unlinked."""
 
     __slots__ = ("inode", "view")
 
     def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
-            #: device and inode: a name that comes back with another one is another file
+            #: device and inode: a name with another pair is another file
             self.inode = (status.st_dev, status.st_ino)
-            # Nothing cannot be mapped.
+            # An empty file cannot be mapped.
             self.view = memoryview(
                 mmap.mmap(file.fileno(), status.st_size, access=mmap.ACCESS_READ) if status.st_size else b""
             )
@@ -35,7 +35,7 @@ class MappedForReading:
         return len(self.view)
 
     def close(self) -> None:
-        """The map goes with its last view."""
+        """The map is released with its last view."""
 
 
 class ReadOnlyDisk:
@@ -47,5 +47,5 @@ class ReadOnlyDisk:
         return os.path.exists(path)
 
 
-#: What an index is given. It opens, reads and asks for sizes; the rest of the contract is for writers.
+#: The disk for indexes. It opens, reads and returns sizes; the rest of the protocol is for writers.
 READ_ONLY = cast("Disk", ReadOnlyDisk())

@@ -1,10 +1,10 @@
 """The data source in a session that has not found it by itself.
 
-Spark looks for installed packages on the driver, in a Python of its own that `--py-files` does not reach. What a
-program registers goes to the Python of executors, with the archives that are to be on its path: Spark takes those whose
-names end with .zip, and leaves a wheel lying where it arrived. So a wheel goes along a second time, as a .zip.
+Spark looks for installed packages on the driver, in a separate Python that `--py-files` does not reach. A data source
+that a program registers is sent to the Python of executors, with the archives for its path. Spark takes only archives
+whose names end with .zip, and does not use a wheel. So the wheel is sent a second time, as a .zip.
 
-Invariant: the copy stays as long as this Python does, because executors that come later fetch it, too.
+Invariant: the copy stays as long as this Python, because executors that start later fetch it, too.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Let `spark.read.format("pyspark_pykbroker")` work in this session. Nothing happens where it does already.
+    """Let `spark.read.format("pyspark_pykbroker")` work in this session. Do nothing if it works already.
 
     On this machine the data source then runs in the Python of this program, unless PYSPARK_PYTHON or a setting names
-    another one: Spark's own choice is the `python3` of the PATH, which may have no such package.
+    another one. Spark's own choice is the `python3` of the PATH, which may not have this package.
     """
     session: Any = spark._jsparkSession
     if session.sessionState().dataSourceManager().dataSourceExists(SegmentSource.name()):
@@ -47,7 +47,7 @@ def _names_a_python(spark: SparkSession) -> bool:
 
 
 def _archive() -> Path | None:
-    """The file that this package was imported from, when that is no folder."""
+    """Return the file that this package was imported from, or None if that is a folder."""
     found = getattr(pyspark_pykbroker.__loader__, "archive", None)
     return None if found is None else Path(found)
 

@@ -1,7 +1,7 @@
-"""The columns of a row, as Spark's Kafka source has them, and which of them a schema wants.
+"""The columns of a row, as in Spark's Kafka source, and the choice of columns by a schema.
 
-Invariant: a schema that the user gives is a subset of the columns, each with its type; anything else is refused,
-because nothing is converted here.
+Invariant: a schema that the user passes is a subset of the columns, each with its type. Any other schema is refused,
+because this module converts no types.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TYPES: dict[str, DataType] = {
 }
 _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
-#: topic and partition are the same in all rows of a piece.
+#: The columns that are filled from records; topic and partition are the same in all rows of a piece.
 FILLED = {
     "key": WantedColumns.KEY,
     "value": WantedColumns.VALUE,
@@ -48,13 +48,13 @@ FILLED = {
 
 
 def all_columns(include_headers: bool) -> StructType:
-    """The Kafka source's schema."""
+    """Return the Kafka source's schema."""
     types = {**_TYPES, "headers": _HEADERS} if include_headers else _TYPES
     return StructType([StructField(name, kind) for name, kind in types.items()])
 
 
 def columns_of(schema: StructType, include_headers: bool) -> list[str]:
-    """The names of the columns that are wanted, in order. Raises WrongOption."""
+    """Return the names of the columns of a schema, in order. Raises WrongOption."""
     known: dict[str, DataType] = {field.name: field.dataType for field in all_columns(include_headers)}
     names = [field.name for field in schema]
     for field in schema:

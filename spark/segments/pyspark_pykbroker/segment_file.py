@@ -1,9 +1,9 @@
-"""One `.log` file with its indexes: where an offset stands, where a time begins, and the batches from there on.
+"""One `.log` file with its indexes: the position of an offset or a time, and the batches from there on.
 
-Responsible for what one segment says. Not responsible for which segments a log has (log_view.py).
+Responsible for the content of one segment. Not responsible for the list of segments of a log (log_view.py).
 
-Invariants: an index is advice: one that is missing, damaged or behind makes a search longer, never wrong. Bytes that
-are no batch raise DamagedSegment or UnknownFormat with the file, the position and the offset.
+Invariants: an index is only a hint: if it is missing, damaged or out of date, a search takes longer but is never wrong.
+Bytes that are no batch raise DamagedSegment or UnknownFormat with the file, the position and the offset.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pykbroker_wire.records.record import InvalidRecord, iter_records
 from pyspark_pykbroker.faults import DamagedSegment, UnknownFormat
 from pyspark_pykbroker.read_only_disk import READ_ONLY, MappedForReading
 
-#: What to do about bytes that are wrong below the high watermark.
+#: Advice for wrong bytes below the high watermark.
 ADVICE = (
     "Read another replica's directory, or start its broker, which repairs the log from the leader; "
     "with other offsets in startingOffsets or endingOffsets the rest can be read."
@@ -29,14 +29,15 @@ ADVICE = (
 
 
 class Replaced(FileNotFoundError):
-    """The name leads to another file than before, or to none: compaction or retention was here."""
+    """The name leads to another file than before, or to none, because of compaction or retention."""
 
 
 class SegmentFile:
-    """Mapped when its bytes are first needed; from then on it stays readable, whatever the broker does to the name."""
+    """Mapped when its bytes are first needed; from then on it stays readable, even if the broker renames or deletes
+    it."""
 
     def __init__(self, folder: str, base_offset: int, state: str = "") -> None:
-        """`state`: behind the names, "" or `.swap`. Raises FileNotFoundError."""
+        """`state`: the suffix after the names, "" or `.swap`. Raises FileNotFoundError."""
         self.folder = folder
         self.base_offset = base_offset
         self.is_swap = state == names.SWAP
@@ -44,7 +45,7 @@ class SegmentFile:
         self._state = state
         self._view: memoryview | None = None
         status = os.stat(self.path)
-        #: what it had when it was found; an active segment grows
+        #: the size when it was found; an active segment grows
         self.size = status.st_size
         self._inode = (status.st_dev, status.st_ino)
 
@@ -59,11 +60,11 @@ class SegmentFile:
         return self._view
 
     def release(self) -> None:
-        """Let the map go, when no batch of it is referred to."""
+        """Release the map, if no batch of it is referenced."""
         self._view = None
 
     def is_there(self) -> bool:
-        """Whether the name still leads to this file."""
+        """Return True if the name still leads to this file."""
         try:
             status = os.stat(self.path)
         except FileNotFoundError:
@@ -74,8 +75,8 @@ class SegmentFile:
         return os.path.join(self.folder, names.segment_file(self.base_offset, kind) + state)
 
     def batches(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of each whole batch. A file that ends inside a batch raises DamagedSegment: the caller
-        stops before, where the high watermark is."""
+        """Yield (position, header) of each whole batch. Raises DamagedSegment if the file ends inside a batch; the
+        caller stops before that, at the high watermark."""
         view, size = self.view, self.size
         while position < size:
             if size - position < HEADER_SIZE:
@@ -91,7 +92,7 @@ class SegmentFile:
             position += header.size_in_bytes
 
     def torn(self, position: int) -> DamagedSegment:
-        """The error for what begins at `position` and is no whole batch."""
+        """Return the error for bytes at `position` that are no whole batch."""
         return DamagedSegment(
             f"{self.path} ends inside a batch: {self.size - position} bytes from position {position} on are no whole "
             f"batch, though the high watermark is behind it. A crash has torn the log, or it was copied while it was "
@@ -113,7 +114,7 @@ class SegmentFile:
         )
 
     def check(self, position: int, header: BatchHeader) -> None:
-        """Raises DamagedSegment when the batch is not what was written."""
+        """Raises DamagedSegment if the batch is not the one that was written."""
         if not verify_crc(self.view, position, header):
             raise DamagedSegment(
                 f"{self.path}, position {position}: the checksum of the batch with offsets {header.base_offset} to "
@@ -130,16 +131,16 @@ class SegmentFile:
         return OffsetIndex(READ_ONLY, path, self.base_offset) if os.path.exists(path) else None
 
     def position_before(self, offset: int) -> int:
-        """The start of a batch from which going on meets the first one that ends at or after `offset`."""
+        """Return the start of a batch at or before the first batch that ends at or after `offset`."""
         try:
             index = self._offset_index()
             found = index.before(offset) if index is not None else None
-        except OSError:  # renamed meanwhile
+        except OSError:  # renamed in the meantime
             return 0
         return found[1] if found is not None and self._is_batch(*found) else 0
 
     def boundary_near(self, position: int) -> tuple[int, int] | None:
-        """(offset, position) where a batch ends near before `position`, if the index has one there."""
+        """Return (offset, position) where a batch ends shortly before `position`, if the index has an entry there."""
         try:
             index = self._offset_index()
             found = index.at_or_before(position) if index is not None else None
@@ -148,14 +149,14 @@ class SegmentFile:
         return (found[0] + 1, found[1]) if found is not None and self._is_batch(*found) else None
 
     def _is_batch(self, last_offset: int, position: int) -> bool:
-        """Whether the index is right about a batch: damaged ones are not followed."""
+        """Return True if the index entry matches a batch; damaged entries are not followed."""
         if not 0 <= position <= self.size - HEADER_SIZE:
             return False
         header = BatchHeader.parse(self.view, position)
         return header.magic == MAGIC and header.last_offset == last_offset
 
     def offset_at(self, timestamp: int, start: int, end: int) -> int | None:
-        """The first offset in [start, end) with a record that is at least as new (ms)."""
+        """Return the first offset in [start, end) with a record that is at least as new (ms)."""
         position = max(self.position_before(start), self._position_before_time(timestamp))
         for at, header in self.batches(position):
             if header.base_offset >= end:
@@ -170,7 +171,7 @@ class SegmentFile:
         return None
 
     def _position_before_time(self, timestamp: int) -> int:
-        """The start of a batch before which all records are older (ms)."""
+        """Return the start of a batch before which all records are older (ms)."""
         path = self._path(names.TIME_INDEX, self._state)
         try:
             if not os.path.exists(path):
@@ -184,7 +185,7 @@ class SegmentFile:
         position = self.position_before(offset)
         for _, header in self.batches(position):
             if header.last_offset >= offset:
-                # Only an entry that the log confirms is followed.
+                # Follow only an entry that the log confirms.
                 return position if header.base_offset <= offset and header.max_timestamp == newest else 0
         return 0
 
@@ -196,8 +197,8 @@ class SegmentFile:
             raise DamagedSegment(f"{self.path}, position {position}: {error}. {ADVICE}") from None
 
     def aborted(self, start: int, end: int, found: list[AbortedTxn]) -> bool:
-        """Add the transactions that were aborted here and overlap with [start, end). False: later segments may know
-        more."""
+        """Add the aborted transactions of this segment that overlap with [start, end). Return False if later segments
+        may have more."""
         path = self._path(names.TXN_INDEX, self._state)
         index = TxnIndex(READ_ONLY, path)
         if not index.is_sane(self.base_offset):

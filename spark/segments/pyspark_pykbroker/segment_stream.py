@@ -1,13 +1,13 @@
-"""Segments as a stream: each batch goes on where the one before ended, up to what is safe to read by then.
+"""Segments as a stream: each batch begins where the one before ended, and ends where records are safe to read by then.
 
-Responsible for where a stream begins, goes on and ends. Not responsible for how the checkpoint keeps it (places.py),
+Responsible for where a stream begins, continues and ends. Not responsible for its form in the checkpoint (places.py),
 nor for reading.
 
 Invariants:
-* Offsets never go back within a topic; what the checkpoint says has been read is not looked at again.
-* Records that are gone before they were read are an error, unless `failOnDataLoss` is false: those that retention
-  deleted, and those of a topic that was deleted, also where one of its name was made again.
-* Spark asks a new stream where it ends before it asks where it begins: both answers have one beginning.
+* Offsets never go back within a topic; records that were read by the checkpoint are not read again.
+* Records that are gone before they were read are an error, unless `failOnDataLoss` is false. Retention deleted them, or
+their topic was deleted, also if a topic of the same name was created again.
+* Spark asks a new stream for its end before its beginning; both answers come from one beginning.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ Replicas = dict[TopicPartition, Replica]
 
 
 class SegmentStreamReader(DataSourceStreamReader):
-    """Lives in one process beside the driver; `read` runs on executors."""
+    """Runs in one process next to the driver; `read` runs on executors."""
 
     def __init__(self, options: SourceOptions, names: list[str]) -> None:
         self._options = options
         self._names = names
-        #: where a new stream begins, once it was asked
+        #: the beginning of a new stream, after the first request for it
         self._initial: Place | None = None
-        #: up to where batches have been planned. Spark tells a stream with a checkpoint before it asks anything.
+        #: the end of the planned batches. Spark passes it to a stream with a checkpoint before its first request.
         self._planned: Place | None = None
-        #: what a warning has named
+        #: the partitions and topic ids that a warning has named
         self._told_gone: Set[TopicPartition] = frozenset()
         self._told_ids: set[tuple[str, str]] = set()
 
@@ -80,7 +80,7 @@ class SegmentStreamReader(DataSourceStreamReader):
         limit = self._options.ending.without(planned.offsets.keys() - replicas.keys())
         ends = resolve(self._options, "ending", limit, replicas, bounds)
         planned = planned.without(remade - waiting)
-        # New partitions, and those of a topic that was made again, are read from their beginning.
+        # New partitions, and those of a topic that was created again, are read from their beginning.
         starts = {key: planned.offsets.get(key, bounds[key].start) for key in ends}
         ends = {key: max(min(end, bounds[key].end), starts[key]) for key, end in ends.items()}
         if self._options.max_offsets_per_trigger:
@@ -94,7 +94,7 @@ class SegmentStreamReader(DataSourceStreamReader):
             return []
         replicas = self._look(ends)
         remade = self._remade(ends, replicas.values())
-        # Nothing is left of a batch that was planned in a topic that is gone.
+        # A batch that was planned in a deleted topic is empty.
         replicas = {key: replica for key, replica in replicas.items() if replica.topic not in remade}
         starts = starts.without(self._remade(starts, replicas.values()))
         bounds = self._bounds(replicas)
@@ -103,7 +103,7 @@ class SegmentStreamReader(DataSourceStreamReader):
             if key not in replicas:
                 continue
             first = starts.offsets.get(key, bounds[key].start)
-            # What was safe once stays so, whatever a checkpoint of a broker that has come back says.
+            # Offsets that were once safe stay so, even if the checkpoint of a restarted broker is older.
             reach = Bounds(bounds[key].start, max(bounds[key].end, last))
             first, last = fit(replicas[key], first, last, reach, fail=self._options.fail_on_data_loss)
             if first < last:
@@ -120,8 +120,8 @@ class SegmentStreamReader(DataSourceStreamReader):
         return self._initial
 
     def _look(self, place: Place | None) -> Replicas:
-        """The replicas to read for a stream that is at `place`. Raises RecordsLost when partitions of it are gone, and
-        what `find_replicas` and `choose` raise."""
+        """Return the replicas to read for a stream that is at `place`. Raises RecordsLost if partitions of it are gone,
+        and the errors of `find_replicas` and `choose`."""
         found = find_replicas(self._options.directories)
         subscription = self._options.subscription
         gone = place.offsets.keys() - found.keys() if place is not None else frozenset()
@@ -136,14 +136,15 @@ class SegmentStreamReader(DataSourceStreamReader):
             topics = {topic for topic, _ in gone}
             whole = {topic for topic in topics if _is_whole(topic, found)}
             if not subscription.partitions:
-                # Folders go one by one, and come so.
+                # Folders are deleted and created one by one.
                 found = {key: replicas for key, replicas in found.items() if key[0] not in topics - whole}
             subscription = subscription.without(topics - whole, gone)
         self._told_gone = gone
         return choose(subscription, found)
 
     def _remade(self, place: Place, replicas: Iterable[Replica]) -> set[str]:
-        """The topics that are not those that `place` is in. Raises RecordsLost when there are any and that matters."""
+        """Return the topics whose id is not that of `place`. Raises RecordsLost if there are any and that is an
+        error."""
         ids = {replica.topic: replica.topic_id for replica in replicas if place.is_in_another(replica)}
         for topic, new in ids.items():
             self._lose(
@@ -165,19 +166,19 @@ class SegmentStreamReader(DataSourceStreamReader):
 
 
 def _is_whole(topic: str, found: Mapping[TopicPartition, object]) -> bool:
-    """Whether there are partitions, and none before the last one is missing."""
+    """Return True if there are partitions, and none before the last one is missing."""
     numbers = sorted(number for name, number in found if name == topic)
     return numbers != [] and numbers == list(range(len(numbers)))
 
 
 def _may_begin(replica: Replica) -> bool:
-    """Whether it is known how far a topic that was made again is safe, and which topic it is."""
+    """Return True if the id and the safe end of a topic that was created again are known."""
     return replica.topic_id != "" and replica.high_watermark is not None and has_mark_of_its_own(replica)
 
 
 def share(starts: Offsets, ends: Offsets, most: int) -> dict[TopicPartition, int]:
-    """Ends such that about `most` offsets lie before them, of each partition in proportion to what it has; at least one
-    of each that has any."""
+    """Return ends such that about `most` offsets lie before them, in proportion to the size of each partition. Each
+    partition that has any offset gets at least one."""
     sizes = {key: max(0, end - starts[key]) for key, end in ends.items()}
     total = sum(sizes.values())
     if total <= most:

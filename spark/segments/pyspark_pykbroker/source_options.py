@@ -1,9 +1,9 @@
 """The options of a read, parsed: the names, defaults and rules of Spark's Kafka source, and the directories.
 
-Pure. Responsible for what one read asks for. Not responsible for what there is (directories.py, ranges.py).
+Pure. Responsible for the request of one read. Not responsible for the data on the disk (directories.py, ranges.py).
 
-Invariants: an option that is not known is refused; of `kafka.*` only those in `_HONOURED` change what is read, the
-others are kept by name (never by value: some are secrets), to be told in one log line.
+Invariants: an unknown option is refused. Only the `kafka.*` options in `_HONOURED` change what is read. The others are
+kept by name for one log line (never by value, because some are secrets).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pyspark_pykbroker.faults import WrongOption
 TopicPartition = tuple[str, int]
 Offsets = Mapping[TopicPartition, int]
 
-#: As Spark writes them in JSON.
+#: Spark's numbers for them in JSON.
 LATEST = -1
 EARLIEST = -2
 
-#: One task reads about as much: each costs a Python worker 0.1 s of CPU, as 100 MB of a log do.
+#: One task reads about this much. A task costs a Python worker 0.1 s of CPU, as much as 100 MB of a log.
 DEFAULT_SPLIT_BYTES = 512 * 1024 * 1024
 DEFAULT_ROWS = 20_000
 
-#: Topics that a pattern does not match, as a consumer's does not.
+#: Topics that a pattern does not match, as for a consumer.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 _STRATEGIES = ("subscribe", "subscribepattern", "assign")
@@ -51,7 +51,7 @@ _OWN = {
     "splitbytes",
     "rowsperbatch",
 }
-#: They steer how the Kafka source asks a broker, which nothing here does.
+#: They control how the Kafka source asks a broker, and this source asks none.
 _WITHOUT_EFFECT = {
     "fetchoffset.numretries",
     "fetchoffset.retryintervalms",
@@ -70,14 +70,14 @@ class Isolation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions; exactly one of the three is set."""
+    """The partitions of a read; exactly one of the three is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
     partitions: frozenset[TopicPartition] = frozenset()
 
     def topics_of(self, known: set[str]) -> list[str]:
-        """The topics to read, in order. Raises WrongOption for one that is not there."""
+        """Return the topics to read, in order. Raises WrongOption for a topic that does not exist."""
         if self.pattern:
             matches = re.compile(self.pattern).fullmatch
             return sorted(topic for topic in known - INTERNAL_TOPICS if matches(topic))
@@ -90,15 +90,15 @@ class Subscription:
         return sorted(wanted)
 
     def without(self, topics: Set[str], partitions: Set[TopicPartition]) -> Subscription:
-        """The same, but for what is not there. A pattern needs no change."""
+        """Return the same without these missing topics and partitions. A pattern needs no change."""
         named = tuple(topic for topic in self.topics if topic not in topics)
         return replace(self, topics=named, partitions=self.partitions - partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One end of what is read. One of: EARLIEST or LATEST for all, an offset or one of these two for each partition, a
-    timestamp (ms) for all, one for each partition."""
+    """One end of a read: EARLIEST or LATEST for all, an offset or one of these two for each partition, a
+    timestamp (ms) for all, or one for each partition."""
 
     everywhere: int | None = None
     offsets: Mapping[TopicPartition, int] | None = None
@@ -107,12 +107,12 @@ class Limit:
 
     @property
     def named(self) -> set[TopicPartition] | None:
-        """The partitions that it names; None where it is for all."""
+        """The partitions that it names; None if it is for all."""
         by_partition = self.offsets if self.offsets is not None else self.timestamps
         return set(by_partition) if by_partition is not None else None
 
     def without(self, keys: Set[TopicPartition]) -> Limit:
-        """The same, but for some partitions that are not there."""
+        """Return the same without some missing partitions."""
         return replace(self, offsets=_without(self.offsets, keys), timestamps=_without(self.timestamps, keys))
 
 
@@ -136,12 +136,12 @@ class SourceOptions:
     max_offsets_per_trigger: int = 0
     split_bytes: int = DEFAULT_SPLIT_BYTES
     rows_per_batch: int = DEFAULT_ROWS
-    #: names of options that were accepted and change nothing
+    #: names of options that were accepted and have no effect
     without_effect: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
-        """Raises WrongOption. Names are compared without regard to case, as Spark does."""
+        """Raises WrongOption. Names are compared without regard to case, as in Spark."""
         options = {key.lower(): value for key, value in given.items()}
         kafka = {key for key in options if key.startswith("kafka.")}
         if unknown := sorted(options.keys() - _OWN - _WITHOUT_EFFECT - kafka):
@@ -213,7 +213,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
 
 
 def _limit(options: Mapping[str, str], which: str, default: int, refused: int | None) -> Limit:
-    """In the order in which Spark looks at them: timestamp, offsets by timestamp, offsets."""
+    """Return one end. The options are looked up in Spark's order: timestamp, offsets by timestamp, offsets."""
     if (text := options.get(f"{which}timestamp")) is not None:
         return Limit(timestamp=_timestamp(f"{which}Timestamp", text))
     if (text := options.get(f"{which}offsetsbytimestamp")) is not None:

@@ -1,10 +1,10 @@
-"""Pieces for tasks: ranges cut into parts of about the same number of bytes, at the ends of batches where an index
-knows them.
+"""Pieces for tasks: ranges cut into parts of about the same number of bytes, at the ends of batches if an index has
+them.
 
 Responsible for where to cut. Not responsible for reading a piece (piece_reader.py), which finds its files again.
 
-Invariants: the pieces of a range are disjoint and cover it; each has an offset more than it starts with; there are at
-least `minPartitions` of them, but where a range has fewer offsets than its share of bytes wants pieces.
+Invariants: the pieces of a range are disjoint and cover it; each has at least one offset. There are at least
+`minPartitions` of them, unless a range has fewer offsets than its share of pieces.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pyspark_pykbroker.source_options import SourceOptions
 #: A task keeps every file of its piece open.
 _MOST_FILES = 200
 
-#: A segment, where the range begins and ends in it.
+#: A segment, and the positions where the range begins and ends in it.
 Part = tuple[SegmentFile, int, int]
 
 
 def split(ranges: Sequence[Range], options: SourceOptions) -> list[Piece]:
-    """The pieces of all ranges. Raises what LogView raises, but for changing files."""
+    """Return the pieces of all ranges. Raises the errors of LogView, except for changing files."""
     parts = [settled(each.replica.folder, lambda each=each: _parts(each)) for each in ranges]  # type: ignore[misc]
     sizes = [sum(end - start for _, start, end in part) for part in parts]
     wanted = options.split_bytes
@@ -52,7 +52,7 @@ def _parts(wanted: Range) -> list[Part]:
         start = segment.position_before(wanted.start) if segment.base_offset < wanted.start else 0
         end = segment.size
         if following is None:
-            # Of an active segment the index may not be written that far.
+            # The index of an active segment may not reach that far.
             before = segment.position_before(wanted.end)
             end = before if before > start else segment.size
         found.append((segment, start, max(end, start + 1)))
@@ -61,14 +61,14 @@ def _parts(wanted: Range) -> list[Part]:
 
 
 def _cuts(wanted: Range, parts: list[Part], size: int, count: int) -> list[int]:
-    """Offsets from the start to the end of the range, strictly increasing."""
+    """Return offsets from the start to the end of the range, strictly increasing."""
     ends = list(accumulate(end - start for _, start, end in parts))
     cuts = [wanted.start]
     for number in range(1, count):
         target = size * number // count
         cut = _cut_at(wanted, parts, ends, target)
         if not cuts[-1] < cut < wanted.end:
-            # The index is too coarse here: by offsets instead.
+            # The index is too coarse here, so cut by offsets.
             cut = wanted.start + (wanted.end - wanted.start) * number // count
         if cuts[-1] < cut < wanted.end:
             cuts.append(cut)
@@ -79,7 +79,7 @@ def _cuts(wanted: Range, parts: list[Part], size: int, count: int) -> list[int]:
 
 
 def _cut_at(wanted: Range, parts: list[Part], ends: list[int], target: int) -> int:
-    """An offset near the byte `target` of the range; that of its start when none is known."""
+    """Return an offset near the byte `target` of the range; the range's start if none is known."""
     index = min(bisect_right(ends, target), len(parts) - 1)
     segment, start, end = parts[index]
     before = ends[index - 1] if index else 0

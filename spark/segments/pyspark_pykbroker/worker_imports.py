@@ -1,11 +1,11 @@
-"""What Python's import system does before every task of a Python worker, made cheap.
+"""A cheaper start of each task in Python's import system.
 
 Spark's worker calls `importlib.invalidate_caches()` when a task begins. Python 3.11 then reads the directory of an
-archive once for each importer that it has cached: of pyspark.zip one for each package that was imported from it. Those
-are 33 times 2,000 entries, 0.2 s of CPU: as much as 128 MB of a log take.
+archive once for each importer that it has cached; for pyspark.zip that is one for each package imported from it. Those
+are 33 times 2,000 entries and 0.2 s of CPU, as much as 128 MB of a log take.
 
-Invariants: one importer of each archive stays cached, so an archive that has changed is still noticed; Python makes the
-others again when it needs them.
+Invariants: one importer of each archive stays cached, so a changed archive is still noticed. Python makes the others
+again when it needs them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zipimport import zipimporter
 
 
 def keep_one_importer_of_each_archive() -> None:
-    """Forget the importers of folders inside of archives whose own importer is cached."""
+    """Remove the importers of folders inside archives whose own importer is cached."""
     cached = sys.path_importer_cache
     for path, importer in list(cached.items()):
         if isinstance(importer, zipimporter) and importer.prefix and importer.archive in cached:
