@@ -1,9 +1,9 @@
-"""What ACLs cost a Produce request: `python -m bench.authorizing`.
+"""The cost of ACLs for a Produce request: `python -m bench.authorizing`.
 
-One node in this process, and frames that are handed to its dispatcher on its loop: no socket, no client. Three
-authorizers take turns, so that a drift of the machine's speed meets all: none, StandardAuthorizer with one ACL, and
-StandardAuthorizer with 100,000. Printed is the CPU time of the loop's thread for each request, the median of the
-rounds; the frames are those of one client that writes to one topic, as producers do.
+One node in this process, and frames that are passed to its dispatcher on its loop, without a socket or a client. Three
+authorizers take turns, so that a drift of the machine's speed affects all: none, StandardAuthorizer with one ACL, and
+StandardAuthorizer with 100,000. It prints the CPU time of the loop's thread for each request, as the median of the
+rounds. The frames are those of one client that writes to one topic, as producers do.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def authorizers(many: int = 100_000) -> dict[str, Authorizer]:
 
 
 def measure(rounds: int = ROUNDS, requests: int = REQUESTS, many: int = 100_000) -> Mapping[str, list[float]]:
-    """Microseconds of CPU for each request, round by round."""
+    """Return microseconds of CPU for each request, round by round."""
     taken: dict[str, list[float]] = {}
     with pykbroker.Broker({"log.retention.check.interval.ms": "3600000"}) as broker:
         with Wire(broker.bootstrap_servers) as wire:
@@ -79,7 +79,7 @@ def measure(rounds: int = ROUNDS, requests: int = REQUESTS, many: int = 100_000)
 
 
 def _on_loop(broker: pykbroker.Broker, call: Callable[[], None]) -> None:
-    """On the node's loop, and wait."""
+    """Run a call on the node's loop, and wait for it."""
     done, failed = threading.Event(), list[BaseException]()
 
     def run() -> None:
@@ -100,7 +100,7 @@ def main() -> None:
     taken = measure()
     without = taken["no authorizer"]
     for name, values in taken.items():
-        # Of the same round, since rounds differ by more than what is looked for.
+        # Ratios within a round, since rounds differ by more than the effect that is measured.
         ratios = [value / base for value, base in zip(values, without, strict=True)]
         print(f"{name:>15}: {statistics.median(values):6.2f} µs, {statistics.median(ratios) - 1:+.1%}")
 

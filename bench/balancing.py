@@ -1,9 +1,9 @@
 """Balance (docs/balance.md): a plan for 200 brokers with 200,000 partitions, and four brokers under load.
 
-Both compare the cluster as it was with the cluster balanced: the coefficients of variation of what its brokers have.
+Both compare the cluster before and after balancing: the coefficients of variation of the load of its brokers.
 
-* The large plan is made of a load that was computed (tests/tools/balance/clusters.py): how long it takes, which hard
-  goals it breaks, and what it copies beside the sum of what brokers have above the means.
+* The large plan is for a computed load (tests/tools/balance/clusters.py): how long it takes, which hard goals it
+  breaks, and how much it copies compared with the load that brokers have above the means.
 * The four brokers are processes with 40 partitions of two replicas. Their rates are measured before and after `balance
   plan` and `balance run`, while producers and a consumer run (tests/tools/commands/balanced_cluster.py).
 """
@@ -24,13 +24,13 @@ BROKERS, PARTITIONS, RACKS = 200, 200_000, 10
 RATE = 20e6
 WINDOW_SECONDS = 10.0
 SIDES = Sides("as it was", "balanced")
-#: A coefficient that falls by 60 %.
+#: The factor for a coefficient that falls by 60 %.
 _TARGET = 2.5
 _RATES = ("leader bytes in", "replication bytes in")
 
 
 class _Clusters:
-    """What is measured makes its clusters itself."""
+    """The measurements make their clusters themselves."""
 
     def start(self) -> None:
         pass

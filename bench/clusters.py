@@ -1,7 +1,7 @@
 """Three combined nodes of one side as three processes: replication factor 3, min.insync.replicas 2.
 
-Both sides read the same properties, which are defaults but for what `SETTINGS` says; each formats its directories with
-its own tool. What is asked of the nodes over the wire is in tests/node/nodes.py. Not here: any load, and any figure.
+Both sides read the same properties, which are defaults except for `SETTINGS`; each formats its directories with its own
+tool. Requests to the nodes over the wire are in tests/node/nodes.py. Not here: loads and figures.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 SETTINGS: Mapping[str, str] = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
-    # As for a node that is alone: a join is no wait.
+    # As for a single node: a join does not wait.
     "group.initial.rebalance.delay.ms": "0",
     # Replicas of deleted topics leave the disk before the next measurements have filled it.
     "log.segment.delete.delay.ms": "5000",
@@ -46,12 +46,12 @@ _START_SECONDS = 120
 class ReplicatedTopic:
     name: str
     topic_id: bytes
-    #: partition -> where its leader listens
+    #: partition -> the address of its leader
     leaders: Mapping[int, raw.Address]
 
 
 def properties_of(number: int, ports: Mapping[int, int], folder: Path) -> dict[str, str]:
-    """What a node is told. The controller listens on the port behind the broker's."""
+    """Return the properties of a node. The controller listens on the port after the broker's."""
     controllers = {each: f"127.0.0.1:{port + 1}" for each, port in ports.items()}
     return {
         "process.roles": "broker,controller",
@@ -66,7 +66,7 @@ def properties_of(number: int, ports: Mapping[int, int], folder: Path) -> dict[s
 
 
 def first_voters(ports: Mapping[int, int]) -> str:
-    """What `--initial-controllers` is given: every voter with its directory."""
+    """Return the value of `--initial-controllers`: every voter with its directory."""
     return ",".join(
         f"{number}@127.0.0.1:{port + 1}:{uuid_to_str(bytes([number]) * 16)}" for number, port in ports.items()
     )
@@ -96,7 +96,8 @@ class Node(BrokerProcess):
 
 
 class Cluster(Nodes):
-    """The three nodes of a side. `start` formats and starts them; `stop` ends all that runs and removes the files."""
+    """The three nodes of a side. `start` formats and starts them; `stop` ends all running nodes and removes the
+    files."""
 
     numbers = NUMBERS
 
@@ -107,10 +108,10 @@ class Cluster(Nodes):
         self._voters = first_voters(ports)
         self.nodes = {number: Node(side, number, ports, self.directory) for number in NUMBERS}
         self.running: dict[int, Node] = {}
-        #: what measurements have made and need no more
+        #: topics of measurements that are finished
         self.topics: list[str] = []
 
-    # -- where they are
+    # -- addresses
 
     def address(self, number: int) -> str:
         return f"127.0.0.1:{self.nodes[number].port}"
@@ -118,7 +119,7 @@ class Cluster(Nodes):
     def data(self, number: int) -> Path:
         return self.nodes[number].directory / "data"
 
-    # -- nodes that come and go
+    # -- starting and stopping nodes
 
     def format(self) -> None:
         with ThreadPoolExecutor(len(NUMBERS)) as pool:
@@ -146,7 +147,7 @@ class Cluster(Nodes):
 
     def stop(self) -> None:
         for node in self.running.values():
-            # Nothing on these disks is needed any more, and a controlled shutdown of the last voters never ends.
+            # These disks are no longer needed, and a controlled shutdown of the last voters never ends.
             node.halt(signal.SIGKILL)
         self.running.clear()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -154,7 +155,7 @@ class Cluster(Nodes):
     # -- topics
 
     def new_topic(self, replicas: Sequence[Sequence[int]], name: str = "") -> ReplicatedTopic:
-        """Make a topic with these replicas of its partitions, each led by the first, and wait until they lead."""
+        """Create a topic with these replicas of its partitions, each led by the first, and wait until they lead."""
         name = name or f"bench-{uuid.uuid4().hex[:12]}"
         self.create(name, *replicas)
         self.topics.append(name)
@@ -173,11 +174,11 @@ class Cluster(Nodes):
             client.close()
 
     def spread_topic(self, partitions: int) -> ReplicatedTopic:
-        """A topic whose partitions the nodes lead in turn."""
+        """Create a topic whose partitions the nodes lead in turn."""
         return self.new_topic(spread(partitions))
 
     def prefer(self, *topics: str) -> None:
-        """Have the preferred replica of every partition elected, which killed nodes no longer lead. Wait for it."""
+        """Elect the preferred replica of every partition, because killed nodes no longer lead, and wait for it."""
 
         def led() -> bool:
             unled = []
@@ -193,7 +194,7 @@ class Cluster(Nodes):
         eventually(f"the preferred replicas lead {topics}", led)
 
     def delete_topics(self) -> None:
-        """All that measurements have made."""
+        """Delete all topics of measurements."""
         if self.topics:
             topics = [DeleteTopicState(name=name) for name in self.topics]
             with Wire(self.address(self.living()[0]), timeout=60) as wire:
@@ -203,26 +204,26 @@ class Cluster(Nodes):
                 raise RuntimeError(f"{self.name}: DeleteTopics failed: {failed}")
             self.topics.clear()
 
-    # -- what the system says of them
+    # -- figures of the operating system
 
     def memory(self) -> tuple[float, float]:
-        """RssAnon and VmRSS in MB, the mean of the nodes that run."""
+        """Return RssAnon and VmRSS in MB, the mean of the running nodes."""
         anonymous, resident = zip(*(node.memory() for node in self.running.values()), strict=True)
         return statistics.mean(anonymous), statistics.mean(resident)
 
     def cpu_seconds(self) -> float:
-        """User and system time so far, of all that run."""
+        """Return user and system time so far, of all running nodes."""
         return sum(node.cpu_seconds() for node in self.running.values())
 
 
 def spread(partitions: int) -> list[tuple[int, ...]]:
-    """The replicas of each partition, so that the nodes lead and follow in turn."""
+    """Return the replicas of each partition, so that the nodes lead and follow in turn."""
     turns = [NUMBERS[first:] + NUMBERS[:first] for first in range(len(NUMBERS))]
     return [turns[partition % len(turns)] for partition in range(partitions)]
 
 
 def warm_up(cluster: Cluster, seconds: float) -> None:
-    """A compiler that optimises at run time needs to have seen the code; the other side gets the same load."""
+    """Run the code before it is measured, because a JIT compiler optimises only then; both sides get the same load."""
     topic = cluster.spread_topic(6)
     loads = ((6, 5, 1, 100, 0.4), (3, 1, 1, 100, 0.2), (6, 5, 100, 100, 0.2), (3, 4, 90, 10_000, 0.2))
     for connections, in_flight, records, value_bytes, share in loads:
@@ -241,7 +242,7 @@ THREE_NODES = Kind("three nodes", Cluster, warm_up, alone=True)
 
 
 def _ports() -> dict[int, int]:
-    """A port of each node, which is free again when it comes back; the next one is the controller's."""
+    """Return a port for each node, which it keeps over restarts; the next port is the controller's."""
     found: set[int] = set()
     deadline = time.monotonic() + 30
     while len(found) < len(NUMBERS):

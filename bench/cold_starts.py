@@ -1,10 +1,11 @@
 """A cold start of a whole cluster: from the start of three processes to the first record that all of them acknowledge.
 
-A client asks every 10 ms for the leader of a partition of three replicas, and writes there with acks=all. Three starts:
-* on directories that are only formatted; the time includes the topic, which is made as soon as a node makes it;
-* after a stop as docker-compose stops its containers: SIGTERM to all at once, and SIGKILL after ten seconds;
+A client asks every 10 ms for the leader of a partition of three replicas, and writes to it with acks=all. There are
+three starts:
+* on directories that are only formatted; the time includes the topic, which is created as soon as a node can;
+* after a stop like that of docker-compose: SIGTERM to all at once, and SIGKILL after ten seconds;
 * after SIGKILL to all at once.
-In the last two the nodes have the topic, and every partition is waited for. The page cache stays as it is.
+In the last two the nodes have the topic, and every partition is awaited. The page cache stays as it is.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRe
 from tests.node.wire import Wire
 
 TOPIC = "cold"
-#: docker-compose's own patience with a container.
+#: The time that docker-compose gives a container to stop.
 _STOP_SECONDS = 10.0
 _SETTLE_SECONDS = 2.0
 
 
 def _launch(cluster: Cluster) -> float:
-    """Begin to start all nodes. Return when that was."""
+    """Begin to start all nodes, and return the time of it."""
     began = time.monotonic()
     for number in NUMBERS:
         cluster.launch(number)
@@ -37,7 +38,7 @@ def _launch(cluster: Cluster) -> float:
 
 
 def _create(cluster: Cluster) -> None:
-    """Ask one node after the other until the topic is made."""
+    """Ask one node after the other until the topic is created."""
     topic = CreatableTopic(name=TOPIC, num_partitions=len(NUMBERS), replication_factor=len(NUMBERS))
     until = time.monotonic() + GIVE_UP_SECONDS
     while time.monotonic() < until:
@@ -51,7 +52,7 @@ def _create(cluster: Cluster) -> None:
 
 
 def _acknowledged_after(cluster: Cluster, began: float) -> list[float]:
-    """How long after `began` each partition acknowledged its first record, the soonest first."""
+    """Return the seconds from `began` to the first acknowledged record of each partition, the shortest first."""
     addresses = [cluster.address(number) for number in NUMBERS]
     with ExitStack() as stack:
         writers = [Asking(addresses, TOPIC, partition) for partition in range(len(NUMBERS))]
@@ -67,7 +68,7 @@ def _acknowledged_after(cluster: Cluster, began: float) -> list[float]:
 
 
 def _stop_as_compose(cluster: Cluster) -> None:
-    """Ask all nodes at once to stop, and kill after ten seconds what is still there."""
+    """Ask all nodes at once to stop, and after ten seconds kill those that still run."""
 
     def stop(number: int) -> None:
         node = cluster.running[number]

@@ -1,7 +1,7 @@
-"""Compaction: megabytes of log per second, as each cleaner says in its own log, of the same batches.
+"""Compaction: megabytes of log per second for the same batches, as each cleaner writes in its own log.
 
-The topic is filled while it is not compacted, then its cleanup.policy changes, so that one cleaning finds everything
-at once. Every key is written twice, in another order the second time; what is written first goes.
+The topic is filled while it is not compacted. Then its cleanup.policy changes, so that one cleaning finds everything at
+once. Every key is written twice, in another order the second time; the first value of each key is removed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _fill(client: raw.Client, topic_id: bytes, batches: Iterator[bytes]) -> None
 
 
 def _said(server: Server, topic: str) -> list[float]:
-    """MB/s of the cleanings of a topic, from the server's log."""
+    """Return the MB/s of the cleanings of a topic, from the server's log."""
     text = (server.directory / "server.log").read_text(errors="replace")
     found = re.findall(
         rf"cleaned log {topic}-0 \(dirty section = \[\d+, \d+\]\):?\s+([\d.,]+) MB of log processed in [\d.,]+ seconds "

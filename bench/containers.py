@@ -1,7 +1,7 @@
-"""One node in a container of each side: when it is ready, what it takes, how large its image is.
+"""One node in a container of each side: its time until it is ready, its memory and the size of its image.
 
-Both images stand on the same base (`make image`, `make apache-kafka-image`). Apache Kafka's has Debian's Java and the
-options that start it soonest (docker/apache-kafka/run), and the heap that its own image gives it.
+Both images have the same base (`make image`, `make apache-kafka-image`). Apache Kafka's has Debian's Java, the options
+that start it fastest (docker/apache-kafka/run), and the heap size of its own image.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _IDLE_SECONDS = 3.0
 
 
 def variables(port: int) -> Mapping[str, str]:
-    """The environment of a node of both roles that clients of this machine reach at `port`."""
+    """Return the environment of a node with both roles that clients on this machine reach at `port`."""
     return {
         "CLUSTER_ID": "MkU3OEVBNTcwNTJENDM2Qg",
         "KAFKA_NODE_ID": "1",
@@ -39,7 +39,7 @@ def variables(port: int) -> Mapping[str, str]:
 
 
 class NodeInContainer:
-    """`docker run`, and what the engine and the system say of it."""
+    """A node under `docker run`, with figures of the engine and of the operating system."""
 
     def __init__(self, side: type[Server]) -> None:
         self.name = f"pykbroker-bench-{uuid.uuid4().hex[:12]}"
@@ -48,7 +48,7 @@ class NodeInContainer:
         self.ready_seconds = 0.0
 
     def start(self) -> None:
-        """Until the first Metadata is answered on the published port."""
+        """Start it, and wait for the first Metadata response on the published port."""
         given = [word for name, value in variables(self.port).items() for word in ("-e", f"{name}={value}")]
         begin = time.perf_counter()
         _docker("run", "-d", "--name", self.name, "-p", f"127.0.0.1:{self.port}:{self.port}", *given, self.image)
@@ -66,20 +66,20 @@ class NodeInContainer:
             finally:
                 client.close()
         except (ConnectionError, TimeoutError):
-            # The engine's proxy takes connections before the node does, and ends them.
+            # The engine's proxy accepts connections before the node does, and closes them.
             return False
 
     def memory(self) -> float:
-        """RssAnon of all its processes, in MB."""
+        """Return RssAnon of all its processes, in MB."""
         pids = _docker("top", self.name, "-eo", "pid").split()[1:]
         return sum(_rss_anon(int(pid)) for pid in pids) / _MB
 
     def image_size(self) -> float:
-        """With its base, in MB."""
+        """Return the size with its base, in MB."""
         return int(_docker("image", "inspect", "-f", "{{.Size}}", self.image)) / _MB
 
     def delete_topics(self) -> None:
-        """It has none."""
+        """Do nothing, because it has no topics."""
 
     def stop(self) -> None:
         subprocess.run(["docker", "rm", "-fv", self.name], check=False, capture_output=True)
@@ -101,7 +101,7 @@ def _rss_anon(pid: int) -> int:
 
 
 def _warm_up(node: NodeInContainer, seconds: float) -> None:
-    """Each measurement has a node of its own."""
+    """Do nothing, because each measurement has its own node."""
 
 
 def _measure(node: NodeInContainer, seconds: float) -> dict[str, float]:

@@ -1,11 +1,11 @@
 """Appends that wait for the disk, and a long write that must not.
 
-flush.messages=1 makes every answer wait for an fsync. How fast that can be is up to the device, so its own fsync is
-measured beside each load, in the directory of the broker: 300 bytes more in a file, and fdatasync. The same loads with
-flush off say what an append costs without it.
+flush.messages=1 makes every response wait for an fsync. The device limits its speed, so the device's own fsync is
+measured next to each load, in the directory of the broker: 300 more bytes in a file, and fdatasync. The same loads
+without flush show the cost of an append without it.
 
-The long write keeps the page cache from absorbing everything: what is dirty has to go to the device while requests are
-answered. It writes 250 MB for each of `--seconds`: 10 GB are `--seconds 40`.
+The long write is larger than the page cache can absorb, so dirty pages must go to the device while requests are
+answered. It writes 250 MB for each of `--seconds`: `--seconds 40` are 10 GB.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from bench import raw
 from bench.measurements import Figure, Measure, Measurement, new_topic
 from bench.servers import Server
 
-#: A device's fsync is timed this often; the figure is the median.
+#: The number of fsyncs of a device that are timed; the figure is the median.
 _PROBES = 200
 _LONG_WRITE_BYTES_PER_SECOND = 250_000_000
 _UNBOUNDED_SECONDS = 3600.0
 
 
 def device_fsync_seconds(folder: Path) -> float:
-    """What one fdatasync behind a small append takes here and now."""
+    """Return the seconds of one fdatasync after a small append, measured here and now."""
     path = folder / "fsync-probe"
     fd = os.open(path, os.O_RDWR | os.O_CREAT)
     times = []
@@ -99,7 +99,7 @@ def _long_write(server: Server, seconds: float) -> dict[str, float]:
 
 
 def _figures(target: float, in_flight: int) -> tuple[Figure, ...]:
-    # The load takes them with one request in flight only.
+    # The load measures latencies only with one request in flight.
     latencies = Figure("p50", "µs", more_is_better=False), Figure("p99", "µs", more_is_better=False)
     return Figure("throughput", "req/s", target=target), *(latencies if in_flight == 1 else ())
 
@@ -110,7 +110,7 @@ DURABILITY = [
         ("1 producer", 1, 1, 1, 1.0),
         ("50 producers, 1 partition", 50, 1, 1, 10.0),
         ("50 producers, 50 partitions", 50, 50, 1, 3.0),
-        # As many as a producer has in flight by default.
+        # The default max.in.flight.requests.per.connection of a producer.
         ("50 producers, 5 in flight, 1 partition", 50, 1, 5, 10.0),
         ("50 producers, 5 in flight, 50 partitions", 50, 50, 5, 3.0),
     )

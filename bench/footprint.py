@@ -1,8 +1,9 @@
-"""What a cluster of three nodes takes when it does nothing, and with 10,000 partitions.
+"""The resources that a cluster of three nodes needs when it is idle, and with 10,000 partitions.
 
-The idle cluster has a topic of 30 partitions with some records and a coordinator's topic, so that followers ask their
-leaders as they do in use. The 10,000 partitions are those of 10 topics with three replicas each: every node has 10,000
-logs. A request makes one topic; together they would be more records than Apache Kafka's controller writes at once.
+The idle cluster has a topic of 30 partitions with some records and a coordinator's topic, so that followers fetch from
+their leaders as they do in use. The 10,000 partitions are those of 10 topics with three replicas each, so every node
+has 10,000 logs. Each request creates one topic, because all at once are more records than Apache Kafka's controller
+writes at a time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Groups: offset commits per second, a hundred members that join, ten thousand groups that are only there.
+"""Groups: offset commits per second, a hundred members that join, ten thousand idle groups.
 
-Commits are prebuilt requests of one offset each over ten groups, pipelined, or one at a time. Members that join are
-connections of their own that do what a consumer does, without its pauses: a heartbeat every 20 ms until the group is
-stable. Idle groups have one member each that sends a heartbeat every three seconds, as consumers do.
+Commits are prebuilt requests of one offset each over ten groups, pipelined, or one at a time. Each joining member is a
+connection that does what a consumer does, without its pauses: a heartbeat every 20 ms until the group is stable. Idle
+groups have one member each that sends a heartbeat every three seconds, as consumers do.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _measurement(title: str, *figures: Figure, most_rounds: int | None = None) -
 
 
 def ready(client: raw.Client, topic_id: bytes, groups: list[str]) -> None:
-    """Until the offsets topic is there and its coordinators answer."""
+    """Wait until the offsets topic exists and its coordinators answer."""
     deadline = time.monotonic() + 60
     for group in groups:
         while True:
@@ -95,7 +95,7 @@ def commit_request(group: str, topic_id: bytes, offsets: list[tuple[int, int]]) 
 
 
 def commit(address: tuple[str, int], frames: list[bytes], *, in_flight: int, seconds: float) -> raw.Load:
-    """Keep `in_flight` commits unanswered on one connection for a time."""
+    """Keep `in_flight` unanswered commits on one connection for a time."""
     client = raw.Client(address)
     sock = client.socket
     load = raw.Load()
@@ -139,8 +139,8 @@ def commit(address: tuple[str, int], frames: list[bytes], *, in_flight: int, sec
 
 
 def _warm_commits(server: Server, frames: list[bytes], in_flight: int) -> None:
-    """Commit until a second brings no more commits than the one before: a coordinator that the JIT has not seen yet
-    is thirty times slower (286/s in its first second, 6,500/s warm)."""
+    """Commit until a second brings no more commits than the one before, because before the JIT compiles its code, a
+    coordinator is thirty times slower (286/s in its first second, 6,500/s warm)."""
     before, still = 0.0, 0
     for _ in range(20):
         rate = commit(server.address, frames, in_flight=in_flight, seconds=1).requests_per_second
@@ -190,7 +190,7 @@ _measurement(
 
 # -- members -----------------------------------------------------------------------------------------------------------
 
-#: What a member does: it yields (request, version) and is given the answer, or yields seconds to wait.
+#: The steps of a member: it yields (request, version) and gets the response, or yields seconds to wait.
 Script = Generator[Any, Any, None]
 
 
@@ -211,7 +211,7 @@ class _Runner:
         self._selector.register(sock, selectors.EVENT_READ, number)
 
     def run(self) -> None:
-        """Until every script has ended."""
+        """Run until every script has ended."""
         self._left = len(self._lanes)
         for number in range(len(self._lanes)):
             self._step(number, None)
@@ -258,7 +258,7 @@ class _Runner:
 
 
 class _Group:
-    """What the driver knows of a group whose members it plays."""
+    """The driver's view of a group whose members it plays."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -273,7 +273,7 @@ class _Group:
 
 
 def _classic(group: _Group, number: int, members: int) -> Script:
-    """Join, sync, heartbeat; rejoin whenever the group says so, until all are in one generation."""
+    """Join, sync, heartbeat; rejoin at each rebalance, until all members are in one generation."""
     member_id = ""
     while True:
         join = JoinGroupRequest(
@@ -330,7 +330,7 @@ def _classic(group: _Group, number: int, members: int) -> Script:
 
 
 def _consumer(group: _Group, number: int, members: int, topic: str) -> Script:
-    """Heartbeats of KIP-848, owning what it is told to own, until all members are in one epoch and all is owned."""
+    """Send heartbeats of KIP-848 and own the assigned partitions, until all members are in one epoch and own all."""
     member_id, epoch = uuid.uuid4().hex, 0
     owned: list[RequestTopicPartitions] = []
     first = True
@@ -397,11 +397,11 @@ _measurement(
 )(_joins(_consumer))
 
 
-# -- groups that are only there ----------------------------------------------------------------------------------------
+# -- idle groups -------------------------------------------------------------------------------------------------------
 
 
 def _idle(names: list[str], beating_seconds: float, count: list[int]) -> Script:
-    """The only member of each of these groups: it joins all of them, then they send heartbeats in turn."""
+    """Play the only member of each of these groups: it joins all of them, then they send heartbeats in turn."""
     members: list[tuple[str, str, int]] = []
     for name in names:
         member_id = ""
@@ -479,13 +479,13 @@ def idle_groups(server: Server, seconds: float) -> dict[str, float]:
     client.close()
     runner = _Runner(server.address)
     names = [f"{prefix}-{number}" for number in range(IDLE_GROUPS)]
-    # [connections that have joined everything, whether the beats have begun, beats]
+    # [connections that have joined all groups, 1 if the heartbeats have begun, heartbeats]
     count = [0, 0, 0]
     duration = max(2 * HEARTBEAT_SECONDS, seconds)
     observed: list[tuple[float, float]] = []
 
     def observe() -> Script:
-        """When the beats begin, and a moment before they end, what the broker has used."""
+        """Record the broker's CPU time when the heartbeats begin, and shortly before they end."""
         while not count[1]:
             yield _PAUSE
         observed.append((time.perf_counter(), server.cpu_seconds()))

@@ -1,9 +1,9 @@
-"""Hand-written parts beside the libraries that could stand in for them (docs/decisions/0016-by-hand-or-library.md).
+"""Hand-written parts compared with libraries that could replace them (docs/decisions/0016-by-hand-or-library.md).
 
     pip install caio javaproperties && python bench/libraries.py
 
-Libraries that are not installed are left out. Each figure is the least of many rounds, the two sides taking turns:
-other work on the machine makes a round longer, never shorter.
+Libraries that are not installed are left out. Each figure is the least of many rounds, and the two sides take turns,
+because other work on the machine makes a round longer, never shorter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 _PATHS = [str(ROOT / part) for part in ("", "wire", "log", "raft")]
 sys.path[:0] = [*_PATHS, str(Path(__file__).parent)]
-#: What a node has loaded anyway when it comes to these.
+#: Modules that a node has loaded in any case before it needs these.
 _LOADED = "import argparse, asyncio, concurrent.futures, ctypes, logging, re, subprocess, tempfile, uvloop"
 
 
@@ -110,7 +110,7 @@ def fsyncs() -> None:
 
 
 def tell(disk: object) -> Iterator[int]:
-    """A job of ours: it says nothing on its way."""
+    """A job of ours that reports no progress."""
     yield from ()
     return os.getpid()
 
@@ -129,7 +129,7 @@ def sleep_in_pool(path: str) -> None:
 def workers() -> None:
     import asyncio
 
-    from libraries import tell  # a worker does not import what ran as `__main__`
+    from libraries import tell  # a worker does not import the module that runs as `__main__`
 
     from pykbroker.runtime.workers import Workers
 
@@ -162,7 +162,7 @@ def workers() -> None:
 
 
 def orphan(side: str) -> float:
-    """Seconds that a worker outlives its parent; 10 stands for longer."""
+    """Return the seconds that a worker outlives its parent; 10 stands for longer."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/pid"
         parent = subprocess.Popen([sys.executable, __file__, side, path])
@@ -232,7 +232,7 @@ def properties() -> None:
     )
 
 
-# -- libraries that are used although something else is quicker -------------------------------------------------------
+# -- libraries that are used although another way is faster -----------------------------------------------------------
 
 
 def public_names() -> None:

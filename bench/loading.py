@@ -1,12 +1,13 @@
-"""A coordinator that takes over a million committed offsets while producers go on: how long, and what producers notice.
+"""A coordinator that loads a million committed offsets under load: how long it takes, and the latencies of producers.
 
     .venv/bin/python bench/loading.py [--offsets 1000000] [--groups 1000] [--only pykbroker]
 
-Each side is filled by OffsetCommit requests, stopped and started again. "after a restart" is from the first answered
-Metadata until ListGroups no longer says that groups are loading. Then, on pykbroker, every partition of the offsets
-topic gets a new leader epoch while one connection produces, one request at a time: the latencies of that time stand
-beside those of the same seconds without loading. The longest turn of the loop is measured inside the broker, by a
-callback that runs in each turn, on the clock and as CPU time (a busy machine takes the processor away in between).
+OffsetCommit requests fill each side, which is then stopped and started again. "after a restart" is from the first
+Metadata response until ListGroups no longer reports that groups are loading. Then, on pykbroker, every partition of the
+offsets topic gets a new leader epoch while one connection produces, one request at a time. The latencies of that time
+are printed next to those of the same seconds without loading. A callback that runs in each turn of the loop measures
+the longest turn inside the broker, in wall-clock and CPU time, because on a busy machine other processes use the CPU in
+between.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _TURN_FILE = "PYKBROKER_BENCH_TURNS"
 
 
 class _Watch:
-    """The longest turn of the loop while something is loading; SIGUSR1 makes everything load again."""
+    """The longest turn of the loop while the coordinator loads; SIGUSR1 makes it load everything again."""
 
     def __init__(self, node: Any, path: str) -> None:
         self._node = node
@@ -94,7 +95,7 @@ class _Watch:
 
 
 def serve(arguments: list[str]) -> int:
-    """`pykbroker start` with the watch in it."""
+    """Run `pykbroker start` with the watch in it."""
     from pykbroker.__main__ import main as pykbroker
     from pykbroker.node import node
 
@@ -185,7 +186,7 @@ def measure(server: Server, groups: int, per_group: int, repeat: int) -> None:
         server.turns.unlink()
         quiet = produce_for(server, topic_id, seconds)
         os.kill(server.process.pid, signal.SIGUSR1)
-        # Nearly all of it is within the time of loading, which takes longer with a producer beside it.
+        # Nearly all of this time is within the loading, which takes longer while a producer runs.
         busy = produce_for(server, topic_id, seconds)
         while not server.turns.exists():
             time.sleep(0.01)
@@ -195,7 +196,7 @@ def measure(server: Server, groups: int, per_group: int, repeat: int) -> None:
 
 
 def _restart(server: Server) -> None:
-    """Without formatting again."""
+    """Start it without formatting again."""
     server.prepare = lambda: None  # type: ignore[method-assign]
     server.start()
 

@@ -1,8 +1,8 @@
-"""Maps beside reads (docs/decisions/0017-what-is-mapped.md): the scans of workers, and one look-up in an index.
+"""Maps compared with reads (docs/decisions/0017-what-is-mapped.md): the scans of workers, and one look-up in an index.
 
     python bench/maps.py
 
-Each figure is the least CPU time of some rounds, the two sides taking turns.
+Each figure is the least CPU time of some rounds, and the two sides take turns.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def scans(folder: str) -> None:
 
 
 class _Page:
-    """The ways to one page of an index."""
+    """The ways to read one page of an index."""
 
     def __init__(self, file: OsFile) -> None:
         self._file = file
@@ -105,7 +105,7 @@ class _Page:
         return self._map[position : position + _PAGE]
 
     def asked(self, position: int) -> bytes:
-        """A slice of what is in memory, as a broker would have to take it."""
+        """Return a slice of the map if the page is in memory, otherwise read it, as a broker would have to."""
         if self._mincore(self._address + position, _PAGE, self._present) or not self._present.raw[0] & 1:
             return self._file.pread(_PAGE, position)
         return self._map[position : position + _PAGE]
@@ -140,7 +140,7 @@ def look_ups(folder: str) -> None:
 
 
 def cold_look_ups(folder: str) -> None:
-    """The first page of an index that is not in memory: a map is made for it, a file is open already."""
+    """Measure the first page of an index that is not in memory, with a new map and with an open file."""
     path = f"{folder}/cold"
     Path(path).write_bytes(os.urandom(_INDEX_BYTES))
     file = OsDisk().open(path)

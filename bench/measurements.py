@@ -1,9 +1,9 @@
-"""What `make bench` measures: one function per load, the same for every broker.
+"""The measurements of `make bench`: one function per load, the same for every broker.
 
-A measurement returns numbers by name; those listed as figures are compared, the others are printed beside them. A list
-of numbers is one for each time that something was done, such as a node that was killed.
+A measurement returns numbers by name. Those listed as figures are compared, the others are printed next to them. A list
+of numbers has one for each repetition of an event, such as the kill of a node.
 
-A measurement may have sides of its own (sides.py): it is taken of pykbroker alone, and returns the numbers of both.
+A measurement may have its own sides (sides.py): it then runs on pykbroker alone, and returns the numbers of both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.servers import LoneNode, Server
 from bench.sides import KAFKA_AND_PYKBROKER, Sides
 from pykbroker_wire.records.compression import Codec
 
-#: What one measurement of one side found.
+#: The numbers that one measurement of one side found.
 Found = Mapping[str, float | list[float]]
 Measure = Callable[[Server, float], dict[str, float]]
 
@@ -31,13 +31,13 @@ class Figure:
     name: str
     unit: str
     more_is_better: bool = True
-    #: how many times better our side must be; 0: reported only
+    #: how many times better our side must be; 0 if it is only reported
     target: float = 0.0
-    #: what our side must not exceed, whatever the other does, or where there is no other; None: nothing
+    #: the limit for our side, whatever the other side's figure is, or without another side; None without a limit
     at_most: float | None = None
-    #: the name of the numbers that it is made of, where it has another name
+    #: the name of the numbers that it is made from, if that differs
     of: str = ""
-    #: the worst of these numbers, and not their median
+    #: True for the worst of these numbers instead of their median
     worst: bool = False
 
     @property
@@ -45,14 +45,14 @@ class Figure:
         return self.of or self.name
 
     def made_of(self, values: Sequence[float]) -> float:
-        """The one number that stands for those of all rounds."""
+        """Return the one number that stands for those of all rounds."""
         if not self.worst:
             return statistics.median(values)
         return min(values) if self.more_is_better else max(values)
 
 
 class Subject(Protocol):
-    """What is measured: a broker, or a cluster."""
+    """The subject of a measurement: a broker, or a cluster."""
 
     def start(self) -> object: ...
     def delete_topics(self) -> object: ...
@@ -64,12 +64,12 @@ S = TypeVar("S", bound=Subject)
 
 @dataclass(frozen=True)
 class Kind(Generic[S]):
-    """A kind of subject: how a side makes one, and how it is warmed up, in about so many seconds."""
+    """A kind of subject: how a side makes one, and how it is warmed up, in about the given number of seconds."""
 
     name: str
     make: Callable[[type[Server]], S]
     warm_up: Callable[[S, float], None]
-    #: a fresh subject has the machine for itself: what is kept running for other measurements ends before
+    #: True if a fresh subject needs the machine for itself, so that subjects of other measurements are stopped first
     alone: bool = False
 
 
@@ -87,7 +87,7 @@ def new_topic(server: LoneNode, partitions: int = 1, **configs: str) -> tuple[st
 
 
 def warm_up(server: Server, seconds: float) -> None:
-    """A compiler that optimises at run time needs to have seen the code; the other side gets the same load."""
+    """Run the code before it is measured, because a JIT compiler optimises only then; both sides get the same load."""
     name, topic_id = new_topic(server, 4)
     for connections, in_flight, records in ((1, 50, 1), (4, 50, 1), (1, 1, 1), (1, 4, 100)):
         raw.produce(
@@ -115,9 +115,9 @@ class Measurement:
     title: str
     measure: Callable[[Any, float], Found]
     figures: tuple[Figure, ...]
-    #: takes a subject that was not started, and starts it
+    #: True if it takes a subject that was not started, and starts it
     fresh: bool = False
-    #: no more rounds than this; None: as many as the run has
+    #: at most this many rounds; None for as many as the run has
     most_rounds: int | None = None
     kind: Kind[Any] = ONE_NODE
     sides: Sides = KAFKA_AND_PYKBROKER
@@ -159,7 +159,7 @@ def _produce(
 ) -> Measure:
     def measure(server: Server, seconds: float) -> dict[str, float]:
         _, topic_id = new_topic(server, connections)
-        # The JIT of the one side needs to have seen the code; the other side gets the same.
+        # Warm up the JIT compiler of the one side; the other side gets the same load.
         raw.produce(
             server.address,
             topic_id,
@@ -359,7 +359,7 @@ def end_to_end(server: Server, seconds: float) -> dict[str, float]:
                 return
             latencies.append(time.perf_counter() - float(message.value()))
 
-    # The connection, the leader and the first fetch are not what is measured.
+    # The connection, the leader and the first fetch are not measured.
     producer.produce(name, repr(time.perf_counter()).encode())
     producer.flush()
     while consumer.poll(1.0) is None:
@@ -406,7 +406,7 @@ def end_to_end_tool(server: Server, seconds: float) -> dict[str, float]:
     found = re.search(r"50th = (\d+), 99th = (\d+)", done.stdout)
     if found is None:
         raise RuntimeError(done.stdout + done.stderr)
-    # The tool cuts off to whole milliseconds.
+    # The tool truncates to whole milliseconds.
     return {"p50": float(found[1]) + 0.5, "p99": float(found[2]) + 0.5}
 
 
@@ -453,7 +453,7 @@ def thousand_partitions(server: Server, seconds: float) -> dict[str, float]:
 
 
 def _metadata_rate(client: raw.Client, topic: str, seconds: float) -> float:
-    """Requests per second; the answers are counted, not decoded."""
+    """Return requests per second; the responses are counted, not decoded."""
     from pykbroker_wire.headers import encode_request
     from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
