@@ -1,8 +1,8 @@
-"""How long the loops of a node stand still for a large change of the metadata: the longest calls, in CPU milliseconds.
+"""The turns of a node's loops during a large change of the metadata: the longest calls, in CPU milliseconds.
 
     python -m bench.metadata_turns
 
-One combined node in the simulated world; each call is within one turn of a loop. docs/security.md has the figures.
+One combined node in the simulated world; each call runs within one turn of a loop. docs/security.md has the figures.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ longest: dict[str, float] = defaultdict(float)
 
 
 def watch(owner: Any, name: str) -> None:
-    """Note the longest call of a method."""
+    """Record the longest call of a method."""
     original = getattr(owner, name)
 
     def timed(*arguments: Any, **options: Any) -> Any:
@@ -68,7 +68,7 @@ if __name__ == "__main__":
     for owner, name in CALLS:
         watch(owner, name)
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)  # as `pykbroker start`
+    gc.set_threshold(20_000, 20, 50)  # as in `pykbroker start`
     sim = Sim({"auto.create.topics.enable": "false"})
     sim.run(play)
     sim.close()

@@ -1,10 +1,10 @@
-"""How long clients of a cluster stand still: after `kill -9` of a node, and while all nodes restart in turn.
+"""The pauses of clients of a cluster: after `kill -9` of a node, and while all nodes restart in turn.
 
 Three partitions of three replicas, each led by another node, are written with acks=all by three kinds of clients
-(writers.py), all the time. A kill takes a node that is not the active controller, or one that is. The killed node led
-one of the partitions and followed the other two; of these the longer pause counts. A group consumer has its coordinator
-on the node, and CreateTopics goes to another node, again until it succeeds. Then the node comes back, and leads what it
-led before. At the end every acknowledged record is looked for.
+(writers.py), all the time. A kill takes either the active controller or another node. The killed node led one of the
+partitions and followed the other two; the longer pause of these two counts. A group consumer has its coordinator on the
+node. CreateTopics goes to another node, and is repeated until it succeeds. Then the node starts again, and leads its
+partitions again. At the end the benchmark looks for every acknowledged record.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from tests.node.wire import Wire
 
 TOPIC = "pauses"
 OFFSETS = "__consumer_offsets"
-#: In each round, on a cluster of its own; two rounds make ten.
+#: In each round, on a new cluster; two rounds make ten kills.
 KILLS = 5
 _ROUNDS = 2
 _WARM_SECONDS = 5.0
 _SETTLE_SECONDS = 2.0
-#: A client is back when it is acknowledged later than this after the kill, and is watched for as long again.
+#: A client is back when it gets an acknowledgement later than this after the kill, and is then watched as long again.
 _BACK_SECONDS = 1.0
 
 
 class Clients:
-    """The clients that write the topic, while the block lasts."""
+    """The clients that write the topic while the block runs."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self._cluster = cluster
@@ -70,7 +70,7 @@ class Clients:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Each is stopped, also when another one does not end.
+        # Stop each of them, also if another one does not end.
         with ExitStack() as stack:
             for writer in self._writers:
                 stack.callback(writer.stop)
@@ -79,7 +79,7 @@ class Clients:
         return [failure for writer in self._writers for failure in writer.failures]
 
     def lost(self) -> int:
-        """How many acknowledged records are not in the topic."""
+        """Return how many acknowledged records are not in the topic."""
         count = 0
         for partition, leader in self._cluster.leaders(TOPIC).items():
             with Wire(self._cluster.address(leader), timeout=GIVE_UP_SECONDS) as wire:
@@ -98,14 +98,14 @@ class Clients:
         )
 
     def wait(self, since: float, *more: Writer) -> None:
-        """Until each of them is acknowledged later than `since`, in every partition, or for GIVE_UP_SECONDS."""
+        """Wait until each has an acknowledgement later than `since` in every partition, or for GIVE_UP_SECONDS."""
         series = [each for writer in (*self._writers, *more) for each in writer.acknowledged.values()]
         while not all(each.later_than(since) for each in series) and time.monotonic() < since + GIVE_UP_SECONDS:
             time.sleep(EVERY_SECONDS)
 
 
 def create_a_topic(cluster: Cluster, name: str, since: float) -> float:
-    """How long after `since` a living node has made a topic."""
+    """Return the seconds from `since` until a living node has created a topic."""
     topic = CreatableTopic(name=name, num_partitions=1, replication_factor=2)
     with Wire(cluster.address(max(cluster.living())), timeout=GIVE_UP_SECONDS) as wire:
         while True:
@@ -148,7 +148,7 @@ def _victim(cluster: Cluster, number: int, take_the_controller: bool) -> int:
 
 
 def _kill(cluster: Cluster, victim: int, clients: Clients, consumer: Committing, topic: str) -> dict[str, float]:
-    """The pauses around one kill, in seconds; the node runs again afterwards."""
+    """Return the pauses around one kill, in seconds; the node runs again afterwards."""
     leaders = cluster.leaders(TOPIC)
     roles = {
         "led": [partition for partition, leader in leaders.items() if leader == victim],
@@ -209,7 +209,7 @@ _WHOLE = (
 
 
 def _pause(name: str, median: float | None, worst: float | None) -> tuple[Figure, Figure]:
-    """The median and the worst of what was measured, and what they must not exceed."""
+    """Return the figures of the median and of the worst value, with their limits."""
     return (
         Figure(name, "s", more_is_better=False, at_most=median),
         Figure(f"{name}, worst", "s", more_is_better=False, at_most=worst, of=name, worst=True),

@@ -1,8 +1,8 @@
 """A raw load: prebuilt requests over plain sockets, the same for every broker.
 
-Produce 13 with idempotent batches and Fetch 18, pipelined to a fixed depth. Answers are counted and their error codes
-checked; nothing else is decoded, so that the driver costs little: it says how much of its core it used.
-Not responsible for starting brokers or for what the numbers mean.
+Produce 13 with idempotent batches and Fetch 18, pipelined to a fixed depth. The driver counts responses and checks
+their error codes, but decodes nothing else, so it needs little CPU; its share of a core is in the result. Not
+responsible for starting brokers or for the meaning of the numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PRODUCE_VERSION = 13
 FETCH_VERSION = 18
 _SIZE = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
-#: in a Produce 13 answer for one partition: correlation id, tags, lengths, topic id, index
+#: in a Produce 13 response for one partition: correlation id, tags, lengths, topic id, index
 _PRODUCE_ERROR_AT = 4 + 4 + 1 + 1 + 16 + 1 + 4
 _SEQUENCE_AT = 53
 _CRC_AT = 17
@@ -40,7 +40,7 @@ _CRC_FROM = 21
 
 
 class Client:
-    """A blocking client for set-up, over TLS where it is given a context."""
+    """A blocking client for set-up; it uses TLS if it gets a context."""
 
     def __init__(self, address: Address, tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection(address, 30)
@@ -72,8 +72,8 @@ class Client:
         self.socket.close()
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> bytes:
-        """Create with as many replicas as the broker gives by default, wait until every partition has a leader, return
-        the topic id."""
+        """Create with the broker's default replication factor, wait until every partition has a leader, return the
+        topic id."""
         from pykbroker_wire.messages.create_topics import CreatableTopicConfig
 
         topic = CreatableTopic(
@@ -89,7 +89,7 @@ class Client:
         return result.topic_id
 
     def wait_for_leaders(self, name: str, indexes: Iterable[int], timeout: float = 30) -> None:
-        """Until this broker itself says that it leads these partitions: the metadata may know before it does."""
+        """Wait until this broker itself leads these partitions, which may be later than the metadata."""
         asked = ListOffsetsTopic(
             name=name, partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in indexes]
         )
@@ -118,7 +118,7 @@ class Client:
 
 
 def make_batch(records: int, value_bytes: int, producer_id: int, codec: Codec = Codec.NONE) -> bytearray:
-    """An idempotent batch of incompressible values; with a codec, of values that it makes half as long."""
+    """Return an idempotent batch of incompressible values; with a codec, of values that it makes half as long."""
     now = int(time.time() * 1000)
     random_bytes = value_bytes // 2 if codec else value_bytes
     values = [os.urandom(random_bytes) + bytes(value_bytes - random_bytes) for _ in range(records if codec else 1)]
@@ -171,7 +171,7 @@ class _ProduceLane:
         self.sent_at = 0.0
 
     def next_frame(self) -> bytes:
-        """The next request: new sequence, new CRC."""
+        """Return the next request, with a new sequence and a new CRC."""
         frame, at = self.frame, self.at
         struct.pack_into(">i", frame, at + _SEQUENCE_AT, self.sequence)
         self.sequence = (self.sequence + self.records) & 0x7FFFFFFF
@@ -201,7 +201,7 @@ class _ProduceLane:
 
 @dataclass
 class Load:
-    """What came of one run. Latencies in seconds are there with one request in flight on each connection only."""
+    """The result of one run. Latencies (in seconds) exist only with one request in flight on each connection."""
 
     requests: int = 0
     records: int = 0
@@ -220,7 +220,7 @@ class Load:
 
     @property
     def driver_share(self) -> float:
-        """Of one core."""
+        """The share of one core."""
         return self.driver_cpu / self.seconds
 
     def percentile(self, share: float) -> float:
@@ -229,7 +229,7 @@ class Load:
 
 
 def _received(sock: socket.socket) -> bytes:
-    """What is there, of TLS too, of which a selector sees nothing once it is decrypted."""
+    """Return all bytes that are there, with those that TLS has decrypted, which a selector does not report."""
     data = sock.recv(262144)
     while isinstance(sock, ssl.SSLSocket) and sock.pending():
         data += sock.recv(262144)
@@ -250,9 +250,9 @@ def produce(
     tls: ssl.SSLContext | None = None,
     codec: Codec = Codec.NONE,
 ) -> Load:
-    """Keep `in_flight` requests on each connection unanswered for a time, or until about `max_bytes` are written. Each
-    connection has a partition of its own, or they share the first `partitions`. `leaders`: the one broker that leads
-    all, or the leader of each partition."""
+    """Keep `in_flight` unanswered requests on each connection for a time, or until about `max_bytes` are written. Each
+    connection has its own partition, or they share the first `partitions`. `leaders`: the one broker that leads all, or
+    the leader of each partition."""
     lanes = []
     for number in range(connections):
         partition = number % (partitions or connections)

@@ -1,9 +1,9 @@
-"""Reads of what is in memory and of what is not: warm fetches beside a consumer that reads evicted data, how fast that
-consumer is, and what it costs in memory.
+"""Reads of data in memory and on the disk: warm fetches while a consumer reads evicted data, the speed of that
+consumer, and its cost in memory.
 
-Both brokers keep the same bytes in files of their own; before a cold read these are fsynced and evicted with
-posix_fadvise, and nothing else of the machine's page cache is touched. PYKBROKER_BENCH_COLD_MB says how much is read
-(5,000 of them in the full run). The cold consumer is a process of its own, one fetch of 1 MB at a time.
+Both brokers have the same bytes in their own files. Before a cold read these are fsynced and evicted with
+posix_fadvise, and the rest of the machine's page cache stays as it is. PYKBROKER_BENCH_COLD_MB is the size of the read
+(5,000 MB in the full run). The cold consumer is a separate process that fetches 1 MB at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SIZE = struct.Struct(">i")
 
 
 class Consumer:
-    """Fetches one after the other, each where the last one ended."""
+    """Fetches repeatedly, each time from the offset where the last fetch ended."""
 
     def __init__(self, address: tuple[str, int], topic_id: bytes, fetch_bytes: int) -> None:
         self._topic_id = topic_id
@@ -38,7 +38,7 @@ class Consumer:
         self.offset = 0
 
     def fetch(self) -> int:
-        """How many bytes of records came."""
+        """Return how many bytes of records came."""
         asked = FetchPartition(
             partition=0, fetch_offset=self.offset, current_leader_epoch=-1, partition_max_bytes=self._fetch_bytes
         )
@@ -63,7 +63,7 @@ class Consumer:
         while position + 61 <= len(records):
             header = BatchHeader.parse(records, position)
             if position + header.size_in_bytes > len(records):
-                break  # Apache Kafka cuts the last one off
+                break  # Apache Kafka cuts off the last batch
             self.offset = header.next_offset
             position += header.size_in_bytes
         return position
@@ -114,7 +114,7 @@ def _cold_consumer(server: Server, topic_id: bytes) -> subprocess.Popen[bytes]:
 
 
 def _result(process: subprocess.Popen[bytes]) -> tuple[float, float]:
-    """Megabytes and seconds."""
+    """Return megabytes and seconds."""
     output, _ = process.communicate()
     if process.returncode:
         raise RuntimeError("the cold consumer failed")
@@ -123,7 +123,7 @@ def _result(process: subprocess.Popen[bytes]) -> tuple[float, float]:
 
 
 class _Warm:
-    """One consumer that fetches the beginning of a topic in memory, over and over."""
+    """One consumer that fetches the beginning of a topic in memory repeatedly."""
 
     def __init__(self, server: Server, size: str, fetch_bytes: int, records: int, value_bytes: int) -> None:
         self.size = size
@@ -131,7 +131,7 @@ class _Warm:
         self._consumer = Consumer(server.address, topic_id, fetch_bytes)
 
     def fetch(self) -> float:
-        """Seconds until the answer was read."""
+        """Return the seconds until the response was read."""
         self._consumer.offset = 0
         begin = time.perf_counter()
         self._consumer.fetch()
@@ -147,7 +147,7 @@ def _percentile(latencies: list[float], share: float) -> float:
 
 def cold_reads(server: Server, seconds: float) -> dict[str, float]:
     cold, cold_id = _fill(server, COLD_MB)
-    # Batches are not cut: those of the small fetches are small.
+    # pykbroker does not cut batches, so the topic of the small fetches has small batches.
     warm = [_Warm(server, "16 KB", 16 << 10, 16, 980), _Warm(server, "1 MB", 1 << 20, 90, 10_000)]
     for _ in range(1_000):
         for consumer in warm:
@@ -169,7 +169,7 @@ def cold_reads(server: Server, seconds: float) -> dict[str, float]:
             for consumer in warm:
                 alone[consumer.size].append(consumer.fetch())
 
-    # Before and after, so that a drift of the machine's speed meets both.
+    # Before and after, so that a drift of the machine's speed affects both.
     measure_alone()
     _evict(server, cold)
     before = server.memory()[0]

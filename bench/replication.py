@@ -1,10 +1,10 @@
-"""acks=all over three replicas, and how quickly a node that was away has the records again.
+"""acks=all over three replicas, and the time in which a node that was stopped catches up.
 
-Producers have a partition each, led by the nodes in turn, and one request in flight or five (as many as a producer has
-by default).
+Each producer has its own partition, led by the nodes in turn, and one request in flight or five (a producer's default).
 
-A node that comes back fetches what was written meanwhile. The rate is that of the bytes in its files, from the first
-that arrive to the last: the start of the process does not count there, and counts in the time until it is in sync.
+A node that starts again fetches the records that were written in the meantime. The rate is that of the bytes in its
+files, from the first that arrive to the last. It does not include the start of the process; the time until the node is
+in sync does.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ for _batch, _records, _value_bytes, _unit in (
 ):
     for _producers in (1, 3, 50):
         for _in_flight in (1, PIPELINED):
-            # 45 MB are in flight already with one request of each of them.
+            # With one request in flight from each of them, 45 MB are in flight already.
             if _unit == "MB/s" and _producers == 50 and _in_flight > 1:
                 continue
             _figures = [Figure("throughput", _unit, target=1.3 if _in_flight > 1 else 1)]
@@ -83,14 +83,14 @@ for _batch, _records, _value_bytes, _unit in (
 
 
 def log_bytes(folders: Sequence[Path]) -> int:
-    """The size of all segments in the folders of partitions."""
+    """Return the size of all segments in the folders of partitions."""
     return sum(path.stat().st_size for folder in folders for path in folder.glob("*.log"))
 
 
 def rate(samples: Sequence[tuple[float, int]]) -> float:
-    """Bytes per second of (seconds, bytes), from the last sample before the bytes grow to the first that has them all.
+    """Return bytes per second of (seconds, bytes), from the last sample before the growth to the first with all bytes.
 
-    Raises ValueError where they never grow."""
+    Raises ValueError if they never grow."""
     first, last = samples[0][1], samples[-1][1]
     if first == last:
         raise ValueError("the samples do not grow")
@@ -104,7 +104,7 @@ def _catch_up(records: int, value_bytes: int) -> ClusterMeasure:
         cluster.start()
         away, partitions = 3, 4
         topic = cluster.new_topic([(1, 2, away), (2, 1, away)] * (partitions // 2))
-        # Some records before, so that the node comes back to logs that it knows.
+        # Some records first, so that the node starts again with logs.
         _fill(topic.leaders, topic.topic_id, partitions, records, value_bytes, 10_000_000)
         cluster.in_sync(topic.name)
         cluster.halt(away)

@@ -1,8 +1,8 @@
-"""Coming back after SIGKILL with 2,000 logs: Produce to a healthy partition while they return.
+"""Recovery of 2,000 logs after SIGKILL, and Produce to a healthy partition while they recover.
 
 Each of the logs holds five batches of an idempotent producer, as applications leave them. After the start a new topic
-is made, and one request after the other goes to it until every one of the 2,000 partitions says where it ends: they are
-asked few at a time, so that asking is no load. Apache Kafka answers no client before it has recovered all its logs;
+is created, and requests go to it one by one until every one of the 2,000 partitions answers its end offset. Few of them
+are asked at a time, so that asking is no load. Apache Kafka answers no client before it has recovered all its logs;
 "every partition serves" counts from the start of the process for both.
 """
 

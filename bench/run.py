@@ -1,17 +1,17 @@
 """`make bench`: Apache Kafka and pykbroker on this machine, the same load on both, rounds interleaved.
 
 Prints both sides and their ratio for every measurement, and stores the run in bench/results/ with every round of both
-sides, after each measurement. Each figure is the median over the rounds, or the worst of them where it says so. Which
-way is better stands with the measurement; the ratio is always "how many times better pykbroker is". docs/benchmarks.md
-and the rows of the README are made from stored runs by bench/report.py.
+sides, after each measurement. Each figure is the median over the rounds, or the worst of them if it says so. Each
+measurement defines which direction is better; the ratio is always "how many times better pykbroker is". bench/report.py
+makes docs/benchmarks.md and the rows of the README from stored runs.
 
-The brokers of both sides run side by side, one node each, then three nodes each. Where a measurement starts a cluster
-of its own, that cluster is alone on the machine. Measurements of segments and balance have sides of their own, both
-of pykbroker (sides.py).
+The brokers of both sides run at the same time, one node each, then three nodes each. A measurement that starts its own
+cluster has the machine for that cluster alone. Measurements of segments and balance have their own sides, both of
+pykbroker (sides.py).
 
-`--before FOLDER` measures the pykbroker of another checkout too, in the same rounds: what did a change cost? With
-`--alone`, without Apache Kafka.
-`--resume FILE` goes on with a run that was interrupted, or adds the rows of another `--only` to it.
+`--before FOLDER` also measures the pykbroker of another checkout in the same rounds, to show the effect of a change.
+`--alone` leaves out Apache Kafka. `--resume FILE` continues an interrupted run, or adds the rows of another `--only` to
+it.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ Values = dict[str, dict[str, list[float]]]
 
 
 class Bench:
-    """The sides, one beside the other; a measurement takes one after the other, round by round."""
+    """Runs the sides at the same time; a measurement uses one after the other, round by round."""
 
     def __init__(self, sides: list[type[Server]], rounds: int, seconds: float, warm_up_seconds: float) -> None:
         self._sides = sides
         self._rounds = rounds
         self._seconds = seconds
         self._warm_up_seconds = warm_up_seconds
-        #: side -> what runs of it, all of one kind
+        #: side -> its running subject, all of one kind
         self._running: dict[str, Subject] = {}
         self._kind: Kind[Any] | None = None
 
@@ -86,7 +86,7 @@ class Bench:
         if measurement.most_rounds is not None:
             rounds = min(rounds, measurement.most_rounds)
         for round_number in range(rounds):
-            # Each round another side begins, so that a drift of the machine's speed meets all.
+            # Each round begins with another side, so that a drift of the machine's speed affects all.
             first = round_number % len(sides)
             for side in sides[first:] + sides[:first]:
                 for name, value in self._measure_once(measurement, side).items():
@@ -109,8 +109,8 @@ class Bench:
             subject.stop()
 
     def _subject(self, kind: Kind[Any], side: type[Server]) -> Subject:
-        """What runs of a side; the first call starts and warms up all sides, so that they share the machine. What runs
-        of another kind is stopped before."""
+        """Return the running subject of a side. The first call starts and warms up all sides, so that they share the
+        machine, and first stops subjects of another kind."""
         if self._kind != kind:
             self.stop()
             self._kind = kind
@@ -121,14 +121,14 @@ class Bench:
         return self._running[side.name]
 
     def stop(self) -> None:
-        """End what runs. The next measurement that wants something running has it started again."""
+        """Stop the running subjects. The next measurement that needs one starts it again."""
         while self._running:
             self._running.popitem()[1].stop()
         self._kind = None
 
 
 def rounds_of(measurement: Measurement, figure: Figure, values: Values) -> dict[str, list[float]]:
-    """side -> its numbers of every round, of sides that have any."""
+    """Return side -> its numbers of every round, for sides that have any."""
     if measurement.has_own_sides:
         sides, found = measurement.sides, values[Pykbroker.name]
         numbers = {sides.other: found.get(sides.others(figure.source)), sides.ours: found.get(figure.source)}
@@ -138,8 +138,8 @@ def rounds_of(measurement: Measurement, figure: Figure, values: Values) -> dict[
 
 
 def compared(measurement: Measurement, figure: Figure, values: Values) -> dict[str, object] | None:
-    """The row of one figure; None where a side has no such figure. A figure with a limit may stand alone. Without
-    Apache Kafka in the run, the row compares with the checkout before."""
+    """Return the row of one figure, or None if a side has no such figure. A figure with a limit may stand alone.
+    Without Apache Kafka in the run, the row compares with the other checkout."""
     sides = measurement.sides
     rounds = rounds_of(measurement, figure, values)
     made = {side: figure.made_of(each) for side, each in rounds.items()}
@@ -165,7 +165,7 @@ def compared(measurement: Measurement, figure: Figure, values: Values) -> dict[s
 
 
 def beside(measurement: Measurement, values: Values) -> dict[str, dict[str, list[float]]]:
-    """What is not compared: figure -> side -> each round."""
+    """Return the numbers that are not compared: figure -> side -> each round."""
     figures = {figure.source for figure in measurement.figures}
     if measurement.has_own_sides:
         figures |= {measurement.sides.others(name) for name in figures}
@@ -182,7 +182,7 @@ def show(rows: list[dict[str, Any]], others: dict[str, dict[str, list[float]]]) 
 
 
 def run(bench: Bench, chosen: list[Measurement], record: dict[str, Any], store: Callable[[], None]) -> None:
-    """Measure what `record` does not have yet, and store it after each measurement."""
+    """Run the measurements that `record` lacks, and store it after each measurement."""
     for measurement in chosen:
         if measurement.title in record["done"]:
             continue
@@ -198,7 +198,7 @@ def run(bench: Bench, chosen: list[Measurement], record: dict[str, Any], store: 
 
 
 def complete_parts(record: dict[str, Any]) -> list[str]:
-    """The parts of the page of which this run has every measurement, as they are meant to be taken."""
+    """Return the parts of the page for which this run has every measurement, measured as the page needs them."""
     if record["fsync_ms"] or record["alone"]:
         return []
     missing = {part_of(known.title) for known in KNOWN if known.title not in record["done"]}
@@ -206,19 +206,19 @@ def complete_parts(record: dict[str, Any]) -> list[str]:
 
 
 def commit(folder: Path = ROOT) -> str:
-    """The commit that is measured; `+` behind it: with changes that are not committed."""
+    """Return the measured commit, with `+` after it if there are changes that are not committed."""
 
     def git(*arguments: str) -> str:
         done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
         return done.stdout.strip()
 
-    # A stored run that is not committed yet is no change of what is measured.
+    # A stored run that is not committed yet does not change the measured code.
     changed = git("status", "--porcelain", "--", ".", ":!bench/results")
     return (git("rev-parse", "--short=10", "HEAD") or "unknown") + ("+" if changed else "")
 
 
 def processor() -> str:
-    """The model of the processor, as the kernel calls it."""
+    """Return the model of the processor in the kernel's words."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -228,7 +228,7 @@ def processor() -> str:
 
 
 def new_record(options: argparse.Namespace) -> dict[str, Any]:
-    """What is stored of a run, before anything is measured."""
+    """Return the stored form of a run before its first measurement."""
     return {
         "when": time.strftime("%Y-%m-%dT%H-%M-%S"),
         "commit": commit(),

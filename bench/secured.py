@@ -1,8 +1,8 @@
-"""TLS and SCRAM: what they cost, on one node of each side that read the same properties file.
+"""The cost of TLS and SCRAM, on one node of each side with the same properties file.
 
-Topics are made, and the node is waited for, on a PLAINTEXT listener beside. Both sides agree on the same cipher suite,
-or the measurement fails. The client keeps its salted password, as Apache Kafka's clients do not: what is measured is
-the broker.
+A separate PLAINTEXT listener is used to create topics and to wait for the node. Both sides must use the same cipher
+suite, or the measurement fails. The client keeps its salted password, unlike Apache Kafka's clients, because only the
+broker is measured.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SecuredNode(LoneNode):
         return self._side.starting(self._properties)
 
     def check_cipher(self) -> None:
-        """RuntimeError where a connection does not have the cipher suite that both sides are to have."""
+        """Raises RuntimeError if a connection does not have the cipher suite that both sides must use."""
         client = raw.Client(self.tls_address, self.context)
         assert isinstance(client.socket, ssl.SSLSocket)
         cipher = client.socket.cipher()
@@ -151,7 +151,7 @@ def _fetch(node: SecuredNode, seconds: float) -> dict[str, float]:
 
 
 def _log_in(node: SecuredNode) -> None:
-    """A connection from its SYN to the first answered request behind its authentication."""
+    """Open a connection: from its SYN to the first answered request after its authentication."""
     client = raw.Client(node.sasl_address, node.context)
     try:
         error = client.call(SaslHandshakeRequest(mechanism=MECHANISM), 1).error_code
@@ -170,7 +170,7 @@ def _log_in(node: SecuredNode) -> None:
 
 
 def _logins(node: SecuredNode, seconds: float) -> dict[str, float]:
-    """As many connections as some threads can make, one after the other each."""
+    """Open as many connections as some threads can, one after the other in each thread."""
 
     def load(duration: float) -> tuple[int, float]:
         begin = time.perf_counter()
@@ -197,7 +197,7 @@ def _logins(node: SecuredNode, seconds: float) -> dict[str, float]:
 
 
 def _warm_up(node: SecuredNode, seconds: float) -> None:
-    """A compiler that optimises at run time needs to have seen the code; the other side gets the same load."""
+    """Run the code before it is measured, because a JIT compiler optimises only then; both sides get the same load."""
     for records, value_bytes, in_flight in ((1, 100, 50), (90, 10_000, 4)):
         _produce(1, in_flight, records, value_bytes, "req/s")(node, seconds / 4)
     _fetch(node, seconds / 4)

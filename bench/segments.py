@@ -1,9 +1,10 @@
-"""Log segments as Spark's data source (docs/segments.md) beside Spark's Kafka source: the same topic, the same machine.
+"""Log segments as Spark's data source (docs/segments.md) compared with Spark's Kafka source, for the same topic.
 
-One Spark in this process, `local[2]`, beside one node of pykbroker. The topic has four partitions and batches of 16 KB,
-the producers' default. Both sources read it whole from the page cache into Spark's `noop` sink, which makes every row
-and keeps none: its values only, or all columns. They take turns. Before, each has read a tenth of it that is no figure:
-Spark compiles what it runs, and starts Python. The broker's CPU is what it used while a source read.
+One Spark in this process, `local[2]`, and one node of pykbroker run on the same machine. The topic has four partitions
+and batches of 16 KB, the producers' default. Both sources read it whole from the page cache into Spark's `noop` sink,
+which makes every row and keeps none: its values only, or all columns. They take turns. Before that, each reads a tenth
+of it without a figure, because Spark compiles its code and starts Python. The broker's CPU is its CPU time while a
+source reads.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 GIGABYTES = 5.0
 READS = 2
-#: of what is read before
+#: the share of the topic that is read before the measurement
 _FIRST = 0.1
 _PARTITIONS = 4
 _BATCH_BYTES = 16_384
@@ -41,8 +42,8 @@ SIDES = Sides("Kafka source", "segments")
 
 
 def _batch(value_bytes: int, codec: Codec) -> tuple[bytes, int]:
-    """A batch that has 16 KB before compression, and how many records: keys of 8 bytes, values of which half is
-    random."""
+    """Return a batch that has 16 KB before compression, and its number of records: keys of 8 bytes, values of which
+    half is random."""
     count = _BATCH_BYTES // (value_bytes + 16)
     now_ms = int(time.time() * 1000)
     records = [(b"key-%04d" % n, os.urandom(value_bytes // 2).hex().encode(), (), now_ms + n) for n in range(count)]
@@ -50,7 +51,7 @@ def _batch(value_bytes: int, codec: Codec) -> tuple[bytes, int]:
 
 
 def _fill(server: Server, value_bytes: int, codec: Codec, gigabytes: float) -> tuple[str, int]:
-    """A topic with so much of values, which is known to be replicated; its name and its records."""
+    """Create a topic with this size of values, and wait until it is replicated; return its name and its records."""
     name, topic_id = new_topic(server, _PARTITIONS)
     batch, count = _batch(value_bytes, codec)
     partitions = [PartitionProduceData(index=index, records=batch) for index in range(_PARTITIONS)]
@@ -69,7 +70,7 @@ def _fill(server: Server, value_bytes: int, codec: Codec, gigabytes: float) -> t
     client.close()
     if ends != [requests * count] * _PARTITIONS:
         raise RuntimeError(f"{requests} requests were sent, the partitions end at {ends}")
-    # What is behind the checkpoint is no part of what segments give.
+    # Segments return no records after the checkpoint, so wait until it has all.
     checkpoint = server.directory / "data" / HIGH_WATERMARKS
     deadline = time.monotonic() + _PATIENCE_SECONDS
     wanted = {(name, partition): end for partition, end in enumerate(ends)}

@@ -1,7 +1,7 @@
-"""The two sides: Apache Kafka and pykbroker as processes, and what the system says of them.
+"""The two sides: Apache Kafka and pykbroker as processes, and the operating system's figures for them.
 
-Apache Kafka comes from compat_tests/oracle (the jars are resolved by Maven). Both run their defaults. A `Server` is a
-node that is alone; clusters.py has three of them.
+Apache Kafka comes from compat_tests/oracle (Maven resolves the jars). Both run with their defaults. A `Server` is a
+single node; clusters.py has three of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BEFORE = "before"
 
 
 def free_port() -> int:
-    """A port that is free, and the one behind it too: pykbroker's controller listens there."""
+    """Return a port that is free with the port after it, where pykbroker's controller listens."""
     while True:
         with socket.socket() as probe, socket.socket() as behind:
             probe.bind(("127.0.0.1", 0))
@@ -44,7 +44,7 @@ class BrokerProcess(ABC):
     """A broker on a directory of its own. `ready_seconds` is the time from its start to the first answered Metadata."""
 
     name: str
-    #: where the process runs
+    #: the working directory of the process
     root: Path
 
     def __init__(self, directory: Path, port: int) -> None:
@@ -61,7 +61,7 @@ class BrokerProcess(ABC):
 
     def launch(self) -> None:
         """Begin to start; also again, on the same directory."""
-        # An installed package has its bytecode; where this is set a start would be a compilation.
+        # An installed package has its bytecode; with this variable set each start would compile it.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         command = self.command()
         with self.log.open("ab") as log:
@@ -76,7 +76,7 @@ class BrokerProcess(ABC):
         while True:
             try:
                 client = Client(self.address)
-                # Refused until it listens; a listener that does not answer yet is not ready.
+                # Connections are refused until it listens; a listener that does not answer yet is not ready.
                 answer = client.call(MetadataRequest(topics=[]), 12)
                 client.close()
                 if answer.brokers:
@@ -95,7 +95,7 @@ class BrokerProcess(ABC):
         return self.directory / "server.log"
 
     def halt(self, number: int = signal.SIGTERM, timeout: float = 300) -> float:
-        """End the process and keep its directory; how many seconds that took."""
+        """End the process and keep its directory; return how many seconds that took."""
         assert self.process is not None
         begin = time.perf_counter()
         self.process.send_signal(number)
@@ -116,7 +116,7 @@ class BrokerProcess(ABC):
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def memory(self) -> tuple[float, float]:
-        """RssAnon and VmRSS in MB."""
+        """Return RssAnon and VmRSS in MB."""
         assert self.process is not None
         fields = dict(
             line.split(":", 1)
@@ -126,18 +126,18 @@ class BrokerProcess(ABC):
         return tuple(int(fields[name].split()[0]) / 1024 for name in ("RssAnon", "VmRSS"))  # type: ignore[return-value]
 
     def cpu_seconds(self) -> float:
-        """User and system time of the process so far."""
+        """Return user and system time of the process so far."""
         assert self.process is not None
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class LoneNode(BrokerProcess):
-    """A node that is alone, on a directory and ports that are its own."""
+    """A single node, on its own directory and ports."""
 
     def __init__(self) -> None:
         super().__init__(Path(tempfile.mkdtemp(prefix="pykbroker-bench-")), free_port())
-        #: what measurements have made and need no more
+        #: topics of measurements that are finished
         self.topics: list[str] = []
         self._prepared = False
 
@@ -146,10 +146,10 @@ class LoneNode(BrokerProcess):
         return f"127.0.0.1:{self.port}"
 
     def prepare(self) -> None:
-        """Whatever must be there before the clock starts."""
+        """Prepare everything that must exist before the clock starts."""
 
     def start(self, timeout: float = 60) -> None:
-        """Also again, on the same directory, after `halt`."""
+        """Start the node, or start it again on the same directory after `halt`."""
         if not self._prepared:
             self.prepare()
             self._prepared = True
@@ -157,8 +157,8 @@ class LoneNode(BrokerProcess):
         self.await_ready(timeout)
 
     def delete_topics(self) -> None:
-        """All that measurements have made: what a whole run writes would fill a disk of 70 GB. The files go a minute
-        later, as both brokers' defaults say."""
+        """Delete all topics of measurements, because a whole run would fill a disk of 70 GB. Their files are deleted a
+        minute later, by the defaults of both brokers."""
         if not self.topics:
             return
         topics = [DeleteTopicState(name=name) for name in self.topics]
@@ -177,12 +177,12 @@ class Server(LoneNode):
     @classmethod
     @abstractmethod
     def starting(cls, properties: Path) -> list[str]:
-        """The command that runs a node of this side from its properties."""
+        """Return the command that runs a node of this side from its properties."""
 
     @classmethod
     @abstractmethod
     def formatting(cls, properties: Path, *words: str) -> list[str]:
-        """The command that formats the directories of a node of this side."""
+        """Return the command that formats the directories of a node of this side."""
 
 
 class Pykbroker(Server):
@@ -211,7 +211,7 @@ class Pykbroker(Server):
 
 
 def checkout(folder: Path) -> type[Pykbroker]:
-    """pykbroker of another checkout, in the environment of its own (`make install` there)."""
+    """Return pykbroker of another checkout, in its own environment (`make install` there)."""
 
     class Before(Pykbroker):
         name = BEFORE
@@ -254,7 +254,7 @@ group.initial.rebalance.delay.ms=0
 
     @classmethod
     def starting(cls, properties: Path) -> list[str]:
-        # The heap and collector of its own start script.
+        # The heap and collector of Apache Kafka's own start script.
         options = [
             "-Xmx1G",
             "-Xms1G",

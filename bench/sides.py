@@ -1,7 +1,7 @@
-"""The two sides of a comparison: whose figure stands beside whose.
+"""The two sides of a comparison, whose figures are printed next to each other.
 
-Most measurements compare Apache Kafka with pykbroker, each measured by itself. A measurement with sides of its own
-looks at pykbroker alone and finds the numbers of both, under two names each.
+Most measurements compare Apache Kafka with pykbroker, each measured by itself. A measurement with its own sides runs on
+pykbroker alone and returns the numbers of both sides, under different names.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Sides:
-    """`ours` is the one that should be better."""
+    """`ours` is the side that should be better."""
 
     other: str
     ours: str
 
     def others(self, name: str) -> str:
-        """The name under which a measurement with these sides gives the numbers `name` of the other side."""
+        """Return the name under which a measurement with these sides returns the numbers `name` of the other side."""
         return f"{name}, {self.other}"
 
 
 KAFKA_AND_PYKBROKER = Sides("Apache Kafka", "pykbroker")
 
-#: As stored rows call a side, where that is not its name.
+#: The names of sides in stored rows, if they differ.
 _KEYS = {KAFKA_AND_PYKBROKER.other: "kafka"}
 
 
 def key_of(side: str) -> str:
-    """The key of a side's figure in a stored row. Behind `_all` are those of every round."""
+    """Return the key of a side's figure in a stored row. The key with `_all` has the figures of every round."""
     return _KEYS.get(side, side)
 
 
 def sides_of(row: Mapping[str, Any]) -> Sides:
-    """The sides of a stored row."""
+    """Return the sides of a stored row."""
     return Sides(*row["sides"]) if "sides" in row else KAFKA_AND_PYKBROKER

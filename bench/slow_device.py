@@ -1,4 +1,4 @@
-"""A file system on which every fsync takes as long as one wants: a disk without a write-back cache, on any machine."""
+"""A file system on which every fsync takes a chosen time, like a disk without a write-back cache, on any machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ THREADS = 64
 
 @contextmanager
 def slow_device(fsync_ms: float) -> Iterator[Path]:
-    """A folder on it. Raises RuntimeError where the machine has no FUSE, or nothing to compile with."""
+    """Yield a folder on it. Raises RuntimeError if the machine has no FUSE, or no compiler."""
     home = Path(tempfile.mkdtemp(prefix="pykbroker-slow-"))
     try:
         program = _compile(home)

@@ -1,12 +1,12 @@
 """Spark over its Kafka source and sink: rows a second, and how fresh the pipeline's lake is.
 
-One Spark in this process, `local[2]`, beside whichever broker is measured: the two cores are shared, so a broker that
-needs less of them leaves more to Spark.
+One Spark in this process, `local[2]`, shares two cores with the measured broker, so a broker that needs less CPU leaves
+more to Spark.
 
-* source, sink: a batch job over four partitions, records of 100 bytes; the first run of each is not counted (Spark
-  compiles what it runs).
-* freshness: the lake job reads clicks that are made at a steady rate. Of each event the time from its Kafka timestamp
-  until the commit that names its file can be seen in the lake's log, by looking every few milliseconds.
+* source, sink: a batch job over four partitions, records of 100 bytes; the first run of each is not counted, because
+  Spark compiles its code then.
+* freshness: the lake job reads clicks that are made at a steady rate. The figure is the time from an event's Kafka
+  timestamp until the commit with its file is in the lake's log, which is checked every few milliseconds.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _FRESH_SECONDS = 20
 
 @cache
 def session() -> SparkSession:
-    """The pipeline's session, which also finds the data source of segments; it ends with this process."""
-    # The pipeline and the data source are no part of what is installed. Processes that Spark starts import them too.
+    """Return the pipeline's session, which also finds the data source of segments; it ends with this process."""
+    # The pipeline and the data source are not installed. Processes that Spark starts import them too.
     folders = [str(ROOT / folder) for folder in ("", "wire", "log", "spark", "spark/segments")]
     sys.path += folders
     os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # An installed package has its bytecode; where this is set every process of Spark would compile.
+    # An installed package has its bytecode; with this variable set every process of Spark would compile it.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     from pipeline.config import Config, LakeConfig
     from pipeline.session import make
@@ -98,7 +98,7 @@ def batch(server: Server, seconds: float) -> dict[str, float]:
 
 
 def _send(server: Server, topic: str, ended: threading.Event) -> int:
-    """Clicks at a steady rate until `ended`; how many."""
+    """Send clicks at a steady rate until `ended`; return how many."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 1, "acks": "all"})
@@ -143,7 +143,7 @@ def freshness(server: Server, seconds: float) -> dict[str, float]:
     orders, _ = new_topic(server)
     root = Path(tempfile.mkdtemp(prefix="pykbroker-bench-lake-"))
     lake = root / "lake"
-    kept = LakeConfig(str(lake), compact_min_files=1 << 20)  # a file that is compacted is not the one that was seen
+    kept = LakeConfig(str(lake), compact_min_files=1 << 20)  # no compaction, because it replaces the files
     topics = Topics(clicks=clicks, orders=orders)
     config = Config(str(root / "checkpoints"), kept, {"bootstrap.servers": server.bootstrap}, topics)
     seen: dict[str, float] = {}
@@ -171,7 +171,7 @@ def freshness(server: Server, seconds: float) -> dict[str, float]:
     )
     waits = sorted((name, seen[name] - stamp / 1000) for name, stamp in frame.collect())
     shutil.rmtree(root)
-    # The first batches hold what came while the query was starting.
+    # The first batches hold the records that came while the query started.
     first = min(seen.values()) + _FRESH_SECONDS / 4
     steady = sorted(wait for name, wait in waits if seen[name] > first)
     return {

@@ -1,7 +1,8 @@
-"""Throughput over the cores: one, two and four brokers of `pykbroker start --brokers`, beside one Apache Kafka node.
+"""Throughput over the cores: one, two and four brokers of `pykbroker start --brokers`, and one Apache Kafka node.
 
-A pykbroker node runs on one core, Apache Kafka's on all: so one node there stands beside a cluster of processes here.
-Topics have one replica, and each of eight producers has a partition of its own, led by the brokers in turn.
+A pykbroker node runs on one core, an Apache Kafka node on all. So one Apache Kafka node is compared with a cluster of
+pykbroker processes. Topics have one replica, and each of eight producers has its own partition, led by the brokers in
+turn.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _READY_SECONDS = 60.0
 
 
 class SpreadPykbroker(Pykbroker):
-    """`pykbroker start --brokers N`: the process is the one that keeps the nodes."""
+    """`pykbroker start --brokers N`: the process is the parent of the nodes."""
 
     def __init__(self, brokers: int) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class SpreadPykbroker(Pykbroker):
 
 
 def _first_of(count: int) -> int:
-    """A port that is free, and those behind it."""
+    """Return a port that is free, with the ports after it."""
     while True:
         held: list[socket.socket] = []
         try:
@@ -74,7 +75,7 @@ def _made(brokers: int, side: type[Server]) -> Server:
 
 
 def _new_topic(server: Server) -> tuple[dict[int, raw.Address], bytes]:
-    """The leader of each partition, once it says that it leads, and the topic's id."""
+    """Return the leader of each partition, once it leads, and the topic's id."""
     name = f"bench-{uuid.uuid4().hex[:12]}"
     client = raw.Client(server.address)
     wanted = CreatableTopic(name=name, num_partitions=PRODUCERS, replication_factor=-1)

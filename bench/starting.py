@@ -1,12 +1,12 @@
-"""Starting on a directory that is not empty: after a clean stop with many partitions or segments, and after SIGKILL.
+"""Starting on a directory with data: after a clean stop with many partitions or segments, and after SIGKILL.
 
 Each side writes its own directory by the same requests, and is started on it again.
 * 5,000 partitions of three segments: `segment.ms` is 1, and the batches are seconds apart.
-* 1,000 segments: one partition, 10 GB in segments of 10 MB. Once as the stop has left the page cache, and once with
-  nothing of the disk in memory (drop_caches, where that is allowed): then the programs themselves are read too.
-* After SIGKILL: as many partitions as jobs that recover (num.recovery.threads.per.data.dir is 2), the checkpoints of
-  recovery points removed, everything written back before. "recovery" is from the start of the process until every
-  partition answers ListOffsets, less the time that a start on the same directory takes after a clean stop.
+* 1,000 segments: one partition, 10 GB in segments of 10 MB. Once with the page cache as the stop has left it, and once
+  with nothing of the disk in memory (drop_caches, if that is allowed), so that the programs themselves are read too.
+* After SIGKILL, with as many partitions as threads that recover (num.recovery.threads.per.data.dir is 2), with the
+  checkpoints of recovery points removed, and everything written back before. "recovery" is from the start of the
+  process until every partition answers ListOffsets, minus the time of a start on the same directory after a clean stop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SECOND_MS = 1_000
 
 
 def _serves(address: tuple[str, int], topics: dict[str, int]) -> bool:
-    """Whether every partition says where it ends."""
+    """Return True if every partition answers its end offset."""
     asked = [
         ListOffsetsTopic(
             name=name,
@@ -52,7 +52,7 @@ def _serve_all(server: Server, topics: dict[str, int], begin: float) -> float:
 
 
 def produce_everywhere(client: raw.Client, topic_id: bytes, partitions: range, batch: bytes) -> None:
-    """The same batch for each partition, in one request."""
+    """Send the same batch to each partition, in one request."""
     data = [PartitionProduceData(index=index, records=batch) for index in partitions]
     request = ProduceRequest(
         transactional_id=None,
@@ -95,7 +95,7 @@ def many_partitions(server: Server, seconds: float) -> dict[str, float]:
 
 
 def settled_memory(look: Callable[[], tuple[float, float]]) -> tuple[float, float]:
-    """RssAnon and VmRSS once what is done behind the answers, opening logs for one, adds nothing any more."""
+    """Return RssAnon and VmRSS once work that follows the responses, such as opening logs, no longer raises them."""
     before = look()
     while True:
         time.sleep(2)
@@ -106,7 +106,7 @@ def settled_memory(look: Callable[[], tuple[float, float]]) -> tuple[float, floa
 
 
 def _drop_caches() -> bool:
-    """Nothing that is on a disk is in memory any more; False where that is not allowed."""
+    """Drop the page cache; return False if that is not allowed."""
     os.sync()
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3")

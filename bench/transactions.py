@@ -1,7 +1,7 @@
 """Transactions per second: one Produce of a few records and one EndTxn each, as raw requests and with librdkafka.
 
-The raw producers speak transaction.version 2 (KIP-890): the first Produce adds its partition by itself, and EndTxn
-answers the epoch of the next transaction. A partition that is still busy with the markers of the last transaction
+The raw producers use transaction.version 2 (KIP-890): the first Produce adds its partition by itself, and the EndTxn
+response has the epoch of the next transaction. A partition that still waits for the markers of the last transaction
 answers CONCURRENT_TRANSACTIONS, and the request is sent again, as clients do.
 """
 
@@ -26,7 +26,7 @@ from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest
 from pykbroker_wire.records.batch import build_batch
 
 END_TXN_VERSION = 5
-#: producer id and epoch in a batch
+#: the position of producer id and epoch in a batch
 _PRODUCER_AT = 43
 _CONCURRENT_TRANSACTIONS = 51
 _RETRY_S = 0.001
@@ -95,7 +95,7 @@ class _Producer:
         self.socket.sendall(b"".join(encode_request(request.API_KEY, END_TXN_VERSION, 1, "bench", request)))
 
     def receive(self) -> str:
-        """What came of it: "more" to come, "retry" the Produce later, or "done" with the transaction."""
+        """Return the result: "more" to come, "retry" the Produce later, or "done" with the transaction."""
         data = self.socket.recv(65536)
         if not data:
             raise ConnectionError("the broker closed a connection")
@@ -124,7 +124,7 @@ class _Producer:
 
 
 def run(address: tuple[str, int], topic_id: bytes, *, producers: int, records: int, seconds: float) -> raw.Load:
-    """Each producer ends one transaction after the other for a time; latencies are per transaction."""
+    """Let each producer end transactions one by one for a time; latencies are per transaction."""
     lanes = [_Producer(address, topic_id, partition, records) for partition in range(producers)]
     load = raw.Load()
     later: list[tuple[float, int]] = []
@@ -164,7 +164,7 @@ def run(address: tuple[str, int], topic_id: bytes, *, producers: int, records: i
 def _transactions(producers: int, records: int) -> Measure:
     def measure(server: Server, seconds: float) -> dict[str, float]:
         _, topic_id = new_topic(server, producers)
-        # The coordinator's topic is made, its code is warm: the same for both sides.
+        # The coordinator's topic then exists and its code is warm, for both sides.
         run(server.address, topic_id, producers=producers, records=records, seconds=2.0)
         cpu = server.cpu_seconds()
         load = run(server.address, topic_id, producers=producers, records=records, seconds=seconds)

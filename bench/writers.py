@@ -1,8 +1,9 @@
-"""Clients that go on while nodes of a cluster die or restart, and note when each of their requests was acknowledged.
+"""Clients that continue while nodes of a cluster die or restart, and record when each of their requests was
+acknowledged.
 
-A client that asks every 10 ms shows what the cluster itself is to blame for; librdkafka, the Java producer and the
-group consumer run at their defaults and add timers of their own. Every record has a value of its own, so that each
-acknowledged one can be looked for afterwards. Not here: which node dies, and what the figures are.
+A client that sends a request every 10 ms shows the pauses of the cluster itself. librdkafka, the Java producer and the
+group consumer run with their defaults and add their own timers. Every record has a unique value, so that each
+acknowledged one can be found afterwards. Not here: the choice of the node that dies, and the figures.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ GIVE_UP_SECONDS = 60.0
 
 
 class Acknowledged:
-    """What a client was told about one partition: the values, and when, in seconds of time.monotonic()."""
+    """The acknowledgements of one partition: the values, and their times in seconds of time.monotonic()."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -46,25 +47,25 @@ class Acknowledged:
 
 
 def longest_pause(times: Sequence[float], begin: float, end: float) -> float:
-    """The longest time without an acknowledgement: from the last one up to `begin`, to the next, and so on until `end`.
+    """Return the longest time without an acknowledgement, from the last one before `begin` until `end`.
 
-    A pause that lasts at the end counts as long as it was seen."""
+    A pause that lasts at `end` counts up to there."""
     before = max((at for at in times if at <= begin), default=begin)
     seen = [before, *(at for at in times if begin < at <= end), end]
     return max(late - early for early, late in pairwise(seen))
 
 
 def lost(acknowledged: Sequence[bytes], found: Sequence[bytes]) -> int:
-    """How many acknowledged records are not there."""
+    """Return how many acknowledged records are not there."""
     return len(set(acknowledged) - set(found))
 
 
 class Writer(ABC):
-    """A client with one series for each partition that it writes (or, of a group consumer, for its commits)."""
+    """A client with one series for each partition that it writes (a group consumer has one for its commits)."""
 
     def __init__(self, partitions: Sequence[int]) -> None:
         self.acknowledged: Mapping[int, Acknowledged] = {partition: Acknowledged() for partition in partitions}
-        #: errors that the client showed to the application
+        #: errors that the client returned to the application
         self.failures: list[str] = []
 
     @abstractmethod
@@ -73,11 +74,11 @@ class Writer(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End, when what was sent is answered."""
+        """End when all sent requests are answered."""
 
 
 class Stepping(Writer):
-    """A client that takes a step every 10 ms, in a thread of its own."""
+    """A client that takes a step every 10 ms, in its own thread."""
 
     def __init__(self, partitions: Sequence[int]) -> None:
         super().__init__(partitions)
@@ -101,15 +102,15 @@ class Stepping(Writer):
 
     @abstractmethod
     def step(self) -> None:
-        """Send what is due, take what is answered."""
+        """Send the due requests, and read the responses."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back connections, when no step is taken any more."""
+        """Close the connections, after the last step."""
 
 
 class Asking(Stepping):
-    """Asks any node that answers for the leader of its partition, and produces there with acks=all."""
+    """Asks any node that answers for the leader of its partition, and produces to it with acks=all."""
 
     def __init__(self, addresses: Sequence[str], topic: str, partition: int) -> None:
         super().__init__([partition])
@@ -170,7 +171,7 @@ class Asking(Stepping):
 
 
 class Librdkafka(Stepping):
-    """A producer at its defaults (acks=all is one), a record to each partition in each step."""
+    """A producer with its defaults (acks=all is one), which sends a record to each partition in each step."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: Sequence[int]) -> None:
         super().__init__(partitions)
@@ -196,7 +197,7 @@ class Librdkafka(Stepping):
 
 
 class JavaProducer(Writer):
-    """A Java producer at its defaults: Apache Kafka's VerifiableProducer, whose own `retries=0` is taken back.
+    """A Java producer with its defaults: Apache Kafka's VerifiableProducer, whose own `retries=0` is undone.
 
     Its keys are numbers that repeat; there are enough of them that each partition gets some.
     """
@@ -230,7 +231,7 @@ class JavaProducer(Writer):
                 self._worker.kill()
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """Take one line of the tool."""
+        """Read one line of the tool."""
         if event["name"] == "producer_send_success":
             self.acknowledged[event["partition"]].add(event["value"].encode())
         elif event["name"] == "producer_send_error":
@@ -238,7 +239,7 @@ class JavaProducer(Writer):
 
 
 class Committing(Stepping):
-    """A librdkafka consumer of a group at its defaults: it reads, and commits in each step, one commit at a time."""
+    """A librdkafka consumer of a group with its defaults: it reads, and commits in each step, one commit at a time."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         super().__init__([0])
@@ -257,7 +258,7 @@ class Committing(Stepping):
         try:
             done = self._consumer.commit(offsets=[TopicPartition(self._topic, 0, self._next)], asynchronous=False)
         except KafkaException:
-            # No coordinator: the next step tries again, and the pause shows it.
+            # There is no coordinator: the next step tries again, and the pause includes it.
             return
         if not any(each.error for each in done):
             self.acknowledged[0].add(b"%d" % self._next)
