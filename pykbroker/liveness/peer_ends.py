@@ -1,11 +1,11 @@
-"""Which peers are gone, by the ends of their connections alone. Pure.
+"""The choice of peers that are gone, only by the ends of their connections. Pure.
 
-The kernel of a process that dies ends its connections. Where a new connection is neither taken nor refused (a container
-that was killed has no address any more), it is the only evidence. So a peer is gone if it ended its connection and is
-not back after RETURN_MS. The evidence does not count where it may be the network's or this node's:
+The kernel of a process that dies ends its connections. If a new connection is neither accepted nor refused (a container
+that was killed no longer has an address), this is the only evidence. So a peer is gone if it ended its connection and
+is not back after RETURN_MS. The evidence does not count if the network or this node may be the cause:
 
 * The connections of two or more peers ended within TOGETHER_MS and the peers do not refuse new ones.
-* This node itself has not turned for STALL_MS: its peers gave it up, and are back in what it has not read yet.
+* The loop of this node did not turn for STALL_MS, so its peers gave it up, and their new connections are not read yet.
 
 Not responsible for peers that refuse, nor for sockets and timers: the owner calls `turned` several times a second.
 """
@@ -16,11 +16,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-#: A peer that lives is back sooner.
+#: A living peer is back sooner.
 RETURN_MS = 500
 TOGETHER_MS = 1_000
 STALL_MS = 1_000
-#: A verdict that is later than this waits for AGAIN_MS: what came meanwhile has not been read.
+#: A verdict that is later than this waits for AGAIN_MS, because the bytes that came in that time are not read yet.
 LATE_MS = 100
 AGAIN_MS = 200
 
@@ -41,21 +41,21 @@ class PeerEnds(Generic[K]):
         #: when peers that refuse no connection ended one
         self._ended_ms: dict[K, int] = {}
         self._turned_ms: int | None = None
-        #: when this node turned again
+        #: when this node's loop turned again
         self._stalled_ms: int | None = None
 
     def turned(self, now_ms: int) -> None:
-        """This node is at work."""
+        """Record that the loop of this node turns."""
         if self._turned_ms is not None and now_ms - self._turned_ms >= STALL_MS:
             self._stalled_ms = now_ms
         self._turned_ms = now_ms
 
     def has_stalled_since(self, then_ms: int) -> bool:
-        """Whether this node stood still after `then_ms`, or shortly before."""
+        """Return True if this node stood still after `then_ms`, or shortly before."""
         return self._stalled_ms is not None and self._stalled_ms >= then_ms - STALL_MS
 
     def ended(self, peer: K, now_ms: int) -> None:
-        """The peer has ended its connection."""
+        """Record that the peer has ended its connection."""
         self.turned(now_ms)
         self._ended_ms = {
             each: ended_ms for each, ended_ms in self._ended_ms.items() if now_ms - ended_ms <= 2 * TOGETHER_MS
@@ -64,11 +64,12 @@ class PeerEnds(Generic[K]):
         self._waiting[peer] = _End(now_ms, now_ms + RETURN_MS)
 
     def back(self, peer: K) -> None:
-        """The peer lives. That its connection ended still says something of the network."""
+        """Record that the peer lives. The end of its connection remains as evidence about the network."""
         self._waiting.pop(peer, None)
 
     def refused(self, peer: K) -> None:
-        """The peer refuses connections: its process has died, and its end says nothing of the network."""
+        """Record that the peer refuses connections: its process has died, so its end is no evidence about the
+        network."""
         self._waiting.pop(peer, None)
         self._ended_ms.pop(peer, None)
 
@@ -80,11 +81,11 @@ class PeerEnds(Generic[K]):
 
     @property
     def deadline_ms(self) -> int | None:
-        """When `clock` has something to do."""
+        """The time at which `clock` must run."""
         return min((end.due_ms for end in self._waiting.values()), default=None)
 
     def clock(self, now_ms: int) -> list[K]:
-        """The peers that are gone, each once."""
+        """Return the peers that are gone, each once."""
         self.turned(now_ms)
         gone: list[K] = []
         for peer, end in list(self._waiting.items()):

@@ -1,14 +1,15 @@
-"""Which connections are served, over all listeners of one server: how many, how many per address, how fast new ones.
+"""The choice of connections to serve, over all listeners of one server: how many, how many per address, how fast.
 
 Responsible for Apache Kafka's bounds max.connections, max.connections.per.ip (with overrides) and
 max.connection.creation.rate. Not responsible for a connection once it is served.
 
-As in Apache Kafka, a connection over max.connections or over the rate waits as it would in the accept queue, and one
-over the bound of its address is closed. All bounds may change while the node runs.
+As in Apache Kafka, a connection over max.connections or over the rate waits as it would in the accept queue, and a
+connection over the bound of its address is closed. All bounds may change while the node runs.
 
 Invariants
-* Each listener has a waiting queue of its own. Connections that wait at one listener refuse and delay none at another.
-* The listener between brokers is never made to wait by the others: it takes the place of the connection that was idle
+* Each listener has its own waiting queue. Connections that wait at one listener neither refuse nor delay connections at
+  another.
+* The listener between brokers never waits for the others: its connection takes the place of the one that was idle
   longest (KIP-402). Clients' connections do not count towards the bound of its addresses either.
 """
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pykbroker.net.connection import Connection
 
 UNBOUNDED = 2**31 - 1
-#: A wait for the moment when the rate allows one more connection is not shorter than this.
+#: The shortest wait until the rate allows one more connection.
 _SHORTEST_WAIT_SECONDS = 0.001
 
 
@@ -38,10 +39,10 @@ class AdmissionLimits:
     address_overrides: Mapping[str, int] = field(default_factory=dict)
     rate: int = UNBOUNDED
     listener_rates: Mapping[str, int] = field(default_factory=dict)
-    #: what was not used of the rate is kept for this long
+    #: the unused part of the rate is kept for this long
     burst_seconds: float = 10.0
     waiting: int = 50
-    #: the listener between brokers, where it is not the only one
+    #: the listener between brokers, if it is not the only one
     protected: str | None = None
 
 
@@ -55,7 +56,7 @@ class _Rate:
         self._filled_at = now
 
     def wait(self, now: float, rate: int, burst_seconds: float) -> float:
-        """Seconds until one more may pass; 0 for now."""
+        """Return the seconds until one more may pass; 0 for now."""
         self._tokens = min(rate * burst_seconds, self._tokens + (now - self._filled_at) * rate)
         self._filled_at = now
         return 0.0 if self._tokens >= 1 - 1e-9 else (1 - self._tokens) / rate
@@ -70,13 +71,13 @@ class Admission:
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: AdmissionLimits) -> None:
         self._loop = loop
         self._limits = limits
-        #: and how each counts towards the bound of its address
+        #: the served connections, and how each counts towards the bound of its address
         self._served: dict[Connection, tuple[bool, str]] = {}
-        #: of all listeners, in the order in which they came
+        #: of all listeners, in the order of their arrival
         self._waiting: dict[Connection, None] = {}
         self._waiting_at: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
-        #: (whether the listener is the protected one, address)
+        #: (True for the protected listener, address)
         self._per_address: Counter[tuple[bool, str]] = Counter()
         self._rates: dict[str, _Rate] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -86,7 +87,7 @@ class Admission:
 
     @property
     def waiting(self) -> int:
-        """Connections that are accepted and not yet served."""
+        """Return the number of connections that are accepted and not yet served."""
         return len(self._waiting)
 
     @property
@@ -94,13 +95,13 @@ class Admission:
         return self._limits
 
     def change(self, limits: AdmissionLimits) -> None:
-        """New bounds. Connections that are served stay, also where they are now too many."""
+        """Set new bounds. Served connections stay, even if they are now too many."""
         self._limits = limits
         self._rates.clear()
         self._admit_waiting()
 
     def arrive(self, connection: Connection) -> str | None:
-        """A new connection: served at once, muted until there is room, or refused for the reason returned."""
+        """Add a new connection: serve it at once, mute it until there is room, or refuse it for the returned reason."""
         name = connection.listener_name
         if not self._waiting and self._delay(name) == 0:
             return self._enter(connection)
@@ -113,7 +114,7 @@ class Admission:
         return None
 
     def leave(self, connection: Connection) -> None:
-        """The connection has ended; the next may come."""
+        """Remove a connection that has ended; the next may be served."""
         if connection in self._waiting:
             self._stop_waiting(connection)
         if connection not in self._served:
@@ -153,14 +154,14 @@ class Admission:
         return None
 
     def _close_idlest(self) -> None:
-        # One that is closing already gives its place to the connection for which it was closed.
+        # A closing connection already gives its place to the connection for which it was closed.
         others = [one for one in self._served if one.listener_name != self._limits.protected and one.end is None]
         if others:
             idlest = min(others, key=lambda one: one.last_active)
             idlest.close("the listener between brokers needs its place (max.connections)")
 
     def _delay(self, name: str) -> float:
-        """Seconds until this listener may serve one more: 0 for now, infinite when another has to end first."""
+        """Return the seconds until this listener may serve one more: 0 for now, infinite if another must end first."""
         limits = self._limits
         if self._per_listener[name] >= limits.listener_connections.get(name, UNBOUNDED):
             return float("inf")
@@ -175,7 +176,7 @@ class Admission:
         limits = self._limits
         found = []
         for key, allowed in (("", limits.rate), (listener, limits.listener_rates.get(listener, UNBOUNDED))):
-            # The bound between brokers is their listener's own alone.
+            # Only the bound of its own listener applies to the listener between brokers.
             if allowed == UNBOUNDED or (not key and listener == limits.protected):
                 continue
             rate = self._rates.get(key)
@@ -196,7 +197,7 @@ class Admission:
                 continue
             delay = self._delay(name)
             if delay:
-                # Those that came to this listener later wait as long.
+                # Later connections of this listener wait at least as long.
                 full.add(name)
                 soonest = min(soonest, delay)
                 continue

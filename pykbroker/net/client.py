@@ -1,17 +1,17 @@
-"""A connection that this node makes to another node: requests out, answers in the order of the requests.
+"""A connection that this node makes to another node: requests out, responses in the order of the requests.
 
-Responsible for one peer: connecting, negotiating versions, timeouts, finding out that the peer has vanished, and a
-pause before it connects again. Not responsible for choosing a node or trying a request again, nor for how this node
-proves which user it is (sasl_client.py).
+Responsible for one peer: connecting, negotiating versions, timeouts, noticing that the peer has vanished, and a pause
+before it connects again. Not responsible for choosing a node or repeating a request, nor for the authentication of this
+node (sasl_client.py).
 
-A request that times out ends alone: its answer is dropped when it comes. A peer answers in order, so what the others
-wait for is the oldest answer that it owes. If nothing at all has arrived for as long as that oldest request could wait,
-the peer is taken to have vanished, and the connection ends. Apache Kafka ends it with the first timeout, and with it
-every request behind a slow one; see docs/decisions/0014-timeouts-between-nodes.md.
+A request that times out ends alone, and its late response is dropped. A peer answers in order, so all later requests
+wait for the oldest response that it owes. If no byte has arrived for as long as that oldest request may wait, the peer
+is taken to have vanished, and the connection ends. Apache Kafka ends the connection at the first timeout, and with it
+every request after a slow one; see docs/decisions/0014-timeouts-between-nodes.md.
 
 Invariants
-* Only a connection that is READY sends requests; until then they wait here, and their time runs.
-* Every request ends once: with its answer, Disconnected, UnsupportedVersion, EncodeError or TimeoutError.
+* Only a connection that is READY sends requests; until then they wait here, and their timeouts run.
+* Every request ends once: with its response, Disconnected, UnsupportedVersion, EncodeError or TimeoutError.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ logger = logging.getLogger(__name__)
 
 _SIZE = Struct(">i")
 MAX_RESPONSE_BYTES = 512 * 1024 * 1024
-#: A timer may fire this much early, by the resolution of the loop's clock.
+#: A timer may fire this much too early, by the resolution of the loop's clock.
 _RESOLUTION_SECONDS = 0.005
 
 
 class Disconnected(ConnectionError):
-    """The connection ended, or never was, before the answer came."""
+    """The connection ended before the response came, or was never made."""
 
 
 class Unanswered(Disconnected):
@@ -59,21 +59,21 @@ class Unanswered(Disconnected):
 
 @dataclass(slots=True, frozen=True)
 class ConnectionSetup:
-    """How long a connection may take until it is ready: the first time, and at most after failures; how long this
-    node waits before it connects again (Apache Kafka's values between nodes); whether it speaks TLS, and SASL."""
+    """The timeout until a connection is ready (the first, and the greatest after failures), and the pause before this
+    node connects again (Apache Kafka's values between nodes). It also has the TLS and SASL of the connection."""
 
     first_ms: int = 10_000
     greatest_ms: int = 30_000
     reconnect_ms: int = 50
     greatest_reconnect_ms: int = 500
-    #: None: no TLS
+    #: None without TLS
     tls: TlsClient | None = None
-    #: None: the peer does not ask which user this node is
+    #: None if the peer does not authenticate this node
     login: OutgoingLogin | None = None
 
 
 class _Request:
-    """One request and the future of its answer."""
+    """One request and the future of its response."""
 
     __slots__ = (
         "answer",
@@ -99,10 +99,10 @@ class _Request:
         self.message = message
         #: seconds
         self.timeout = timeout
-        #: the caller's choice until it is written, then the one in which it was written
+        #: the version that the caller chose, and after writing the version in which it was written
         self.version = version
         self.least = least
-        #: one of both: the second for what the connection itself asks
+        #: one of both is set; the second for requests of the connection itself
         self.answer = answer
         self.answered = answered
         self.timer: asyncio.TimerHandle | None = None
@@ -150,13 +150,13 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         speaks_tls: bool = False,
         login: OutgoingLogin | None = None,
     ) -> None:
-        """`speaks_tls`: its transport is a TLS layer, which says when the connection is secured. `login`: as which user
-        it asks, once versions are known."""
+        """`speaks_tls`: its transport is a TLS layer, which calls `secured`. `login`: the user of this node, which is
+        authenticated once versions are known."""
         super().__init__(MADE)
         self._speaks_tls = speaks_tls
         self._login = login
         self._exchange: OutgoingExchange | None = None
-        #: the peer does not let this node in, and the log says so
+        #: the peer refused this node, and the log has the reason
         self.was_refused = False
         self._receive_buffer_bytes = receive_buffer_bytes
         self._loop = loop
@@ -167,11 +167,11 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         self._frames = Frames(MAX_RESPONSE_BYTES)
         self._versions = PeerVersions({})
         self._correlation_id = 0
-        #: API keys of requests that could not be sent: one log line each
+        #: API keys of requests that could not be sent, for one log line each
         self._cannot_say: set[int] = set()
-        #: in the order in which they were written, those that timed out among them
+        #: in the order in which they were written, with those that timed out
         self._unanswered: deque[_Request] = deque()
-        #: when bytes arrived last
+        #: when bytes last arrived
         self._heard_at = 0.0
         self._watch_timer: asyncio.TimerHandle | None = None
 
@@ -183,7 +183,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         if self.end is not None:
-            # It was given up while it connected.
+            # It was closed while it connected.
             self._transport.abort()
             return
         if self._receive_buffer_bytes > 0:
@@ -196,16 +196,16 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
             self._negotiate()
 
     def secured(self, certificate: bytes | None) -> None:
-        """TLS is agreed on, with a peer that is what its certificate says."""
+        """The TLS handshake is done, and the peer's certificate is verified."""
         if self.end is None:
             self._negotiate()
 
     def insecure(self, reason: str) -> None:
-        """There is no TLS with this peer, or no more."""
+        """TLS with this peer failed, or has ended."""
         self.close(reason)
 
     def pause_writing(self) -> None:
-        """Requests between nodes are few and small: what is written waits in the transport."""
+        """Do nothing: requests between nodes are few and small, so they wait in the transport."""
 
     def resume_writing(self) -> None:
         """See `pause_writing`."""
@@ -233,7 +233,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def write(self, request: _Request) -> None:
-        """Send it, in the newest version that both sides know. What cannot be sent ends with an error."""
+        """Send it in the newest version that both sides know. A request that cannot be sent ends with an error."""
         assert self.state is ConnectionState.READY
         message = request.message
         try:
@@ -257,12 +257,12 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
             request.end(error)
 
     def expired(self) -> None:
-        """A request has timed out, written or not: look whether the peer still answers anything."""
+        """Check if the peer still answers, after a request has timed out, written or not."""
         if self._watch_timer is not None:
             self._watch_timer.cancel()
             self._watch_timer = None
         if self.end is not None or self.state is not ConnectionState.READY or not self._unanswered:
-            # Until it is ready the timeout of its setup decides, however short a request waits.
+            # Until it is ready, only the timeout of its setup counts, however short a request waits.
             return
         oldest = self._unanswered[0]
         silent_since = max(oldest.written_at, self._heard_at)
@@ -274,7 +274,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
             self._watch_timer = self._loop.call_at(gone_at, self.expired)
 
     def close(self, reason: str) -> None:
-        """End the connection, and every request that waits for its answer."""
+        """End the connection, and every request that waits for its response."""
         self._finish(End(reason, by_peer=False))
         if self._transport is not None:
             self._transport.abort()
@@ -300,7 +300,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
             self._unanswered.appendleft(request)
             raise DecodeError(f"it has correlation id {correlation_id}, expected is {request.correlation_id}")
         if request.answer is not None and request.answer.done():
-            # It timed out, or its caller has gone.
+            # It timed out, or its caller has cancelled it.
             return
         assert request.version is not None
         try:
@@ -323,7 +323,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
 
     def _ask_for_versions(self, version: int) -> None:
         asked = ApiVersionsRequest(client_software_name="pykbroker", client_software_version=__version__)
-        # Without a timeout of its own: the connection is given up when its setup takes too long.
+        # Without its own timeout, because the timeout of the setup ends the connection.
         self._send(_Request(asked, math.inf, version, 0, None, partial(self._negotiated, version)), asked, version)
 
     def _negotiated(self, asked: int, response: ApiVersionsResponse) -> None:
@@ -335,7 +335,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         if self._login is None:
             self.authenticated()
             return
-        # Not loaded by a node that does not need it: its start is short.
+        # A node that does not need it does not load it, so that it starts faster.
         from pykbroker.net.sasl_client import OutgoingExchange
 
         self.become(ConnectionState.AUTHENTICATING)
@@ -363,7 +363,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         self.close(reason)
 
     def renew_if_due(self) -> None:
-        """Prove again as which user this node asks, when the session ends soon; no longer READY meanwhile."""
+        """Authenticate this node again if the session ends soon; until then the state is not READY."""
         if self._exchange is not None and self.state is ConnectionState.READY and self._exchange.is_due():
             self.become(ConnectionState.AUTHENTICATING)
             self._exchange.renew()
@@ -388,20 +388,21 @@ PeerAddress = tuple[str, int]
 
 
 class PeerWatch(Protocol):
-    """Hears what becomes of connections to peers."""
+    """Gets the events of connections to peers."""
 
     def ready(self, address: PeerAddress) -> None:
         """The peer answers on a connection."""
 
     def lost(self, address: PeerAddress, by_peer: bool) -> None:
-        """A connection that was ready has ended, and this node did not want that. `by_peer`: the peer ended it."""
+        """A connection that was ready has ended, and this node did not close it on purpose. `by_peer`: the peer ended
+        it."""
 
     def refused(self, address: PeerAddress) -> None:
         """The peer refused a connection."""
 
 
 class BrokerConnection:
-    """One peer. Connects with the first request and again after the connection was lost."""
+    """One peer. Connects at the first request, and again after the connection was lost."""
 
     def __init__(
         self,
@@ -429,7 +430,7 @@ class BrokerConnection:
         #: requests that wait until the connection is ready
         self._waiting: dict[_Request, None] = {}
         self._was_ready = False
-        #: attempts in a row after which the connection was not ready
+        #: attempts in a row that did not make the connection ready
         self._failures = 0
         self._connect_from = 0.0
         self._closed = False
@@ -437,10 +438,11 @@ class BrokerConnection:
     def send(
         self, request: TopLevel, timeout_ms: int, version: int | None = None, least_version: int = 0
     ) -> asyncio.Future[Any]:
-        """The answer to one request, sent in `version`, or else in the newest version that both sides know and that is
-        no older than `least_version`. Fails with Disconnected, UnsupportedVersion or TimeoutError.
+        """Return the response to one request, sent in `version`, or else in the newest version that both sides know and
+        that is not older than `least_version`. Fails with Disconnected, UnsupportedVersion or TimeoutError.
 
-        While this node waits before it connects again, a request fails at once: its sender may know another node.
+        During the pause before this node connects again, a request fails at once, because its sender may use another
+        node.
         """
         loop = self._runtime.loop
         answer: asyncio.Future[Any] = loop.create_future()
@@ -465,7 +467,7 @@ class BrokerConnection:
         return answer
 
     def end_pause(self) -> None:
-        """There is news of the peer: the next request connects at once, however the last attempt ended."""
+        """Connect at the next request without a pause, because there is news of the peer."""
         self._connect_from = 0.0
 
     def close(self) -> None:
@@ -492,7 +494,7 @@ class BrokerConnection:
         )
         connection.when_ended(self._ended)
         self._was_ready = False
-        # Each failure doubles the patience, up to the greatest (KIP-601).
+        # Each failure doubles the timeout, up to the greatest (KIP-601).
         timeout_ms = min(setup.first_ms << min(self._failures, 20), max(setup.first_ms, setup.greatest_ms))
         self._setup_timer = loop.call_later(
             timeout_ms / 1000, connection.close, f"the connection was not ready within {timeout_ms} ms"
@@ -537,7 +539,7 @@ class BrokerConnection:
             )
         else:
             if not self._failures and not self._closed and not was_refused:
-                # One line, however often it is tried again.
+                # One line for all attempts in a row.
                 logger.info("Connection to %s: cannot connect: %s", self._address, end)
             self._failures += 1
         if self._was_ready and not self._closed and self._watch is not None:

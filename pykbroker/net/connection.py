@@ -1,16 +1,16 @@
-"""One client connection: bytes in, frames to the dispatcher, ordered answers out.
+"""One client connection: bytes in, frames to the dispatcher, ordered responses out.
 
-Responsible for framing, the bounds of one connection (unanswered requests, unsent bytes, frame size, the time a frame
-may take to arrive), and for giving every failure of a connection one log line and one end.
-Not responsible for what a request means: `dispatch` is handed down by the listener's owner.
+Responsible for framing and for the bounds of one connection: unanswered requests, unsent bytes, frame size, the time a
+frame may take to arrive. Every failure of a connection is one log line and one end. Not responsible for the meaning of
+a request: the listener's owner passes `dispatch`.
 
 Invariants
 * A frame is a view of receive memory and is valid only during `dispatch`; code that keeps it longer copies it.
-* Memory grows with the bytes received, never with the length a client declares.
-* Only a connection that is READY dispatches (connection_state.py). On a listener that authenticates, the frames of
-  one that is not go to sasl_connection.py.
-* While a bound is exceeded nothing more is read or dispatched; what was received stays in this connection's buffer.
-* One turn of the loop dispatches the frames of one connection for TURN_SECONDS and no longer, its last frame apart.
+* Memory grows with the bytes received, never with the length that a client declares.
+* Only a connection that is READY dispatches (connection_state.py). On a listener that authenticates, frames before that
+  go to sasl_connection.py.
+* While a bound is exceeded nothing more is read or dispatched; received bytes stay in this connection's buffer.
+* One turn of the loop dispatches the frames of one connection for TURN_SECONDS at most, plus its last frame.
 
 Connections share the listener's receive buffer: between two turns of the loop only a connection in the middle of a
 frame owns memory.
@@ -39,31 +39,32 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SIZE = Struct(">i")
-#: Answers to requests that came together are written together, but no more than this and one answer.
-#: Answers to pipelined requests leave in groups of this many buffers.
+#: Responses to requests that came together are written together, but no more than this and one response. Responses to
+#: pipelined requests leave in groups of this many buffers.
 WRITE_BUFFERS = 24
 WRITE_BYTES = 256 * 1024
-#: A connection keeps a receive buffer of its own up to this size after a large request; idle ones give it back.
+#: After a large request a connection keeps its own receive buffer up to this size; an idle connection frees it.
 KEEP_BUFFER_BYTES = 2 * 1024 * 1024
-#: The frames of one connection may take so long in one turn of the loop. The others wait for the next turn.
+#: The most time for the frames of one connection in one turn of the loop. The others wait for the next turn.
 TURN_SECONDS = 0.005
-#: How long a closed connection's client may take for its answers, and one that sends no more has to wait for them.
+#: The time for the client of a closed connection to read its responses, and for a client that sends no more to get
+#: them.
 DRAIN_SECONDS = 5.0
 _NO_MORE = "the client sends no more"
-#: Tests set this: a request's bytes are overwritten after its dispatch, so that code that kept a view is found out.
+#: Tests set this: a request's bytes are overwritten after its dispatch, so that code that keeps a view is found.
 POISON_RECEIVED = False
 
 
 class CloseConnection(Exception):
-    """The connection ends here; the text says why, once, in the log."""
+    """Ends the connection; the text is the reason in its one log line."""
 
 
-#: What will be there when an answer is.
+#: The result that a response is made from, later.
 FutureAnswer: TypeAlias = "asyncio.Future[Any] | Promise"
 
 
 class Pending(Protocol):
-    """An answer that is not there yet."""
+    """A response that is not there yet."""
 
     @property
     def future(self) -> FutureAnswer: ...
@@ -114,7 +115,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         super().__init__(ACCEPTED)
         self.listener = listener
-        #: where frames go, and how large one may be
+        #: the receiver of frames, and the largest frame
         self._dispatch = listener.dispatch
         self._frame_bytes = listener.limits.frame_bytes
         self.transport: asyncio.Transport | None = None
@@ -125,16 +126,16 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.last_active = listener.loop.time()
-        #: regions of segment files may be answered: there is a socket, with at most TLS between it and the file
+        #: True if responses may have regions of segment files: there is a socket, with at most TLS above it
         self.takes_regions = False
         #: made for the first region
         self._sender: SendQueue | None = None
         self._own_view: memoryview | None = None
         self._own_filled = 0
         self._frame_started = 0.0
-        #: when the loop's present turn with this connection began
+        #: when the loop's present turn for this connection began
         self._turn_began = 0.0
-        #: the buffer was full: the transport reads again, in the same turn if there is more
+        #: True if the buffer was full, so that the transport reads again in the same turn if there is more
         self._read_goes_on = False
         self._replies = Replies()
         self._pending: dict[FutureAnswer, tuple[Slot, Pending]] = {}
@@ -142,7 +143,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self._reading_paused = False
         self._writing_paused = False
         self._muted = 0
-        #: a whole frame waits in the buffer because a bound was reached
+        #: True if a whole frame waits in the buffer because a bound was reached
         self._stalled = False
         self._flush_scheduled = False
 
@@ -184,7 +185,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             self.transport.abort()
 
     def secured(self, certificate: bytes | None) -> None:
-        """TLS is agreed on, and the client has proved this certificate (DER), or shown none."""
+        """The TLS handshake is done; `certificate` (DER) is the client's, or None if it has sent none."""
         metrics = self.listener.metrics
         if self.listener.authentication is None:
             if not self._identify(certificate):
@@ -195,7 +196,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self._take_frames()
 
     def _identify(self, certificate: bytes | None) -> bool:
-        """Name the principal of a client without SASL; False: it has none, and this is its end."""
+        """Set the principal of a client without SASL. Return False if it has none, after closing the connection."""
         tls, principals = self.listener.tls, self.listener.principals
         try:
             if principals is not None:
@@ -208,13 +209,13 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         return True
 
     def insecure(self, reason: str) -> None:
-        """There is no TLS with this client, or no more."""
+        """TLS with this client failed, or has ended."""
         if self.state is ConnectionState.HANDSHAKING:
             self.listener.metrics.refused.value += 1
         self.close(reason)
 
     def _take_frames(self) -> None:
-        """Requests may come; where the listener wants to know from which user, its authentication comes first."""
+        """Accept requests, after authentication if the listener asks for it."""
         authentication = self.listener.authentication
         if authentication is None:
             self.become(ConnectionState.READY)
@@ -260,20 +261,21 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         else:
             view = self._own_view
             if not self._own_filled:
-                # The buffer stays when a request ends with it; the time of the next one begins here.
+                # The buffer stays if a request ends with it; the time of the next request begins here.
                 self._frame_started = self.last_active
             self._own_filled = end = self._own_filled + nbytes
         self._read_goes_on = end == len(view)
         self._consume(view, end)
 
     def eof_received(self) -> bool | None:
-        """The client sends no more, or is gone and has asked for a wait of weeks: it has DRAIN_SECONDS for answers."""
+        """The client sends no more, or is gone and has a request that waits very long. It has DRAIN_SECONDS for
+        responses."""
         self._peer_sends_more = False
         if self.end is None and self._own_filled and not self._reading_paused:
             logger.info("Connection from %s: closed by the client in the middle of a request", self)
         is_owed = bool(self._replies) or self._reading_paused
         if not is_owed and (self._sender is None or not self._sender.is_waiting):
-            # The transport closes, when it has sent what it has.
+            # The transport closes after it has sent its bytes.
             return None
         if self.end is None:
             self.peer_has_finished(End(_NO_MORE, by_peer=True))
@@ -307,12 +309,12 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         try:
             while end - position >= 4:
                 if self.end is not None:
-                    # Another part has closed the connection meanwhile.
+                    # Another part has closed the connection in the meantime.
                     return
                 if is_first:
                     is_first = False
                 elif self.listener.loop.time() - self._turn_began > TURN_SECONDS and not self._muted:
-                    # The rest of the node has its turn now. What this connection sent next keeps its place.
+                    # The rest of the node gets its turn now. The next requests of this connection keep their place.
                     self.mute()
                     self.listener.loop.call_soon(self.unmute)
                 if self._writing_paused or self._muted or (replies and self._is_behind()):
@@ -338,8 +340,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                         out += answer
                         out_bytes += len(answer[0]) if len(answer) == 1 else sum(map(len, answer))
                         if out_bytes > WRITE_BYTES or len(out) >= WRITE_BUFFERS:
-                            # Not all at the end: a frame is small, its answer may not be, and the transport can say
-                            # that it is enough; and a client that pipelines goes on while we do.
+                            # Not all at the end: a frame is small, but its response may be large, and the transport can
+                            # then ask for a pause. A client that pipelines also continues while the rest is dispatched.
                             self._write(out)
                             out, out_bytes = [], 0
                 else:
@@ -366,11 +368,11 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         is_authenticating = self.state is ConnectionState.AUTHENTICATING
         key = "sasl.server.max.receive.size" if is_authenticating else "socket.request.max.bytes"
         line = f"invalid request size {size}, allowed is 1 to {self._frame_bytes} ({key})"
-        # The head of a record of TLS: handshake, version 3.x.
+        # The head of a TLS record: handshake, version 3.x.
         return f"{line}; the client speaks TLS, which this listener does not" if size >> 16 == 0x1603 else line
 
     def _keep(self, view: memoryview, position: int, end: int) -> None:
-        """Move the unfinished tail to the front of a buffer of this connection's own."""
+        """Move the unfinished rest to the front of this connection's own buffer."""
         rest = end - position
         if position or self._own_view is None:
             self._frame_started = self.last_active
@@ -384,7 +386,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self._own_filled = rest
 
     def _grow(self) -> None:
-        """Double: the cost of copying stays linear in what was received."""
+        """Double the buffer, so that the cost of copying stays linear in the bytes received."""
         old = self._own_view
         assert old is not None
         filled = self._own_filled
@@ -404,15 +406,15 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             self.listener.memory.given_back(size, self)
 
     def tidy(self, now: float) -> None:
-        """Called now and then by the listener: idle and stuck connections end, idle buffers go."""
+        """End the connection if it is idle or stuck, and free an idle buffer. The listener calls it at intervals."""
         if self.state is ConnectionState.CLOSING:
             if self.transport is not None and now - self.last_active > DRAIN_SECONDS:
-                # The client does not read what is left for it: a transport would wait for that for ever.
+                # The client does not read the rest, and a transport would wait for that without end.
                 self.transport.abort()
             return
         limits = self.listener.limits
         if self.state is ConnectionState.HANDSHAKING:
-            # One that waits for its admission is not late.
+            # A connection that waits for its admission is not late.
             if not self._reading_paused and now - self._frame_started > limits.frame_seconds:
                 self.close(f"the TLS handshake was not done within {limits.frame_seconds:g} s")
             return
@@ -455,7 +457,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             # No other can be finished in this turn of the loop, and no request waits to be dispatched.
             self._flush()
         elif not self._flush_scheduled:
-            # One write for all answers that are finished in this turn of the loop.
+            # One write for all responses that are finished in this turn of the loop.
             self._flush_scheduled = True
             self.listener.loop.call_soon(self._flush)
 
@@ -488,13 +490,13 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                 transport.write(buffer)
 
     def _send(self, transport: asyncio.Transport, out: list[bytes | bytearray | memoryview]) -> None:
-        """What has regions in it, or comes behind such."""
+        """Send buffers with regions in them, or buffers after regions."""
         listener = self.listener
         sender = self._sender
         if sender is None:
             sender = self._sender = SendQueue(
                 transport,
-                # The transport is a TlsLayer there.
+                # With TLS the transport is a TlsLayer.
                 SocketOutlet(transport) if listener.tls is None else cast(Outlet, transport),
                 listener.loop,
                 high=listener.limits.unsent_bytes,
@@ -519,7 +521,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             self._resume()
 
     def _cannot_send(self, reason: str) -> None:
-        """In the middle of an answer: there is nothing else to say to this client."""
+        """End in the middle of a response, after which no other bytes can be sent to this client."""
         self.close(reason)
         if self.transport is not None:
             self.transport.abort()
@@ -533,11 +535,11 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                 self.transport.pause_reading()
 
     def _resume(self) -> None:
-        """Go on with what was received, then with reading, once every bound allows it."""
+        """Continue with the received bytes, then with reading, once every bound allows it."""
         if not self._reading_paused or self._writing_paused or self._muted or self.end is not None or self._is_behind():
             return
         self._stalled = False
-        # A request that was not read could not arrive.
+        # While reading was paused, a request could not arrive.
         self._frame_started = self.last_active = self._turn_began = self.listener.loop.time()
         self._read_goes_on = False
         if self._own_view is not None and self._own_filled:
@@ -552,23 +554,23 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                 self._end_if_answered()
 
     def _end_if_answered(self) -> None:
-        """Close the connection of a client that sends no more, unless it is owed an answer."""
+        """Close the connection of a client that sends no more, unless a response is due to it."""
         if self.end is None and not self._replies and not self._reading_paused:
             self.close(_NO_MORE, logging.DEBUG)
 
     def _is_behind(self) -> bool:
-        """Too many requests are unanswered, or too much waits behind an answer that is not there yet."""
+        """Return True if too many requests are unanswered, or too many bytes wait for an earlier response."""
         limits = self.listener.limits
         return len(self._replies) >= limits.unanswered_requests or self._replies.held_bytes >= limits.unsent_bytes
 
     def mute(self) -> None:
-        """Stop reading and dispatching (quotas, admission, the bound on memory that waits for whole requests, the order
-        of appends, and the end of a turn). Each caller calls `unmute` as often as `mute`."""
+        """Stop reading and dispatching (for quotas, admission, the bound on memory of incomplete requests, the order of
+        appends, and the end of a turn). Each caller calls `unmute` as often as `mute`."""
         self._muted += 1
         self._pause_reading()
 
     def unmute(self) -> None:
-        """Undo one `mute`; the last one that is undone lets the connection go on."""
+        """Undo one `mute`; the last `unmute` lets the connection continue."""
         self._muted -= 1
         if not self._muted:
             self._resume()
@@ -577,7 +579,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         """End the connection; `reason` is its one log line."""
         if self.end is not None:
             return
-        # What is answered already still leaves, for as long as the client takes it.
+        # Finished responses still leave, as long as the client reads them.
         out: list[bytes | bytearray | memoryview] = []
         self._replies.take(out)
         self._write(out)

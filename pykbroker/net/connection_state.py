@@ -1,7 +1,7 @@
-"""The life of a connection as a table: which state may follow which, and why a connection ended.
+"""The life of a connection as a table: the states that may follow each state, and the reason why a connection ended.
 
-Responsible for both kinds: connections that a listener accepted, and connections that this node makes. Knows no
-sockets and no bytes.
+Responsible for both kinds: connections that a listener accepted, and connections that this node makes. Has no sockets
+and no bytes.
 
 Invariants
 * A transition that is not in the table raises.
@@ -20,20 +20,20 @@ logger = logging.getLogger(__name__)
 
 
 class ConnectionState(Enum):
-    """What a connection may do."""
+    """The actions that a connection may take."""
 
     #: There is no transport yet.
     CONNECTING = "connecting"
-    #: TLS is being agreed on: nothing that came has been given to the connection.
+    #: The TLS handshake runs: the connection has not got any received byte.
     HANDSHAKING = "handshaking"
-    #: The peer has been asked which versions it serves (only connections that this node makes).
+    #: The peer was asked for its versions (only connections that this node makes).
     NEGOTIATING = "negotiating"
-    #: The client of a SASL listener proves which user it is, first or again; no request of it is dispatched.
-    #: Of a connection that this node makes: this node proves it to the peer.
+    #: The client of a SASL listener authenticates, first or again; none of its requests is dispatched. On a connection
+    #: that this node makes, this node authenticates.
     AUTHENTICATING = "authenticating"
     #: Requests are dispatched, or sent.
     READY = "ready"
-    #: The connection has ended for a reason; what was answered before may still leave.
+    #: The connection has ended for a reason; responses from before may still leave.
     CLOSING = "closing"
     #: The transport is gone.
     CLOSED = "closed"
@@ -55,7 +55,7 @@ ACCEPTED: Transitions = {
         {ConnectionState.AUTHENTICATING, ConnectionState.READY, ConnectionState.CLOSING}
     ),
     ConnectionState.AUTHENTICATING: frozenset({ConnectionState.READY, ConnectionState.CLOSING}),
-    # Authentication again: KIP-368.
+    # The client authenticates again (KIP-368).
     ConnectionState.READY: frozenset({ConnectionState.AUTHENTICATING, ConnectionState.CLOSING}),
     ConnectionState.CLOSING: frozenset({ConnectionState.CLOSED}),
     ConnectionState.CLOSED: frozenset(),
@@ -70,7 +70,7 @@ MADE: Transitions = {
         {ConnectionState.AUTHENTICATING, ConnectionState.READY, ConnectionState.CLOSING}
     ),
     ConnectionState.AUTHENTICATING: frozenset({ConnectionState.READY, ConnectionState.CLOSING}),
-    # Authentication again: KIP-368.
+    # This node authenticates again (KIP-368).
     ConnectionState.READY: frozenset({ConnectionState.AUTHENTICATING, ConnectionState.CLOSING}),
     ConnectionState.CLOSING: frozenset({ConnectionState.CLOSED}),
     ConnectionState.CLOSED: frozenset(),
@@ -79,7 +79,7 @@ MADE: Transitions = {
 
 @dataclass(slots=True, frozen=True)
 class End:
-    """Why a connection ended, and which side ended it."""
+    """The reason why a connection ended, and the side that ended it."""
 
     reason: str
     by_peer: bool
@@ -92,21 +92,21 @@ Hook: TypeAlias = Callable[[End], object]
 
 
 class StatefulConnection:
-    """The state of one connection, its end, and the hooks that are told of it."""
+    """The state of one connection, its end, and the hooks that it calls."""
 
     __slots__ = ("_hooks", "_table", "_where_finished", "end", "state")
 
     def __init__(self, table: Transitions) -> None:
         self._table = table
         self._hooks: list[Hook] = []
-        #: those that want to hear it already when the peer sends no more
+        #: hooks to call as soon as the peer sends no more
         self._where_finished: list[Hook] = []
         self.state = ConnectionState.CONNECTING
         #: None until the connection has ended
         self.end: End | None = None
 
     def become(self, state: ConnectionState) -> None:
-        """Go on to the next state. Raises ValueError for one that the table does not allow."""
+        """Change to the next state. Raises ValueError for a state that the table does not allow."""
         if state not in self._table[self.state]:
             raise ValueError(f"a connection cannot become {state.value} when it is {self.state.value}")
         self.state = state
@@ -126,12 +126,12 @@ class StatefulConnection:
             self._where_finished.append(hook)
 
     def peer_has_finished(self, end: End) -> None:
-        """Tell those who asked that the peer sends no more. The connection goes on: the peer is owed something."""
+        """Call the hooks of `when_finished`. The connection continues, because responses are due to the peer."""
         hooks, self._where_finished = self._where_finished, []
         self._tell(hooks, end)
 
     def begin_end(self, end: End) -> None:
-        """CLOSING, for this reason; then every hook hears of it."""
+        """Become CLOSING for this reason, then call every hook."""
         self.become(ConnectionState.CLOSING)
         self.end = end
         hooks, self._hooks, self._where_finished = [*self._hooks, *self._where_finished], [], []
@@ -142,5 +142,5 @@ class StatefulConnection:
             try:
                 hook(end)
             except Exception:
-                # The other hooks must hear of it too, and the transport must be closed.
+                # The other hooks must be called too, and the transport must be closed.
                 logger.exception("%r: a hook failed when the connection ended", self)

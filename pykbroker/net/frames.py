@@ -1,11 +1,11 @@
-"""Received bytes to the frames of answers, each copied at most once.
+"""Received bytes to the frames of responses, each copied at most once.
 
 Responsible for the receive memory of one connection that this node makes: `space` is where the transport writes next,
-`received` returns the frames that are whole. Not responsible for what a frame says.
+`received` returns the frames that are whole. Not responsible for the content of a frame.
 
 Invariants
 * Memory grows with the bytes received, never with the size that a frame declares.
-* A frame is a view of memory of its own: it stays valid, and keeps nothing else alive.
+* A frame is a view of its own memory: it stays valid, and keeps nothing else alive.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from struct import Struct
 from pykbroker_wire.primitives import DecodeError
 
 _SIZE = Struct(">i")
-#: Most answers fit, and an idle connection keeps no more.
+#: Most responses fit, and an idle connection keeps no more.
 FIRST_BYTES = 16 * 1024
 #: The pieces of a large frame grow up to this.
 PIECE_BYTES = 1024 * 1024
 
 
 class Frames:
-    """Answers that fit into `FIRST_BYTES` are cut out of one buffer. A larger one is received into pieces, which are
-    joined when the last one is full: that is its one copy."""
+    """Responses that fit into `FIRST_BYTES` are cut out of one buffer. A larger one is received into pieces, which are
+    joined when the last one is full: that is its only copy."""
 
     __slots__ = ("_begin", "_filled", "_held", "_most_bytes", "_pieces", "_size", "_space")
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self._space = memoryview(bytearray(FIRST_BYTES))
-        #: of `_space`: what has been received, and where the unfinished frame begins
+        #: positions in `_space`: the end of the received bytes, and the begin of the unfinished frame
         self._filled = 0
         self._begin = 0
-        #: full pieces of a frame of `_size` bytes (with its four bytes of size), and how much they hold
+        #: full pieces of a frame of `_size` bytes (with its four bytes of size), and the bytes that they hold
         self._pieces: list[memoryview] = []
         self._held = 0
         self._size = 0
@@ -43,8 +43,8 @@ class Frames:
         return self._space[self._filled :]
 
     def received(self, count: int) -> list[memoryview]:
-        """The frames that `count` more bytes complete, without their size. Raises DecodeError for an impossible size;
-        then nothing may follow."""
+        """Return the frames that `count` more bytes complete, without their size. Raises DecodeError for an impossible
+        size; do not call it after that."""
         self._filled += count
         if self._pieces:
             return self._continue()
@@ -53,7 +53,7 @@ class Frames:
         size = 0
         while filled - begin >= 4:
             (length,) = _SIZE.unpack_from(self._space, begin)
-            # An answer has at least its correlation id.
+            # A response has at least its correlation id.
             if not 4 <= length <= self._most_bytes:
                 raise DecodeError(f"an answer of {length} bytes, allowed are 4 to {self._most_bytes}")
             size = length + 4
@@ -78,7 +78,7 @@ class Frames:
         return frames
 
     def _take_piece(self, begin: int, size: int) -> None:
-        """The unfinished frame fills the buffer to its end: it goes on in another one, this is its first piece."""
+        """Make the buffer the first piece of the unfinished frame, which continues in another one."""
         self._pieces = [self._space[begin:]]
         self._held = len(self._pieces[0])
         self._size = size

@@ -11,12 +11,12 @@ from pykbroker.net.client import ConnectionSetup
 from pykbroker.net.listener import Limits
 from pykbroker.runtime import addresses_of
 
-#: Ours: a process that dies is noticed by its sockets (docs/decisions/0023-early-fence.md).
+#: A key of ours: the end of its sockets fences a broker that died (docs/decisions/0023-early-fence.md).
 EARLY_FENCING = "pykbroker.early.fencing.enable"
 
 
 def limits_of(config: Config) -> Limits:
-    """The bounds of one connection."""
+    """Return the bounds of one connection."""
     idle_ms = config.int("connections.max.idle.ms")
     return Limits(
         frame_bytes=config.int("socket.request.max.bytes"),
@@ -30,14 +30,14 @@ def limits_of(config: Config) -> Limits:
 
 
 def setup_timeout(config: Config) -> ConnectionSetup:
-    """Of the connections that this node makes."""
+    """Return the timeouts of the connections that this node makes."""
     return ConnectionSetup(
         config.int("socket.connection.setup.timeout.ms"), config.int("socket.connection.setup.timeout.max.ms")
     )
 
 
 def admission_limits(config: Config, points: Iterable[EndPoint]) -> AdmissionLimits:
-    """The bounds that the listeners at `points` share, and those of each (`listener.name.<listener>.<key>`)."""
+    """Return the bounds that the listeners at `points` share, and those of each (`listener.name.<listener>.<key>`)."""
     names = [point.listener_name for point in points]
     between_brokers = config.listeners.inter_broker_name
     overrides = {
@@ -50,7 +50,7 @@ def admission_limits(config: Config, points: Iterable[EndPoint]) -> AdmissionLim
         address_overrides=overrides,
         rate=config.int("max.connection.creation.rate"),
         listener_rates=_of_each(config, names, "max.connection.creation.rate"),
-        # Kafka's Rate looks at all windows but the one that is being filled.
+        # Kafka's Rate uses all windows except the one that is being filled.
         burst_seconds=float(max(1, config.int("quota.window.num") - 1) * config.int("quota.window.size.seconds")),
         waiting=max(1, config.int("socket.listen.backlog.size")),
         protected=between_brokers if between_brokers in names and len(names) > 1 else None,

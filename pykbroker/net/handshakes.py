@@ -1,9 +1,9 @@
 """The costly steps of TLS handshakes, on threads: signatures and key exchanges, which release the GIL.
 
-Responsible for how many run at once: fsyncs and cold reads use the same threads, and a flood of new connections must
-not take them all. The others wait in the order in which they came, in a queue for each `Side`, and the queues take
-turns: clients that have proved nothing must not keep nodes from reaching each other. Not responsible for what a step
-does.
+Responsible for the number of steps that run at once, because fsyncs and cold reads use the same threads, and a flood of
+new connections must not take them all. The others wait in order of arrival, in a queue for each `Side`. The queues take
+turns, so that clients without authentication cannot keep nodes from reaching each other. Not responsible for the work
+of a step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from pykbroker.runtime import Runtime
 
-#: Of the threads of one node.
+#: Steps at once on the threads of one node.
 RUNNING_AT_ONCE: Final = 2
 
 HandshakeStep: TypeAlias = Callable[[], object]
@@ -27,7 +27,7 @@ _Waiting: TypeAlias = deque[tuple[HandshakeStep, OnStepped, Callable[[], bool]]]
 
 
 class Side(Enum):
-    """Who is at the other end of a connection, and which end began it."""
+    """The other end of a connection, and the end that began it."""
 
     #: This node made the connection.
     OWN = "own"
@@ -43,7 +43,7 @@ class Handshakes:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._running = 0
-        #: whose turn is next stands first
+        #: the queue with the next turn is first
         self._queues: dict[Side, _Waiting] = {side: deque() for side in Side}
 
     def run(self, step: HandshakeStep, stepped: OnStepped, wanted: Callable[[], bool], side: Side) -> None:
@@ -65,7 +65,7 @@ class Handshakes:
 
     def _ended(self, stepped: OnStepped, done: asyncio.Future[object]) -> None:
         self._running -= 1
-        # Cancelled, the node stops, and its connections are closed.
+        # If it was cancelled, the node stops, and its connections are closed.
         if not done.cancelled():
             stepped(done.exception())
         self._go_on()

@@ -1,4 +1,4 @@
-"""HTTP/1.1 for the few questions that a node answers over it: small requests, one at a time, no files, no TLS.
+"""HTTP/1.1 for the few requests that a node answers over it: small requests, one at a time, no files, no TLS.
 
 h11 reads and writes the protocol; this is its connection. Responsible for bounds (the size of a request, the time it
 takes, how many connections) and for the order of what is written. Not responsible for what is asked: `HttpHandler` is.
@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 MAX_CONNECTIONS: Final = 64
 MAX_HEAD_BYTES: Final = 16 << 10
 _BACKLOG: Final = 64
-#: A connection on which nothing is asked, or whose client does not read, ends after so long.
+#: A connection without a request, or whose client does not read, ends after this time.
 _SILENCE_SECONDS: Final = 30
-#: Between two of them the loop serves others.
+#: Parts of the body per turn; between two turns the loop serves others.
 _PARTS_PER_TURN: Final = 500
 
 
@@ -39,7 +39,7 @@ class HttpRequest:
 
 @dataclass(slots=True)
 class HttpResponse:
-    """`parts` make the body; they may be many, and are asked for as the client reads."""
+    """`parts` make the body; they may be many, and are produced as the client reads."""
 
     status: int
     parts: Iterable[str]
@@ -52,7 +52,7 @@ HttpHandler = Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]]
 
 
 class HttpServer:
-    """`open` once, `close` once."""
+    """Call `open` once and `close` once."""
 
     def __init__(self, runtime: Runtime, host: str, port: int, handler: HttpHandler) -> None:
         self._runtime = runtime
@@ -63,7 +63,7 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """As bound."""
+        """The bound port."""
         return 0 if self._socket is None else self._socket.port
 
     async def open(self) -> None:
@@ -83,7 +83,7 @@ class HttpServer:
 
 
 class _Connection(asyncio.Protocol):
-    """In `connections` while it is open."""
+    """A connection, which is in `connections` while it is open."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, handler: HttpHandler, connections: set[_Connection]) -> None:
         self._loop = loop
@@ -92,11 +92,11 @@ class _Connection(asyncio.Protocol):
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
-        #: of the answer that is being written
+        #: the rest of the response that is being written
         self._parts: Iterator[str] | None = None
         self._may_write = True
         self._may_read = True
-        #: what works on an answer
+        #: the task that makes a response
         self._answering: asyncio.Task[None] | None = None
 
     # asyncio.Protocol.
@@ -132,7 +132,7 @@ class _Connection(asyncio.Protocol):
         self._write()
 
     def end(self) -> None:
-        """Close at once; what is not written is not."""
+        """Close at once; unwritten bytes are dropped."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -144,8 +144,8 @@ class _Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(_SILENCE_SECONDS, self.end)
 
     def _read(self) -> None:
-        """Until a request is whole, or there is no more. One is answered before the next is read, and while it is
-        nothing is taken from the client: what it sends ahead would wait in memory."""
+        """Read until a request is whole, or there are no bytes left. Before the next request is read, this one is
+        answered. In that time nothing is read from the client, because its next requests would wait in memory."""
         while self._parts is None and self._answering is None and self._transport is not None:
             try:
                 event = self._http.next_event()
@@ -215,7 +215,8 @@ class _Connection(asyncio.Protocol):
                 self._transport.close()
         else:
             self._http.start_next_cycle()
-            # Not called here: requests without bodies that came at once would answer each other ever deeper.
+            # Not called directly: requests without bodies that came at once would answer each other in ever deeper
+            # calls.
             self._loop.call_soon(self._read)
 
     def _send(self, event: h11.Event) -> None:

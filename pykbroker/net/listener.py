@@ -1,11 +1,9 @@
 """A listener: bound addresses, the connections accepted on them, and their common bounds.
 
-Not responsible for protocols inside a connection (connection.py), for what is answered (api/), nor for how many there
-may be (admission.py).
-Bounds are Kafka's: connections.max.idle.ms, socket.request.max.bytes, queued.max.request.bytes,
-socket.send.buffer.bytes,
-socket.receive.buffer.bytes; and ours for what Kafka leaves open: unanswered requests, unsent bytes, time for one
-request to arrive.
+Not responsible for protocols inside a connection (connection.py), for the responses (api/), nor for the number of
+connections (admission.py). Bounds are Kafka's: connections.max.idle.ms, socket.request.max.bytes,
+queued.max.request.bytes, socket.send.buffer.bytes, socket.receive.buffer.bytes. Others are ours, where Kafka has no
+bound: unanswered requests, unsent bytes, the time for one request to arrive.
 """
 
 from __future__ import annotations
@@ -47,16 +45,16 @@ class Limits:
     unsent_bytes: int = 16 * 1024 * 1024
     frame_seconds: float = 60.0
     idle_seconds: float = 600.0
-    #: of the operating system, per connection; -1 leaves them as they are
+    #: of the operating system, per connection; -1 leaves its defaults
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
 
 
 class WaitingMemory:
-    """Bytes of requests that have not wholly arrived, over all connections (queued.max.request.bytes; -1: no bound).
+    """Bytes of incomplete requests, over all connections (queued.max.request.bytes; -1 means no bound).
 
-    Over the bound a connection that needs more is muted, unless all others that hold memory are: one always goes on, or
-    none ever would. If that one's client stalls, the deadline of its request ends it and the next goes on.
+    Over the bound, a connection that needs more is muted, unless all others that hold memory are muted. So one
+    connection always continues. If its client stalls, the deadline of its request ends it and the next continues.
     """
 
     def __init__(self, limit: int) -> None:
@@ -75,7 +73,7 @@ class WaitingMemory:
             connection.mute()
 
     def given_back(self, count: int, connection: Connection) -> None:
-        """All that `connection` held."""
+        """Give back all bytes that `connection` held."""
         self.used -= count
         self._holding.pop(connection, None)
         if connection in self._waiting:
@@ -107,14 +105,14 @@ class Listener:
         principals: PluginPrincipals | None = None,
         between_nodes: bool = False,
     ) -> None:
-        """`admission`, `memory`, `cold_reads` and `handshakes` are shared by the listeners of one server, and `places`
-        by those of one node. Without the first two and the last nothing is bounded. ConfigError for a protocol that
-        connections do not speak: no client may take a plain socket for a secured one. `between_nodes`: other nodes come
-        here, and their handshakes do not wait for those of clients."""
+        """The listeners of one server share `admission`, `memory`, `cold_reads` and `handshakes`; the listeners of one
+        node share `places`. Without `admission`, `memory` or `places` their bounds do not exist. `between_nodes`: other
+        nodes connect here, and their handshakes do not wait for those of clients. Raises ConfigError for a protocol
+        that connections do not support, so that no client takes a plain socket for a secured one."""
         if security_protocol not in SECURITY_PROTOCOLS or (tls is not None) != (security_protocol in TLS_PROTOCOLS):
             raise ConfigError(f"listener {name}: {security_protocol} is not served")
         self.tls = tls
-        #: None: principals are as Apache Kafka's DefaultKafkaPrincipalBuilder names them
+        #: None for principals that are named as by Apache Kafka's DefaultKafkaPrincipalBuilder
         self.principals = principals
         self.runtime = runtime
         self.loop = runtime.loop
@@ -129,7 +127,7 @@ class Listener:
         self._placed: set[Connection] = set()
         self._lines = LineLimit(self.loop.time)
         self.receive_view = memoryview(bytearray(RECEIVE_BYTES))
-        #: in the order in which they came, which is that of their end with the listener
+        #: in the order of arrival, in which they also end with the listener
         self.connections: dict[Connection, None] = {}
         self.metrics = ListenerMetrics(metrics or Metrics(), name, lambda: len(self.connections))
         self.port = 0
@@ -185,7 +183,7 @@ class Listener:
         self._schedule_tidy()
 
     def _accept(self) -> asyncio.BaseProtocol | None:
-        """Return what drives a connection that has come; None if there is no place for it."""
+        """Return the protocol of a new connection, or None if there is no place for it."""
         places = self._places
         if places is not None and not places.take(self.name):
             if (more := self._lines.take("")) is not None:
@@ -206,7 +204,7 @@ class Listener:
         return connection
 
     def admit(self, connection: Connection) -> str | None:
-        """Count a connection in, or say why not."""
+        """Count a connection in, or return the reason why not."""
         refused = self.admission.arrive(connection)
         if refused is None:
             self.connections[connection] = None

@@ -1,7 +1,7 @@
-"""The connections of one listener, and their authentication, in numbers: Apache Kafka's socket-server-metrics.
+"""Metrics of the connections of one listener and their authentication: Apache Kafka's socket-server-metrics.
 
-Apache Kafka has them for each network processor of a listener; there is one here, number 0. As there, a connection of
-SSL is authenticated by its handshake, and one of PLAINTEXT is in none of the numbers of authentication.
+Apache Kafka has them for each network processor of a listener; here there is one, number 0. As there, the handshake
+authenticates a connection of SSL, and a connection of PLAINTEXT is in none of the numbers of authentication.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ListenerMetrics:
     )
 
     def __init__(self, metrics: Metrics, listener: str, connections: Callable[[], int]) -> None:
-        """`connections`: how many there are now."""
+        """`connections` returns their present number."""
 
         def counter(name: str) -> Counter:
             return metrics.counter(_NAME.format(name, listener))
@@ -39,7 +39,7 @@ class ListenerMetrics:
         self.closed = counter("connection-close-total")
         self.authenticated = counter("successful-authentication-total")
         self.refused = counter("failed-authentication-total")
-        #: KIP-368: sessions that were renewed, that were not, and that ended without
+        #: KIP-368: sessions that were renewed, whose renewal was refused, and that ended without one
         self.renewed = counter("successful-reauthentication-total")
         self.renewal_refused = counter("failed-reauthentication-total")
         self.expired = counter("expired-connections-killed-count")

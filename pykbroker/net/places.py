@@ -1,8 +1,8 @@
-"""How many connections each listener of a node may have, so that the node never runs out of descriptors.
+"""The number of connections that each listener of a node may have, so that the node never runs out of descriptors.
 
-Responsible for the division between listeners. Each has some places for itself, and the others belong to all, first
-come, first served. Not responsible for Apache Kafka's bounds (admission.py), which say who is served; a connection that
-waits for them has a place, because it has a descriptor. Pure.
+Responsible for the division between listeners. Each has some places of its own, and the others are common, first come,
+first served. Not responsible for Apache Kafka's bounds (admission.py), which decide which connections are served. A
+connection that waits for them has a place, because it has a descriptor. Pure.
 
 Invariants
 * The connections of all listeners are never more than `total`.
@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
-#: At a listener between nodes or of a controller, and at one for clients, where a quarter of all is not less.
+#: The most own places of a listener between nodes or of a controller, and of one for clients. A quarter of all is
+#: shared if that is less.
 _OF_NODES: Final = 256
 _OF_CLIENTS: Final = 64
 
@@ -28,7 +29,7 @@ def own_places(total: int, nodes: Collection[str], clients: Collection[str]) -> 
 
 
 class Places:
-    """Shared by the listeners of a node."""
+    """The places of the listeners of a node."""
 
     def __init__(self, total: int, own: Mapping[str, int]) -> None:
         """`own` by the names of listeners; together no more than `total`."""
@@ -51,7 +52,7 @@ class Places:
         return True
 
     def give_back(self, name: str) -> None:
-        """The connection that took a place has ended."""
+        """Free the place of a connection that has ended."""
         assert self._taken[name] > 0
         if self._taken[name] > self._own.get(name, 0):
             self._common_left += 1

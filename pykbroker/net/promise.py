@@ -1,7 +1,7 @@
-"""An answer that comes later and is taken at once.
+"""A result that comes later and is delivered at once.
 
-A connection asks of it what it asks of a future, without the event loop: a future tells in a turn of its own, and makes
-an object for the loop each time. For answers of which thousands wait in a second.
+A connection uses it like a future, but without the event loop: a future calls its callback in a separate turn of the
+loop, and creates an object for the loop each time. It is for responses of which thousands wait in a second.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ class Promise:
         self._result: Any = None
 
     def add_done_callback(self, callback: Callable[[Any], object]) -> None:
-        """Call back, at once if the result is there."""
+        """Set the callback; call it at once if the result is there."""
         if self._done:
             callback(self)
         else:
             self._callback = callback
 
     def when_cancelled(self, callback: Callable[[], None]) -> None:
-        """Call back when the waiter goes away before the result comes, at once if it has."""
+        """Set a callback for the case that the waiter cancels before the result comes; call it at once if it has."""
         if self._cancelled:
             callback()
         else:
             self._when_cancelled = callback
 
     def set_result(self, result: Any) -> None:
-        """Give the result, once. It is dropped if the promise was cancelled."""
+        """Set the result, once. It is dropped if the promise was cancelled."""
         if self._cancelled:
             return
         assert not self._done
@@ -46,7 +46,7 @@ class Promise:
         self._tell()
 
     def set_exception(self, error: BaseException) -> None:
-        """Give an error instead, once. It is dropped if the promise was cancelled."""
+        """Set an error instead, once. It is dropped if the promise was cancelled."""
         if self._cancelled:
             return
         assert not self._done
@@ -55,14 +55,14 @@ class Promise:
 
     def _tell(self) -> None:
         self._done = True
-        # What waits usually holds this promise: a circle would live until the next collection.
+        # The waiter usually holds this promise, and such a circle would live until the next collection.
         self._when_cancelled = None
         callback, self._callback = self._callback, None
         if callback is not None:
             callback(self)
 
     def done(self) -> bool:
-        """The result or the error is there, or no caller waits for one."""
+        """Return True if the result or the error is there, or if it was cancelled."""
         return self._done or self._cancelled
 
     def result(self) -> Any:
@@ -75,7 +75,7 @@ class Promise:
         return self._error
 
     def cancel(self) -> None:
-        """The waiter has gone: the callback is not called."""
+        """Cancel the wait, so that the callback is not called."""
         if self._done or self._cancelled:
             return
         self._cancelled = True

@@ -1,7 +1,7 @@
-"""Answers leave a connection in the order of its requests (KIP-less rule of the protocol since 0.8).
+"""Responses leave a connection in the order of its requests (a rule of the protocol since 0.8, without a KIP).
 
-Sans-I/O: a slot is opened per request, filled in any order, and `take` hands out the finished prefix.
-Not responsible for writing or for what an answer is.
+Sans-I/O: a slot is opened for each request and filled in any order, and `take` returns the finished prefix. Not
+responsible for writing or for the content of a response.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ AnswerBuffers: TypeAlias = Sequence[bytes | bytearray | memoryview]
 
 
 class Slot:
-    """The place of one answer. `buffers` is None until the answer is there; an empty sequence answers nothing."""
+    """The place of one response. `buffers` is None until it is there; an empty sequence means no response is sent."""
 
     __slots__ = ("buffers", "size")
 
@@ -24,7 +24,7 @@ class Slot:
 
 
 class Replies:
-    """Slots in request order. `held_bytes`: of answers that are there and wait for one that is not."""
+    """Slots in request order. `held_bytes`: the bytes of finished responses that wait for an earlier one."""
 
     __slots__ = ("_slots", "held_bytes")
 
@@ -33,7 +33,7 @@ class Replies:
         self.held_bytes = 0
 
     def __len__(self) -> int:
-        """Requests that are not answered, or answered behind one that is not."""
+        """Return the number of requests that are not answered, or whose response waits for an earlier one."""
         return len(self._slots)
 
     def open(self) -> Slot:

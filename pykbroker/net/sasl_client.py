@@ -1,8 +1,9 @@
-"""SASL on the connections that this node makes: the exchange of each, and what the connections to one listener share.
+"""SASL on the connections that this node makes: the exchange of each, and the data that connections to one listener
+share.
 
-Responsible for time and threads: a key is derived off the loop, once, however many connections want it; a session is
-renewed before it ends (KIP-368); a refusal is one line of the log until the peer lets this node in again. Not
-responsible for what is said (security/sasl/), nor for pauses between attempts (client.py).
+Responsible for time and threads: a key is derived off the loop, once for all connections that need it. A session is
+renewed before it ends (KIP-368). A refusal is one line of the log until the peer accepts this node again. Not
+responsible for the messages (security/sasl/), nor for pauses between attempts (client.py).
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from pykbroker_wire.primitives import TopLevel
 
 logger = logging.getLogger(__name__)
 
-#: As Apache Kafka's clients: a session is renewed when 85 to 95 % of it are over, not by all at once.
+#: As in Apache Kafka's clients: a session is renewed after 85 to 95 % of it, so that not all are renewed at once.
 _RENEWED_FROM: Final = 0.85
 _SPREAD: Final = 0.1
-#: How long a renewal may take.
+#: The timeout of a renewal.
 RENEWAL_SECONDS: Final = 30.0
 
 
 class AuthenticatingConnection(Protocol):
-    """What an exchange needs of its connection (net/client.py)."""
+    """The interface of a connection for its exchange (net/client.py)."""
 
     @property
     def address(self) -> str: ...
@@ -43,30 +44,30 @@ class AuthenticatingConnection(Protocol):
         """Send one request of the exchange."""
 
     def authenticated(self) -> None:
-        """Requests may go out."""
+        """Let requests go out."""
 
     def refused(self, reason: str) -> None:
-        """End: the peer has refused this node. The reason is in the log."""
+        """End the connection, because the peer has refused this node. The reason is in the log."""
 
     def close(self, reason: str) -> None: ...
 
 
 class OutgoingLogin:
-    """As which user this node speaks to the nodes behind one listener. Shared by its connections to them."""
+    """The user of this node for the nodes that it reaches at one listener. Shared by its connections to them."""
 
     def __init__(self, runtime: Runtime, login: Login) -> None:
         self.runtime = runtime
         self._login = login
         self._salted = SaltedPasswords()
         self._deriving: dict[Derivation, list[Callable[[], None]]] = {}
-        #: addresses that have refused this node, and have not let it in since
+        #: addresses that have refused this node, and have not accepted it since
         self._refused_by: set[str] = set()
 
     def begin(self) -> ClientAuthenticator:
         return ClientAuthenticator(self._login, self._salted)
 
     def derive(self, authenticator: ClientAuthenticator, derivation: Derivation, then: Callable[[], None]) -> None:
-        """Derive on a thread, and call `then` on the loop: once for all connections that want the same key."""
+        """Derive on a thread, and call `then` on the loop; once for all connections that need the same key."""
         waiting = self._deriving.get(derivation)
         if waiting is not None:
             waiting.append(then)
@@ -77,14 +78,14 @@ class OutgoingLogin:
 
     def _derived(self, derivation: Derivation, done: asyncio.Future[bytes]) -> None:
         waiting = self._deriving.pop(derivation)
-        # Cancelled, the node stops.
+        # If it was cancelled, the node stops.
         if not done.cancelled():
             self._salted.keep(derivation, done.result())
             for then in waiting:
                 then()
 
     def note_refused(self, address: str, reason: str) -> None:
-        """One line, however often and by however many connections it is tried again."""
+        """Log one line for all attempts of all connections to this address."""
         if address not in self._refused_by:
             self._refused_by.add(address)
             logger.error(
@@ -114,22 +115,22 @@ class OutgoingExchange:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """The connection's next requests are an exchange."""
+        """Begin an exchange as the connection's next requests."""
         authenticator = self._authenticator = self._login.begin()
         self._connection.ask(authenticator.begin(), LEAST_HANDSHAKE, self._handshaken)
 
     def is_due(self) -> bool:
-        """Whether the session is to be renewed before the next request."""
+        """Return True if the session must be renewed before the next request."""
         return self._renew_at is not None and self._login.runtime.loop.time() >= self._renew_at
 
     def renew(self) -> None:
-        """As `begin`, on a connection that is in use, and within RENEWAL_SECONDS."""
+        """Begin again on a connection that is in use, with RENEWAL_SECONDS as the timeout."""
         late = f"not authenticated again within {RENEWAL_SECONDS:g} s"
         self._timer = self._login.runtime.loop.call_later(RENEWAL_SECONDS, self._connection.close, late)
         self.begin()
 
     def stop(self) -> None:
-        """The connection has ended."""
+        """Stop, because the connection has ended."""
         self._authenticator = None
         if self._timer is not None:
             self._timer.cancel()

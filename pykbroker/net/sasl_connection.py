@@ -1,11 +1,11 @@
-"""SASL on the connections of a listener: which frames go to the authenticator, and what becomes of its verdict.
+"""SASL on the connections of a listener: it passes frames to the authenticator, and acts on the verdict.
 
 Responsible for time: the delay of a refusal (connection.failed.authentication.delay.ms), a deadline for the whole
-exchange, the end of a session (KIP-368). Not responsible for what a frame means (security/sasl/).
+exchange, the end of a session (KIP-368). Not responsible for the meaning of a frame (security/sasl/).
 
 Invariants
 * Between `begin` and a verdict every frame goes to the authenticator, and none to the dispatcher.
-* A connection that is refused reads no more.
+* A connection that is refused reads no more bytes.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _HANDSHAKE: Final = b"\0\x11"
-#: As Apache Kafka: a client that renews its session more often is taken for a client that may not.
+#: As in Apache Kafka: a client that renews its session more often than this is refused.
 _LEAST_SECONDS_BETWEEN: Final = 1.0
-#: How long a refused client has to take the answer and to close: kafka-python, for one, does not read an answer that
+#: The time for a refused client to read the response and to close. kafka-python, for one, does not read a response that
 #: comes together with the end of the connection.
 _SECONDS_TO_READ: Final = 0.25
 
 
 @dataclass(slots=True, frozen=True)
 class ListenerAuthentication:
-    """What holds for every connection of a listener.
+    """The settings that all connections of a listener share.
 
-    frame_bytes: of a request before authentication. failure_seconds: how long a refusal waits. deadline_seconds: how
-    long the whole exchange may take.
+    frame_bytes: the limit of a request before authentication. failure_seconds: the delay of a refusal.
+    deadline_seconds: the timeout of the whole exchange.
     """
 
     rules: ListenerRules
@@ -49,12 +49,12 @@ class ListenerAuthentication:
     deadline_seconds: float
 
     def begin(self, connection: Connection) -> None:
-        """The connection's first frames prove its user."""
+        """Begin an authentication with the connection's first frames."""
         SaslConnection(connection, self).begin(None)
 
 
 class _Refusal:
-    """The answer of a failed exchange, which leaves when its delay is over (see Pending)."""
+    """The response of a failed exchange, which leaves after the delay (see Pending)."""
 
     __slots__ = ("_answer", "future")
 
@@ -91,7 +91,7 @@ class SaslConnection:
         self._renewed_at: float | None = None
 
     def begin(self, session: Authenticated | None) -> None:
-        """The frames that follow are an exchange; it renews `session`."""
+        """Begin an exchange with the next frames; it renews `session`, if that is not None."""
         connection, settings = self._connection, self._settings
         connection.become(ConnectionState.AUTHENTICATING)
         self._authenticator = ServerAuthenticator(settings.rules, session)
@@ -134,7 +134,7 @@ class SaslConnection:
         connection.frames_go_to(serve, connection.listener.limits.frame_bytes)
 
     def _principal_of(self, session: Authenticated) -> PeerSession:
-        """Raises CloseConnection for a user that has none, or another one than before."""
+        """Raises CloseConnection for a user without a principal, or with another one than before."""
         connection = self._connection
         principals = connection.listener.principals
         if principals is None:
@@ -180,8 +180,8 @@ class SaslConnection:
         self._connection.close(f"not authenticated within {self._settings.deadline_seconds:g} s")
 
     def _let_go(self) -> None:
-        """Drop what the client has sent: connections refer to themselves, and the collector comes late. Until then
-        clients that have proved nothing would hold as much memory as they like."""
+        """Drop the bytes that the client has sent. Connections refer to themselves, and the collector comes late, so
+        clients without authentication could hold any amount of memory until then."""
         self._stop_timer()
         self._authenticator = None
 

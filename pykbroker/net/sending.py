@@ -1,16 +1,18 @@
-"""Puts the answers of one connection on its socket, in order: bytes through the transport, regions of files through an
-outlet. That of a plain socket is sendfile(2), which copies nothing; that of TLS (tls_layer.py) reads and encrypts.
+"""Writes the responses of one connection to its socket, in order: bytes through the transport, regions of files through
+an outlet. The outlet of a plain socket is sendfile(2), which copies nothing; that of TLS (tls_layer.py) reads and
+encrypts.
 
-Responsible for the order, for how much goes out in one turn of the loop, and for never waiting for a device: before a
-piece of a region is sent the kernel is asked whether it is in memory, and if it is not a thread loads it first. Not
-responsible for flow control towards the client's requests (connection.py asks `unsent_bytes`).
+Responsible for the order, for the bytes that leave in one turn of the loop, and for never waiting for a device. Before
+a piece of a region is sent, the kernel is asked if the piece is in memory, and if not, a thread loads it first. Not
+responsible for flow control towards the client's requests (connection.py reads `unsent_bytes`).
 
 Invariants:
-* While something is queued the transport has nothing of ours to send, except what it was given to wait with. A client
-  that does not read costs no more memory than that.
-* A piece that was just loaded is sent without asking again: memory may be so short that it is gone, but the fetch gets
-  on, at the price of one wait. What is known to be in memory is forgotten where the client is waited for.
-* A socket that is full is waited for with some bytes in the transport: when they have left, it has room again.
+* While something is queued, the transport has no bytes to send except those that it got to wait with. A client that
+  does not read costs no more memory than that.
+* A piece that was just loaded is sent without asking again. Memory may be so short that it is already evicted; then the
+  fetch still makes progress, with one wait for the device. After a wait for the client, the piece counts as not in
+  memory.
+* To wait for a full socket, the transport gets some bytes: when they have left, the socket has room again.
 """
 
 from __future__ import annotations
@@ -27,18 +29,18 @@ from pykbroker_log.disk import Region
 Sendable: TypeAlias = bytes | bytearray | memoryview | Region
 
 _PLAIN = (bytes, bytearray, memoryview)
-#: Asked about at once, and given to the kernel by sendfile(2).
+#: The bytes whose residence is asked for at once, and that sendfile(2) gets at once.
 PIECE_BYTES = 512 * 1024
-#: Of one connection in one turn of the loop.
+#: The most bytes of one connection in one turn of the loop.
 TURN_BYTES = 1 << 20
-#: Given to the transport of a full socket.
+#: Passed to the transport of a full socket.
 _WAIT_BYTES = 4096
-#: Answers up to this many bytes are joined before they are written: one write is cheaper than many small ones.
+#: Responses up to this many bytes are joined before they are written: one write is cheaper than many small ones.
 JOIN_BYTES = 64 * 1024
-# More follows: the head of an answer is no packet of its own.
+# Announces that more follows, so that the head of a response does not become its own packet.
 _MORE: int = getattr(socket, "MSG_MORE", 0)
 
-#: The words of the error where a part of a region is no longer in its file.
+#: The text of the error if a part of a region is no longer in its file.
 CUT_OFF = "the file is shorter than it was"
 
 LoadRegion: TypeAlias = Callable[[Region, int, int], "asyncio.Future[None]"]
@@ -49,25 +51,25 @@ def has_region(pieces: Iterable[Sendable]) -> bool:
 
 
 class Outlet(Protocol):
-    """Past the transport, which would keep what it gets until the end of the loop's turn. It is called only while the
-    transport has nothing to send, and gives it what the socket does not take."""
+    """A way past the transport, which would keep its bytes until the end of the loop's turn. It is called only while
+    the transport has nothing to send, and passes it the bytes that the socket does not take."""
 
     def send(self, data: bytes, *, more: bool) -> None:
         """`more`: a region follows. Raises OSError."""
         ...
 
     def send_region(self, region: Region, position: int, length: int) -> int:
-        """Send what is in memory of a region. Return how many bytes of it were taken. Raises OSError, also for what is
-        no longer in the file."""
+        """Send the bytes of a region, which are in memory. Return how many of them were taken. Raises OSError, also for
+        bytes that are no longer in the file."""
         ...
 
     def flush(self) -> None:
-        """Nothing follows in this turn of the loop. Raises OSError."""
+        """Send everything, because nothing follows in this turn of the loop. Raises OSError."""
         ...
 
 
 class SocketOutlet:
-    """The outlet of a transport that has nothing between it and its socket."""
+    """The outlet of a transport directly on its socket."""
 
     __slots__ = ("_transport",)
 
@@ -105,7 +107,7 @@ class SocketOutlet:
 
 class SendQueue:
     """`load` brings a piece of a region into memory; `progressed` is called when the queue has become shorter, `failed`
-    when the answer that is on its way cannot be finished."""
+    when the response that is being sent cannot be finished."""
 
     __slots__ = (
         "_busy",
@@ -143,14 +145,14 @@ class SendQueue:
         self._progressed = progressed
         self._failed = failed
         self._queue: deque[Sendable] = deque()
-        #: of the region in front: what has been sent
+        #: the bytes of the first region that have been sent
         self._position = 0
-        #: of the region in front: what is known to be in memory, behind the position
+        #: the bytes of the first region after the position that are known to be in memory
         self._resident = 0
-        #: a load or a turn of the loop is awaited
+        #: True while a load or a turn of the loop is awaited
         self._busy = False
         self._draining = False
-        #: in the queue; what the transport holds is not counted
+        #: in the queue, without the bytes in the transport
         self.unsent_bytes = 0
 
     @property
@@ -165,12 +167,12 @@ class SendQueue:
         self.pump()
 
     def clear(self) -> None:
-        """The connection is lost."""
+        """Drop the queue, because the connection is lost."""
         self._queue.clear()
         self.unsent_bytes = 0
 
     def pump(self) -> None:
-        """Send what can be sent now."""
+        """Send the bytes that can be sent now."""
         if self._busy:
             return
         before = self.unsent_bytes
@@ -198,7 +200,7 @@ class SendQueue:
                 self._send_plain()
                 continue
             if budget <= 0:
-                # Others have answers as well.
+                # Other connections have responses as well.
                 self._busy = True
                 self._loop.call_soon(self._go_on)
                 break
@@ -220,7 +222,7 @@ class SendQueue:
             self._queue.popleft()
         self.unsent_bytes -= size
         if size > JOIN_BYTES:
-            # So much that the transport does it as well.
+            # So many bytes that the transport can write them too.
             self._outlet.flush()
             for buffer in run:
                 self._transport.write(buffer)
@@ -228,7 +230,7 @@ class SendQueue:
             self._outlet.send(b"".join(run), more=bool(self._queue))
 
     def _send_region(self, region: Region, length: int) -> int:
-        """0: something has to happen first."""
+        """Return 0 if it must wait first."""
         position = self._position
         if self._resident:
             length = min(length, self._resident)
@@ -240,7 +242,7 @@ class SendQueue:
             return 0
         sent = self._outlet.send_region(region, position, length)
         if self._transport.get_write_buffer_size():
-            # A slow client may take so long that the rest is in memory no more.
+            # A slow client may take so long that the rest is evicted from memory.
             self._resident = sent
         self._resident -= sent
         self.unsent_bytes -= sent
@@ -251,7 +253,7 @@ class SendQueue:
         return sent
 
     def _await_drain(self) -> None:
-        # Only now does the transport say when it has nothing left.
+        # Only with this limit the transport reports when it is empty.
         if not self._draining:
             self._draining = True
             self._transport.set_write_buffer_limits(high=0)
@@ -259,7 +261,7 @@ class SendQueue:
     def _has_loaded(self, done: asyncio.Future[None], length: int) -> None:
         if done.cancelled():
             return
-        # What a thread could not read is an error of the socket's read as well, and that one is told.
+        # A read error of the thread also happens in the read for the socket, which reports it.
         done.exception()
         self._resident = length
         self._go_on()

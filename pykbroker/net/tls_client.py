@@ -1,4 +1,5 @@
-"""TLS of the connections that this node makes to one listener of others: what they share, and the layer of each."""
+"""TLS of the connections that this node makes to one listener of others: their shared context, and the layer of
+each."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ _RECEIVE_BYTES = 64 * 1024
 
 
 class TlsClient:
-    """With the keys and stores that this node's configuration has for that listener, as in Apache Kafka."""
+    """Uses the keys and stores that this node's configuration has for that listener, as in Apache Kafka."""
 
     def __init__(self, runtime: Runtime, config: Config, listener: str, handshakes: Handshakes) -> None:
-        """ConfigError, one line without secrets, for what cannot be used."""
+        """Raises ConfigError, one line without secrets, for stores that cannot be used."""
         self.listener = listener
         self.stores: Stores | None = read_stores(settings_of(config, listener))
         self._context = client_context(*self.stores)
@@ -28,8 +29,8 @@ class TlsClient:
         self._receive_view = memoryview(bytearray(_RECEIVE_BYTES))
 
     def prepare(self, stores: Stores) -> Callable[[], None]:
-        """What makes the connections that begin from then on use other stores. ConfigError, and nothing has changed,
-        for those that cannot be used."""
+        """Return a function after which new connections use other stores. Raises ConfigError for stores that cannot be
+        used, and changes nothing then."""
         context = client_context(*stores)
 
         def take() -> None:
@@ -38,7 +39,7 @@ class TlsClient:
         return take
 
     def layer(self, connection: SecuredProtocol, host: str) -> TlsLayer:
-        """For one connection to `host`."""
+        """Return the layer of one connection to `host`."""
         return TlsLayer(
             self._loop, connection, self._context, self._handshakes, self._receive_view, server_hostname=host
         )

@@ -1,19 +1,19 @@
 """TLS between a transport and a connection: to the transport it is the protocol, to the connection the transport.
 
-Responsible for the handshake, for decrypting what came and encrypting what goes, for close_notify, and for bounds: what
-a peer that is not through its handshake costs, and how much waits to be encrypted or sent. Accepted and outgoing
-connections use it alike. It is the outlet of regions of files as well (sending.py): it reads a piece when the transport
-below has nothing left to send. Not responsible for certificates (security/tls/) nor for how long a handshake may take:
-that is the connection's.
+Responsible for the handshake, for decrypting received and encrypting sent bytes, for close_notify, and for two bounds.
+These are the cost of a peer before the end of its handshake, and the bytes that wait to be encrypted or sent. Accepted
+and outgoing connections use it alike. It is also the outlet of regions of files (sending.py): it reads a piece when the
+transport below has nothing left to send. Not responsible for certificates (security/tls/) nor for the timeout of a
+handshake, which the connection has.
 
 Invariants
-* The connection gets no byte before `secured`, and it is told so once, or `insecure` once, or neither.
-* The TLS object is used by one thread at a time: while a step of the handshake runs on a thread, nothing is read.
-* OpenSSL is asked for nothing until a whole first record is there: silent and slow clients cost no TLS object.
+* The connection gets no byte before `secured`. It gets either `secured` once, or `insecure` once, or neither.
+* One thread at a time uses the TLS object: while a step of the handshake runs on a thread, nothing is read.
+* OpenSSL is not called until a whole first record is there, so silent and slow clients cost no TLS object.
 * Before the handshake is done at most HANDSHAKE_BYTES are taken, and afterwards no more than one read is held back.
-* One turn of the loop decrypts for TURN_SECONDS and no longer, its last record apart.
+* One turn of the loop decrypts for TURN_SECONDS at most, plus its last record.
 
-A truncated stream needs no guard here: frames say how long they are, and a part of one is never dispatched.
+A truncated stream needs no guard here: frames have their length, and a part of a frame is never dispatched.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from pykbroker.net.tls_records import HEADER_BYTES, TlsRecords
 if TYPE_CHECKING:
     from pykbroker_log.disk import Region
 
-#: What a peer may send until its handshake is done: certificates of the longest chains that OpenSSL takes.
+#: The most bytes of a peer until its handshake is done: certificates of the longest chains that OpenSSL takes.
 HANDSHAKE_BYTES: Final = 128 * 1024
 _READ_BYTES: Final = 16 * 1024
 _LONGEST_RECORD: Final = 16 * 1024 + 256
 _HANDSHAKE_RECORD: Final = 0x16
-#: Encrypted at once, and in one turn of the loop.
+#: The bytes that are encrypted at once, and the bytes in one turn of the loop.
 PIECE_BYTES: Final = 64 * 1024
-#: Of a region, where the socket has room for it: each call costs the kernel, and wakes the client.
+#: The largest piece of a region, if the socket has room for it: each call costs the kernel, and wakes the client.
 LARGEST_PIECE_BYTES: Final = 256 * 1024
 _ENCRYPTED_AT_ONCE: Final = 32 * 1024
 TURN_BYTES: Final = 1 << 20
@@ -51,7 +51,7 @@ _ENCRYPTED_BYTES: Final = 256 * 1024
 
 
 class SecuredProtocol(Protocol):
-    """The connection above."""
+    """The connection above the layer."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
     def connection_lost(self, exc: BaseException | None) -> None: ...
@@ -62,10 +62,10 @@ class SecuredProtocol(Protocol):
     def resume_writing(self) -> None: ...
 
     def secured(self, certificate: bytes | None) -> None:
-        """The handshake is done; the peer has proved this certificate (DER), or shown none."""
+        """The handshake is done; `certificate` (DER) is the peer's, or None if it has sent none."""
 
     def insecure(self, reason: str) -> None:
-        """The handshake failed, or what came afterwards is no TLS. The connection closes."""
+        """The handshake failed, or later bytes are no TLS. The connection closes."""
 
 
 class _TooManyRecords(Exception):
@@ -73,8 +73,9 @@ class _TooManyRecords(Exception):
 
 
 class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
-    """One connection's. `loop`, `handshakes` and `receive_view` are shared. The last is memory that no one keeps, and
-    none that the connections above receive in: they do while records wait in it."""
+    """The layer of one connection. `loop`, `handshakes` and `receive_view` are shared. `receive_view` is only used
+    during a call, and must not be the memory that the connections above receive in, because they do so while records
+    wait in it."""
 
     __slots__ = (
         "_below",
@@ -124,7 +125,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         server_hostname: str | None = None,
         side: Side = Side.CLIENT,
     ) -> None:
-        """`server_hostname`: the peer's, for a connection that this node makes; None for one that it accepted, at the
+        """`server_hostname`: the peer's, for a connection that this node makes; None for one that it accepted at a
         listener of this `side`."""
         super().__init__()
         self._side = side if server_hostname is None else Side.OWN
@@ -137,21 +138,21 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._below: asyncio.Transport | None = None
         self._tls: ssl.SSLObject | None = None
         self._incoming = self._outgoing = cast(ssl.MemoryBIO, None)
-        #: before there is a TLS object: what has come of the first record
+        #: the received part of the first record, before there is a TLS object
         self._first: bytearray | None = None
         self._handshake_bytes = 0
         self._is_secured = False
-        #: a thread uses the TLS object, or is about to
+        #: True while a thread uses the TLS object, or is about to
         self._is_stepping = False
         self._lost = False
         self._closing = False
         self._peer_has_finished = False
-        # Reading: what the connection wants, and what the transport below was told.
+        # Reading: whether the connection wants bytes, and the last call to the transport below.
         self._wants_bytes = True
         self._is_reading = True
         self._decrypt_scheduled = False
-        #: The loop's present turn with this connection lasts until then. A read that filled the buffer is followed by
-        #: another in the same turn if there is more.
+        #: The end of the loop's present turn for this connection. A read that filled the buffer is followed by another
+        #: in the same turn if there is more.
         self._turn_ends = 0.0
         self._read_goes_on = False
         #: what has come since the handshake and OpenSSL has not been given
@@ -162,10 +163,10 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._queue: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._below_is_full = False
-        #: encrypted, and on its way in this turn of the loop
+        #: encrypted, to be sent in this turn of the loop
         self._kept: list[bytes] = []
         self._kept_bytes = 0
-        #: of the socket, from the first region on
+        #: the room of the socket, from the first region on
         self._room: SocketRoom | None = None
         self._pump_scheduled = False
         self._high = _ENCRYPTED_BYTES
@@ -178,7 +179,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._below.set_write_buffer_limits(high=_ENCRYPTED_BYTES)
         self._protocol.connection_made(self)
         if self._server_hostname is not None and not self._closing:
-            # A client speaks first.
+            # A client sends first.
             try:
                 self._begin()
             except ValueError as error:
@@ -192,8 +193,8 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._kept.clear()
         self._queued_bytes = 0
         self._protocol.connection_lost(exc)
-        # 50 KiB outside of Python's memory, of which the collector knows nothing; it comes late for connections, which
-        # refer to their transports. A thread that is at the handshake has a reference of its own.
+        # These are 50 KiB outside of Python's memory, which the collector does not count. It comes late for
+        # connections, which refer to their transports. A thread at work on the handshake has its own reference.
         self._tls = self._first = None
         self._incoming = self._outgoing = cast(ssl.MemoryBIO, None)
         self._records = TlsRecords()
@@ -229,7 +230,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             self._peer_has_finished = True
             if not self._closing and not self._protocol.eof_received():
                 self.close()
-        # What waits to be encrypted still leaves, and then the transport below is closed.
+        # Bytes that wait to be encrypted still leave, and then the transport below is closed.
         return not self._below.is_closing()
 
     def pause_writing(self) -> None:
@@ -260,7 +261,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             self._step()
 
     def _begin(self) -> None:
-        """Make the TLS object. ValueError for a host that can have no certificate."""
+        """Make the TLS object. Raises ValueError for a host that can have no certificate."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = self._context.wrap_bio(
             self._incoming,
@@ -280,7 +281,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         if self._closing:
             return
         assert self._below is not None
-        # What is to be sent, an alert too.
+        # Send the pending bytes, also an alert.
         if self._outgoing.pending:
             self._below.write(self._outgoing.read())
         if isinstance(error, ssl.SSLWantReadError):
@@ -290,7 +291,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         else:
             assert self._tls is not None
             self._is_secured = True
-            # OpenSSL takes no more of it than a record at a time.
+            # OpenSSL gets only one record at a time of the rest.
             self._records.add(memoryview(self._incoming.read()))
             self._protocol.secured(self._tls.getpeercert(binary_form=True))
             self._update_reading()
@@ -298,7 +299,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             self._decrypt()
 
     def _fail(self, reason: str) -> None:
-        # OpenSSL encrypts nothing after an error, so what the connection has left to say is dropped.
+        # OpenSSL encrypts nothing after an error, so the unsent bytes of the connection are dropped.
         self._closing = True
         self._queue.clear()
         self._queued_bytes = 0
@@ -308,7 +309,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def _decrypt(self) -> None:
-        """Give the connection what has come, as long as it wants more and this turn lasts."""
+        """Pass decrypted bytes to the connection, as long as it wants more and this turn lasts."""
         more = not self._peer_has_finished
         while more and self._wants_bytes and not self._closing:
             view = self._protocol.get_buffer(-1)
@@ -321,7 +322,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
                         break
                     filled += count
                     if self._loop.time() > self._turn_ends:
-                        # The rest of the node has its turn now.
+                        # The rest of the node gets its turn now.
                         more = False
                         self._decrypt_soon()
                         break
@@ -339,12 +340,12 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
                 if not self._closing and not self._protocol.eof_received():
                     self.close()
                 return
-        # An update of keys is answered.
+        # An update of keys has a response.
         if not self._lost and self._outgoing.pending and self._below is not None:
             self._below.write(self._outgoing.read())
 
     def _read_record(self, room: memoryview) -> int | None:
-        """Decrypt one record, as far as there is room. Returns how many bytes it had; None when no whole record is
+        """Decrypt one record, as far as there is room. Return how many bytes it had, or None if no whole record is
         there."""
         tls, records = self._tls, self._records
         assert tls is not None
@@ -355,7 +356,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
                 return None
             self._incoming.write(piece)
         try:
-            # The stub does not know that a buffer may be given. A record that is not whole may be none at all.
+            # The type stub does not have the buffer argument. A record that is not whole may be none at all.
             count = cast(int, tls.read(len(room), cast(Any, room)))
         except ssl.SSLWantReadError:
             self._is_filled = False
@@ -373,7 +374,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         return count
 
     def _decrypt_soon(self) -> None:
-        """In the next turn. Nothing more is read until then."""
+        """Decrypt in the next turn. Nothing more is read until then."""
         if not self._decrypt_scheduled and not self._closing:
             self._decrypt_scheduled = True
             self._update_reading()
@@ -393,7 +394,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     def resume_reading(self) -> None:
         self._wants_bytes = True
         if self._is_secured:
-            # The transport below will not say what is here already.
+            # The transport below does not report bytes that are here already.
             self._decrypt_soon()
         self._update_reading()
 
@@ -413,7 +414,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Encrypt and send; what the transport below does not take yet is kept, and must not change."""
+        """Encrypt and send; bytes that the transport below does not take yet are kept, and must not change."""
         if self._closing or not len(data):
             return
         view = memoryview(data)
@@ -439,7 +440,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             assert below is not None
             assert tls is not None
             if budget <= 0:
-                # Others have answers as well.
+                # Other connections have responses as well.
                 self._pump_scheduled = True
                 self._loop.call_soon(self._pump_later)
                 return
@@ -489,7 +490,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._encrypt(data)
 
     def send_region(self, region: Region, position: int, length: int) -> int:
-        """Read, encrypt and send pieces that the socket takes, until it is full. What is no whole piece is kept."""
+        """Read, encrypt and send pieces that the socket takes, until it is full. A piece that is not whole is kept."""
         room = self._room or self._find_room()
         begin, end = position, position + length
         while position < end:
@@ -504,7 +505,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         return position - begin
 
     def flush(self) -> None:
-        """Send what is kept, unless this is the end."""
+        """Send the kept bytes, unless the connection is closing."""
         if self._kept and not self.is_closing():
             self._send_kept()
 
@@ -526,7 +527,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         return self._room
 
     def _send_kept(self) -> bool:
-        """Return whether the socket took it at once. Else the rest waits in the transport below."""
+        """Return True if the socket took all bytes at once. Otherwise the rest waits in the transport below."""
         below, kept = self._below, self._kept
         assert below is not None
         room = self._room or self._find_room()
@@ -549,7 +550,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         return self._closing or (self._below is not None and self._below.is_closing())
 
     def close(self) -> None:
-        """What was written still leaves, then close_notify."""
+        """Close after all written bytes and close_notify have left."""
         if self._closing:
             return
         self._closing = True
@@ -568,7 +569,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             try:
                 self._tls.unwrap()
             except ssl.SSLError:
-                # The peer's close_notify is not waited for.
+                # Do not wait for the peer's close_notify.
                 pass
         if self._tls is not None and self._outgoing.pending:
             below.write(self._outgoing.read())
@@ -586,7 +587,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
 
 
 def _reason(error: BaseException) -> str:
-    """OpenSSL's words without the place in its source."""
+    """Return OpenSSL's words without the place in its source."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not trusted: {error.verify_message}"
     reason = getattr(error, "reason", None)

@@ -1,10 +1,10 @@
-"""What came of a TLS stream, cut into its records: OpenSSL gets one at a time.
+"""The received bytes of a TLS stream, cut into records: OpenSSL gets one at a time.
 
-OpenSSL reads on until a record has data, so that one call works through all records without data that it was given.
-Each update of keys costs it a quarter of a millisecond, and has 27 bytes. Responsible for bytes that wait, and for how
-many records without data a peer may send. Not responsible for what is in a record.
+OpenSSL reads on until a record has data, so one call works through all records without data that it got. Each update of
+keys costs a quarter of a millisecond, and has 27 bytes. Responsible for bytes that wait, and for the number of records
+without data that a peer may send. Not responsible for the content of a record.
 
-Invariant: the pieces are all that was added, in its order.
+Invariant: the pieces are all added bytes, in their order.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Final
 
 HEADER_BYTES: Final = 5
 _LENGTH: Final = Struct(">H")
-#: A peer may send so many records without data, and one more for each record with data, in either direction. Session
+#: A peer may send this many records without data, and one more for each record with data, in either direction. Session
 #: tickets follow a handshake. Java sends an update of keys for each record that it reads between the one that reached
-#: the limit of a key and the answer to its first update. All that is on the way then is not more than MOST_SAVED.
+#: the limit of a key and the response to its first update. The records on the way in that time are not more than
+#: MOST_SAVED.
 FIRST_WITHOUT_DATA: Final = 16
 MOST_SAVED: Final = 4096
 _RECORD_DATA_BYTES: Final = 16 * 1024
@@ -31,26 +32,26 @@ class TlsRecords:
     def __init__(self) -> None:
         self._held = _NOTHING
         self._position = 0
-        #: of the record whose first bytes were given out
+        #: the missing bytes of a record whose first bytes were returned
         self._missing = 0
-        #: the last piece was the end of a record
+        #: True if the last piece was the end of a record
         self.is_whole = False
         self._allowed = FIRST_WITHOUT_DATA
 
     def add(self, received: memoryview) -> None:
-        """Append what was received. It must not change before `keep`."""
+        """Append received bytes. They must not change before `keep`."""
         rest = self._held[self._position :]
         self._held = memoryview(b"".join((rest, received))) if len(rest) else received
         self._position = 0
 
     def keep(self) -> None:
-        """Copy what waits, because another connection is the next to receive there."""
+        """Copy the waiting bytes, because another connection receives into that memory next."""
         rest = self._held[self._position :]
         self._held = memoryview(bytes(rest)) if len(rest) else _NOTHING
         self._position = 0
 
     def next_piece(self) -> memoryview | None:
-        """Return what is there of one record, never more. None for nothing, or for a part of a header."""
+        """Return the bytes of one record, never more. Return None if there are none, or only a part of a header."""
         held, begin = self._held, self._position
         left = len(held) - begin
         size = self._missing
@@ -70,11 +71,11 @@ class TlsRecords:
         return held[begin:]
 
     def had_data(self, count: int) -> None:
-        """Count the records of `count` bytes that came or went."""
+        """Count the records of `count` bytes that were received or sent."""
         if self._allowed < MOST_SAVED:
             self._allowed += -(-count // _RECORD_DATA_BYTES)
 
     def had_none(self) -> bool:
-        """Count a record without data. Return whether the peer may go on."""
+        """Count a record without data. Return True if the peer may send more."""
         self._allowed -= 1
         return self._allowed >= 0

@@ -1,7 +1,7 @@
-"""Which versions of which requests a peer serves, from its answer to ApiVersions, and which one to use.
+"""The versions of requests that a peer serves, from its ApiVersions response, and the choice of one.
 
-Responsible for the choice and for the few requests whose fields Apache Kafka moves for an older version. Not
-responsible for asking (client.py).
+Responsible for the choice, and for the few requests whose fields Apache Kafka moves for an older version. Not
+responsible for sending ApiVersions (client.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class UnsupportedVersion(ConnectionError):
-    """The peer serves no version in which this request can be said. Nothing was sent; other requests go on."""
+    """The peer serves no version that can carry this request. Nothing was sent; other requests continue."""
 
 
 class VersionsRefused(Exception):
@@ -36,7 +36,7 @@ class PeerVersions:
     ranges: Mapping[int, tuple[int, int]]
 
     def choose(self, api_key: int, least: int = 0) -> int:
-        """The newest version that both sides know, and no older one than `least`. Raises UnsupportedVersion."""
+        """Return the newest version that both sides know, at least `least`. Raises UnsupportedVersion."""
         api = APIS[api_key]
         served = self.ranges.get(api_key)
         if served is None:
@@ -51,7 +51,7 @@ class PeerVersions:
         return version
 
     def check(self, api_key: int, version: int) -> int:
-        """A version that the caller has chosen. Raises UnsupportedVersion."""
+        """Return a version that the caller has chosen. Raises UnsupportedVersion if the peer does not serve it."""
         served = self.ranges.get(api_key)
         if served is None or not served[0] <= version <= served[1]:
             served_text = "not at all" if served is None else f"in versions {served[0]} to {served[1]}"
@@ -60,10 +60,10 @@ class PeerVersions:
 
 
 def after_api_versions(asked: int, response: ApiVersionsResponse) -> PeerVersions | int:
-    """What the peer serves, or the version in which ApiVersions has to be asked again. Raises Refused.
+    """Return the versions that the peer serves, or the version in which ApiVersions must be sent again. Raises Refused.
 
-    As Apache Kafka's NetworkClient: a peer that does not know our version names its own in the answer, and where it
-    does not the request is repeated in version 0.
+    As in Apache Kafka's NetworkClient: a peer that does not know our version names its own in the response. If it does
+    not, the request is repeated in version 0.
     """
     ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
     if response.error_code == ErrorCode.NONE:
@@ -77,7 +77,7 @@ def after_api_versions(asked: int, response: ApiVersionsResponse) -> PeerVersion
 
 
 def in_version(request: TopLevel, version: int) -> TopLevel:
-    """The request as it is said in an older version, where fields have moved. The caller's object stays as it is."""
+    """Return the request for an older version, in which fields have moved. The caller's object is not changed."""
     if request.API_KEY == ApiKey.FETCH and version < 15:
         fetch = copy.copy(cast("FetchRequest", request))
         fetch.replica_id = fetch.replica_state.replica_id
