@@ -1,7 +1,7 @@
-"""One ACL as a value, and the filters that find ACLs: pattern types, permissions, who a rule is about.
+"""One ACL as a value, and the filters that find ACLs: pattern types, permissions, and the principal of a rule.
 
-Not responsible for decisions (acl_index.py) nor for where ACLs are kept (the metadata image). Numbers are those of the
-protocol and of AccessControlEntryRecord. Source: KIP-11, KIP-290 (prefixes), Apache Kafka's StandardAcl.
+Not responsible for decisions (acl_index.py) nor for where ACLs are stored (the metadata image). Numbers are those of
+the protocol and of AccessControlEntryRecord. Source: KIP-11, KIP-290 (prefixes), Apache Kafka's StandardAcl.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from pykbroker.security.authorizer import Operation, Resource
 
-#: As a resource name with LITERAL: any name. As a host: any host.
+#: As a resource name with LITERAL it matches any name; as a host, any host.
 WILDCARD: Final = "*"
 ANY_USER: Final = "User:*"
 
@@ -36,7 +36,7 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def known(kind: type[E], code: int) -> E:
-    """The member with this code; UNKNOWN (0) for a code that a newer protocol may have."""
+    """Return the member with this code; UNKNOWN (0) for a code of a newer protocol."""
     try:
         return kind(code)
     except ValueError:
@@ -44,9 +44,9 @@ def known(kind: type[E], code: int) -> E:
 
 
 class Acl(NamedTuple):
-    """`principal` is "Type:name", `host` an address or `*`. Codes, not enums: they come from records.
+    """`principal` is "Type:name", `host` an address or `*`. Codes, not enums, because they come from records.
 
-    The fields are named as those of AccessControlEntryRecord and of answers, which are made from them as they are."""
+    The fields have the names of AccessControlEntryRecord and of responses, which are made from them directly."""
 
     resource_type: int
     resource_name: str
@@ -67,10 +67,10 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """What DescribeAcls and DeleteAcls look for. None matches anything, and so does ANY.
+    """The filter of DescribeAcls and DeleteAcls. None matches anything, and so does ANY.
 
-    Of `resource_name` a pattern type of MATCH finds every rule that applies to the resource of that name: literal ones,
-    `*`, and prefixes of it (KIP-290).
+    With the pattern type MATCH, `resource_name` finds every rule that applies to the resource of that name: literal
+    ones, `*`, and prefixes of it (KIP-290).
     """
 
     resource_type: Resource
@@ -105,8 +105,8 @@ class AclFilter(NamedTuple):
 
 
 def java_address(host: str) -> str:
-    """An address as Java writes it (InetAddress.getHostAddress), since that is what the host of an ACL is compared
-    with: `0:0:0:0:0:0:0:1` for `::1`, and an IPv4 address for one that is mapped into IPv6."""
+    """Return an address as Java writes it (InetAddress.getHostAddress), because the host of an ACL is compared with
+    that: `0:0:0:0:0:0:0:1` for `::1`, and an IPv4 address for one that is mapped into IPv6."""
     if ":" not in host:
         return host
     address, _, scope = host.partition("%")

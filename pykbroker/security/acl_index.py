@@ -1,15 +1,15 @@
-"""The ACLs of a cluster, so arranged that a question looks at the few that can matter: values in, a decision out.
+"""The ACLs of a cluster, indexed so that a decision reads only the few that can matter: values in, a decision out.
 
-Rules are kept by pattern and within a pattern by principal and host, so that neither 100,000 ACLs of other patterns nor
-100,000 ACLs of other users on the same pattern are walked through. Responsible for what Apache Kafka's
-StandardAuthorizerData decides, after super users. Not responsible for super users, for caching nor for log lines
+Rules are stored by pattern and within a pattern by principal and host. So a decision does not walk through 100,000 ACLs
+of other patterns, nor through 100,000 ACLs of other users on the same pattern. Responsible for the decisions of Apache
+Kafka's StandardAuthorizerData, after super users. Not responsible for super users, for caching nor for log lines
 (standard_authorizer.py).
 
-Invariant: after any adds and removes the index answers as one built anew from the ACLs that are left (CVE-2024-27309).
-Each ACL has an id of its own, and two ids may have the same rule: it counts until both are gone.
+Invariant: after any adds and removes the index decides like one built from the remaining ACLs (CVE-2024-27309). Each
+ACL has its own id, and two ids may have the same rule: the rule counts until both are removed.
 
-One difference from Apache Kafka 4.3.1: `*` is for every name. There it is not for names that begin with `*` themselves,
-so that a DENY of `*` leaves a group `*abc` open.
+One difference from Apache Kafka 4.3.1: here `*` matches every name. There it does not match names that themselves begin
+with `*`, so that a DENY of `*` leaves a group `*abc` open.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _IMPLIED_BY: Final[Mapping[int, frozenset[int]]] = {
 
 
 class Ruling(NamedTuple):
-    """What the ACLs say of one question. `rule` decided; None: no rule is about the client, and `has_rules` says
-    whether the resource has any at all (allow.everyone.if.no.acl.found)."""
+    """The decision of the ACLs. `rule` decided. It is None if no rule is about the client; then `has_rules` is True if
+    the resource has any rule (allow.everyone.if.no.acl.found)."""
 
     rule: Acl | None
     has_rules: bool
@@ -44,13 +44,13 @@ _Pattern = tuple[int, str]
 
 
 class AclIndex:
-    """Changed by `add` and `remove` alone."""
+    """Only `add` and `remove` change it."""
 
     def __init__(self, acls: Mapping[bytes, Acl] | None = None) -> None:
         self._by_id: dict[bytes, Acl] = {}
         self._literal: dict[_Pattern, _Rules] = {}
         self._prefixed: dict[_Pattern, _Rules] = {}
-        #: resource type -> length of a prefix -> how many patterns have it
+        #: resource type -> length of a prefix -> the number of patterns that have it
         self._lengths: dict[int, Counter[int]] = {}
         #: (resource type, principal) -> its rules, by id
         self._by_principal: dict[tuple[int, str], dict[bytes, Acl]] = {}
@@ -64,7 +64,7 @@ class AclIndex:
         return iter(self._by_id.values())
 
     def add(self, acl_id: bytes, acl: Acl) -> None:
-        """An id that is there already gets another rule."""
+        """Add a rule; an id that is there already gets the new rule."""
         self.remove(acl_id)
         self._by_id[acl_id] = acl
         self._by_principal.setdefault((acl.resource_type, acl.principal), {})[acl_id] = acl
@@ -75,7 +75,7 @@ class AclIndex:
             if patterns is self._prefixed:
                 self._lengths.setdefault(acl.resource_type, Counter())[len(acl.resource_name)] += 1
         about = (acl.principal, acl.host)
-        # Sorted, so that an index answers with the same rule whatever the order in which it was filled.
+        # Sorted, so that the index decides by the same rule whatever the order in which it was filled.
         rules[about] = tuple(sorted((*rules.get(about, ()), acl)))
 
     def remove(self, acl_id: bytes) -> None:
@@ -90,7 +90,7 @@ class AclIndex:
         about = (acl.principal, acl.host)
         rules = patterns[pattern]
         left = list(rules[about])
-        left.remove(acl)  # one of them: the same rule may be there under another id
+        left.remove(acl)  # only one, because the same rule may be there under another id
         if left:
             rules[about] = tuple(left)
             return
@@ -107,11 +107,11 @@ class AclIndex:
                 del self._lengths[acl.resource_type]
 
     def _patterns(self, acl: Acl) -> dict[_Pattern, _Rules]:
-        """As in Apache Kafka, a pattern type that is unknown here means a prefix."""
+        """Return the patterns of this type. As in Apache Kafka, an unknown pattern type means a prefix."""
         return self._literal if acl.pattern_type == PatternType.LITERAL else self._prefixed
 
     def _applying(self, resource: int, name: str) -> Iterator[_Rules]:
-        """The rules of each pattern that the name matches: itself, prefixes from the longest, `*`."""
+        """Yield the rules of each pattern that the name matches: itself, prefixes from the longest, `*`."""
         found = self._literal.get((resource, name))
         if found is not None:
             yield found
@@ -124,7 +124,7 @@ class AclIndex:
             yield found
 
     def decide(self, principal: str, host: str, operation: int, resource: int, name: str) -> Ruling:
-        """`host` as `java_address` writes it. Any DENY that applies counts before any ALLOW."""
+        """Return the decision; `host` is as `java_address` writes it. Any DENY that applies counts before any ALLOW."""
         allowed: Acl | None = None
         has_rules = False
         implied_by = _IMPLIED_BY.get(operation, (operation,))
@@ -135,13 +135,13 @@ class AclIndex:
                     if acl.operation == Operation.ALL or acl.operation in implied_by:
                         allowed = acl
                 elif acl.operation in (Operation.ALL, operation):
-                    # DENY, and whatever a record of another version may have: fail closed, as Apache Kafka does.
+                    # DENY, and unknown values in a record of another version: refuse, as Apache Kafka does.
                     return Ruling(acl, True)
         return Ruling(allowed, has_rules)
 
     def allows_some(self, principal: str, host: str, operation: int, resource: int) -> bool:
-        """Whether there is a resource of the type on which the rules allow the operation. Implied operations do not
-        count here, as in Apache Kafka (Authorizer.authorizeByResourceType, KIP-679)."""
+        """Return True if the rules allow the operation on some resource of the type. Implied operations do not count
+        here, as in Apache Kafka (Authorizer.authorizeByResourceType, KIP-679)."""
         literal: dict[int, set[str]] = {Permission.ALLOW: set(), Permission.DENY: set()}
         prefixed: dict[int, set[str]] = {Permission.ALLOW: set(), Permission.DENY: set()}
         for who in {principal, ANY_USER}:
@@ -166,7 +166,7 @@ class AclIndex:
 
 
 def _about(rules: _Rules, principal: str, host: str) -> Iterator[Acl]:
-    """The rules about a client, in Apache Kafka's order: by operation first."""
+    """Yield the rules about a client, in Apache Kafka's order: by operation first."""
     found: list[Acl] = []
     for who in {principal, ANY_USER}:
         for where in {host, WILDCARD}:
@@ -181,5 +181,6 @@ def _order(acl: Acl) -> tuple[int, int, str, str, int]:
 
 
 def _begins_with_one_of(prefixes: set[str], name: str) -> bool:
-    """As many look-ups as the name has characters: there may be 100,000 prefixes."""
+    """Return True if `name` begins with a prefix. It makes one look-up per character, as there may be 100,000
+    prefixes."""
     return bool(prefixes) and any(name[:end] in prefixes for end in range(1, len(name) + 1))

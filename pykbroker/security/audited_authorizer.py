@@ -1,8 +1,8 @@
 """The decisions of an authorizer as JSON, one object a line (`pykbroker.authorizer.audit.file`).
 
-Not responsible for where lines go (runtime/line_file.py). Answers that are only shown are left out, and refusals
-that another permission may make good, as in `kafka.authorizer.logger`. JSON in ASCII: what a client has named cannot
-begin a line nor steer a terminal.
+Not responsible for writing the lines (runtime/line_file.py). Left out are decisions that are only shown, and refusals
+that another permission may replace, as in `kafka.authorizer.logger`. JSON in ASCII, so that a name from a client can
+neither begin a line nor control a terminal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pykbroker.security.acl import java_address
 from pykbroker.security.authorizer import Asker, Authorizer, Operation, Resource
 from pykbroker_wire.apis import APIS
 
-#: Of a text that a client has chosen; what is longer is cut, and says how long it was.
+#: The most characters of a text from a client; a longer one is cut off and followed by its length.
 SHOWN_CHARACTERS: Final = 1024
 
 #: (asker, operation, resource, name) -> the rule that decided
@@ -33,7 +33,7 @@ class AuditedAuthorizer:
         with_allowed: bool,
         explain: Explain | None = None,
     ) -> None:
-        """`with_allowed`: permissions too, not only refusals."""
+        """`with_allowed`: also write allowed requests, not only refusals."""
         self._authorizer = authorizer
         self._write = write
         self._now_ms = now_ms

@@ -1,6 +1,6 @@
-"""What a handler asks: may this client do this with that? And the answers that need no ACLs.
+"""The question of a handler: may this client do this operation on that resource? And answers that need no ACLs.
 
-Not responsible for ACLs (acl.py, acl_index.py, standard_authorizer.py) nor for finding out which principal a client is
+Not responsible for ACLs (acl.py, acl_index.py, standard_authorizer.py) nor for finding the principal of a client
 (net/). Source: KIP-11, KIP-430, KIP-504, KIP-679; numbers as in Apache Kafka's AclOperation and ResourceType.
 """
 
@@ -13,7 +13,7 @@ from pykbroker.security.peer_session import PeerSession
 
 
 class Operation(IntEnum):
-    #: Of the number: the hash of an Enum is Python code, and decisions are looked up by it.
+    #: The hash of the number: that of an Enum is Python code, and decisions are looked up by it.
     __hash__ = int.__hash__
 
     UNKNOWN = 0
@@ -49,7 +49,7 @@ class Resource(IntEnum):
 
 CLUSTER_NAME = "kafka-cluster"
 
-#: Operations that make sense on a resource; the bits of KIP-430 are taken from these.
+#: Operations that exist for a resource; the bits of KIP-430 are taken from these.
 SUPPORTED_OPERATIONS: dict[Resource, tuple[Operation, ...]] = {
     Resource.TOPIC: (
         Operation.READ,
@@ -92,7 +92,7 @@ class AskingPeer(Protocol):
 
 
 class Asker(Protocol):
-    """The request for which a handler asks. `principal` and `client_host` are those of `peer`, which says them at a
+    """The request for which a handler asks. `principal` and `client_host` are those of `peer`, which has them at a
     tenth of the cost."""
 
     @property
@@ -113,25 +113,25 @@ class Asker(Protocol):
 class Authorizer(Protocol):
     @property
     def keeps_acls(self) -> bool:
-        """Whether its rules are the ACLs of the metadata log, which clients set and list."""
+        """True if its rules are the ACLs of the metadata log, which clients set and list."""
         ...
 
     def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
-        """`quiet`: a refusal is nothing to report, because another permission may do, or less is shown. What is allowed
-        is reported all the same."""
+        """Return True if it is allowed. `quiet`: do not report a refusal, because another permission may be enough, or
+        the response just omits the resource. Allowed operations are still reported."""
         ...
 
     def would_allow(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> bool:
-        """The same answer, to be shown and not acted on (the bits of KIP-430): it is not reported."""
+        """Return the same decision without reporting it, because it is only shown (the bits of KIP-430)."""
         ...
 
     def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
-        """Whether the operation is allowed on at least one resource of the type (KIP-679)."""
+        """Return True if the operation is allowed on at least one resource of the type (KIP-679)."""
         ...
 
 
 class AuthorizerNotReady(Exception):
-    """The ACLs are not loaded yet: only super users are answered."""
+    """The ACLs are not loaded yet, so only requests of super users are decided."""
 
 
 class AllowAll:

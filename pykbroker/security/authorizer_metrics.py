@@ -1,6 +1,7 @@
 """Apache Kafka's metrics of StandardAuthorizer (KIP-877), for each half of a node: the ACLs, and decisions per minute.
 
-A rate is that of the time since the oldest reading that is less than a minute old, or since the last reading before.
+A rate covers the time since the newest earlier reading that is at least a minute old, or since the oldest if all are
+younger.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _WINDOW_S = 60.0
 
 
 class RatePerMinute:
-    """Of a number that grows, by a clock in seconds."""
+    """The rate of a growing number, by a clock in seconds."""
 
     def __init__(self, read: Callable[[], int], now_s: Callable[[], float]) -> None:
         self._read = read
@@ -35,7 +36,7 @@ class RatePerMinute:
 def register(
     metrics: Metrics, authorizer: StandardAuthorizer, roles: Iterable[str], now_s: Callable[[], float]
 ) -> None:
-    """`roles`: those of the half, or halves, that ask this authorizer."""
+    """`roles`: those of the half, or halves, that use this authorizer."""
     gauges: dict[str, Callable[[], float]] = {
         "acls-total-count": lambda: authorizer.acl_count,
         "authorization-request-rate-per-minute": RatePerMinute(lambda: authorizer.allowed + authorizer.denied, now_s),

@@ -9,5 +9,5 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def is_software(*words: str) -> bool:
-    """Whether each word can be the name or the version of software."""
+    """Return True if each word can be the name or the version of software."""
     return all(map(_SOFTWARE.fullmatch, words))

@@ -1,6 +1,6 @@
-"""Which principal speaks over a connection, as the protocol of its listener has established it.
+"""The principal of a connection, as the protocol of its listener has established it.
 
-Not responsible for what the principal may do (authorizer.py) nor for how it proved its name.
+Not responsible for the permissions of the principal (authorizer.py) nor for its authentication.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Apache Kafka's StandardAuthorizer: super users, then the ACLs of the metadata log, then the default.
 
-Responsible for the order of these, for the window before the ACLs are loaded, for decisions kept between requests and
-for the log of decisions (`kafka.authorizer.logger`). Not responsible for what ACLs say (acl_index.py) nor for hearing
-of them (node/loop_side.py).
+Responsible for the order of these, for the time before the ACLs are loaded, for decisions kept between requests and for
+the log of decisions (`kafka.authorizer.logger`). Not responsible for the meaning of ACLs (acl_index.py) nor for getting
+their changes (node/loop_side.py).
 
-Until `complete_initial_load` only super users are answered; anything else raises AuthorizerNotReady. Decisions are kept
-for as long as no ACL changes, at most MAX_DECISIONS of them, and on names of at most KEPT_CHARACTERS: what a client may
-choose freely must not grow a table.
+Until `complete_initial_load` it only decides for super users, and raises AuthorizerNotReady for others. It keeps
+decisions until an ACL changes: at most MAX_DECISIONS of them, and on names of at most KEPT_CHARACTERS, because names
+that clients choose must not grow a table.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from pykbroker.security.authorizer import Asker, AuthorizerNotReady, Operation, 
 from pykbroker_wire.apis import APIS
 
 MAX_DECISIONS: Final = 10_000
-#: Of a name; a decision on a longer one (of a group, of a transaction: up to 32,767) is not kept.
+#: The longest name of a kept decision; longer ones (of a group, of a transaction: up to 32,767) are not kept.
 KEPT_CHARACTERS: Final = 256
-#: As many refusals of one client have a line each within a second, unless the log has the level DEBUG.
+#: The most log lines for refusals of one client within a second, unless the log has the level DEBUG.
 MOST_REFUSALS: Final = 100
 _TRACE: Final = logging.DEBUG - 5
 
 logger = logging.getLogger(__name__)
-#: One line for each decision, under the name and in the words that log pipelines know.
+#: One line for each decision, with the logger name and the words that log pipelines know.
 audit_logger = logging.getLogger("kafka.authorizer.logger")
 _DEBUG: Final = logging.DEBUG
-#: What the logger knows of its levels, emptied by it when one changes: asking it costs as much as the decision.
+#: The logger's cache of its levels, which it empties when one changes: a call of it costs as much as the decision.
 _levels: Mapping[int, bool] = getattr(audit_logger, "_cache", {})
 
 
@@ -70,7 +70,7 @@ class StandardAuthorizer:
         self._default = Decision(True, "DefaultAllow") if allow_if_no_acl else Decision(False, "DefaultDeny")
         self._index = AclIndex()
         self._decisions: dict[_Question, Decision] = {}
-        #: for metrics: questions that were answered, by what the answer was
+        #: for metrics: the number of decisions, by result
         self.allowed = 0
         self.denied = 0
         self._loaded = False
@@ -83,10 +83,10 @@ class StandardAuthorizer:
     def acls(self) -> Iterable[Acl]:
         return self._index
 
-    # What it knows.
+    # Its ACLs.
 
     def change(self, changes: Mapping[bytes, Acl | None]) -> None:
-        """Add the ACLs with these ids; None takes one away. All of them, then the next question."""
+        """Add the ACLs with these ids; None removes one. All changes are in force at the next decision."""
         for acl_id, acl in changes.items():
             if acl is None:
                 self._index.remove(acl_id)
@@ -103,14 +103,15 @@ class StandardAuthorizer:
         return self._loaded
 
     def when_loaded(self, callback: Callable[[], None]) -> None:
-        """Once: now, if the ACLs are loaded already."""
+        """Call `callback` once: now if the ACLs are loaded already, otherwise when they are."""
         if self._loaded:
             callback()
         else:
             self._waiting.append(callback)
 
     def complete_initial_load(self) -> None:
-        """Everything that was committed when this node started is known: from now on all questions are answered."""
+        """All ACLs that were committed when this node started are loaded, so from now on it decides for all
+        principals."""
         if self._loaded:
             return
         self._loaded = True
@@ -119,7 +120,7 @@ class StandardAuthorizer:
         for callback in waiting:
             callback()
 
-    # What it is asked.
+    # Its decisions.
 
     def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
         peer = asker.peer
@@ -152,11 +153,11 @@ class StandardAuthorizer:
         return decision.allowed
 
     def explain(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> str:
-        """The rule that decides, as the log says it."""
+        """Return the rule that decides, as in the log."""
         return str(self._decision(asker, operation, resource, name))
 
     def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
-        # A name that no ACL is likely to have: super users, rules of `*`, and the default without any rule.
+        # A name that no ACL is likely to have: it covers super users, rules of `*`, and the default without any rule.
         if self.authorize(asker, operation, resource, "hardcode", quiet=True):
             return True
         principal, host = asker.principal, asker.client_host
@@ -169,7 +170,7 @@ class StandardAuthorizer:
         return decision.allowed
 
     def _decision(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> Decision:
-        """Kept, or made now. `authorize` has the same without this call: each request asks it."""
+        """Return a kept decision or a new one. `authorize` repeats this code to save the call in each request."""
         principal, host = asker.principal, asker.client_host
         kept = self._decisions.get((principal, host, operation, resource, name))
         return kept or self._decide(principal, host, operation, resource, name)
@@ -193,13 +194,13 @@ class StandardAuthorizer:
         if name is not None and len(name) > KEPT_CHARACTERS:
             return
         if len(self._decisions) >= MAX_DECISIONS:
-            # All at once: the next requests decide anew, and no order has to be kept on the way of each.
+            # All at once: the next requests decide again, and no request has to keep an order of use.
             self._decisions.clear()
         self._decisions[question] = decision
 
 
 class _Flood:
-    """Refusals of one client in a row: a request may name so many things that their lines would fill a disk."""
+    """Refusals of one client in a row: a request may name so many resources that their lines would fill a disk."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -207,7 +208,7 @@ class _Flood:
         self._lines = 0
 
     def is_full(self, principal: str, host: str) -> bool:
-        """Return whether the line of this refusal is to be left out; the first time, say so."""
+        """Return True if this refusal gets no line; the first time, log that lines are left out."""
         whose = (principal, host, int(self._now()))
         if whose != self._whose:
             self._whose, self._lines = whose, 0
@@ -241,7 +242,7 @@ def _line(asker: Asker, operation: Operation, resource: Resource, name: str, dec
 
 
 def one_line(text: str) -> str:
-    """What a client has named may hold anything: it must not begin a line of the log, nor steer a terminal."""
+    """Escape a name from a client, which must not begin a line of the log nor control a terminal."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""What is kept of a user's password for SCRAM: in the metadata log, in the image, and where a proof is checked."""
+"""The stored form of a user's SCRAM password, in the metadata log, in the image, and for checking a proof."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 
 class StoredKeys(NamedTuple):
-    """Of one user and mechanism (RFC 5802). A password can be guessed from them, and not read. Its text shows none."""
+    """The keys of one user and mechanism (RFC 5802). A password can be guessed from them, not read. Its text shows
+    none."""
 
     salt: bytes
     stored_key: bytes

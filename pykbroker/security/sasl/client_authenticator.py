@@ -1,10 +1,10 @@
-"""What this node says to a peer before any request, on a connection that it makes: SaslHandshake, then the tokens.
+"""The authentication of this node on a connection that it makes, before any request: SaslHandshake, then the tokens.
 
-Pure: answers in, requests out. Responsible for the order of the messages and for believing no answer that says success
-before the mechanism does (KIP-43, KIP-152, KIP-368). Not responsible for sockets, versions, time (net/sasl_client.py),
-nor for what is in a token (scram_client.py).
+Pure: responses in, requests out. Responsible for the order of the messages, and for accepting no success response
+before the mechanism is complete (KIP-43, KIP-152, KIP-368). Not responsible for sockets, versions, time
+(net/sasl_client.py), nor for the content of a token (scram_client.py).
 
-Invariant: a session comes only from an exchange in which the peer has shown what its mechanism asks of it.
+Invariant: a session comes only from an exchange in which the peer has proved what its mechanism requires.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pykbroker_wire.errors import ErrorCode, error_name
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-#: Version 0 of SaslHandshake is followed by tokens without a header, which have no errors.
+#: After version 0 of SaslHandshake tokens have no header, and so no errors.
 LEAST_HANDSHAKE: Final = 1
 _LONGEST_TEXT: Final = 200
 
 
 class ClientSession(NamedTuple):
-    """The peer has let this node in. `lifetime_ms`: until it must be renewed; None for as long as the connection."""
+    """The peer has accepted this node. `lifetime_ms`: the time until renewal; None for the life of the connection."""
 
     lifetime_ms: int | None
 
@@ -37,7 +37,7 @@ class _Step(Enum):
 
 
 class ClientAuthenticator:
-    """One exchange. Each method raises LoginRefused, and nothing follows it."""
+    """One exchange. Each method raises LoginRefused; do not use it after that."""
 
     __slots__ = ("_client", "_mechanism", "_step")
 
@@ -47,13 +47,13 @@ class ClientAuthenticator:
         self._step = _Step.BEGIN
 
     def begin(self) -> SaslHandshakeRequest:
-        """The first request. Once."""
+        """Return the first request. Call it once."""
         assert self._step is _Step.BEGIN
         self._step = _Step.HANDSHAKE
         return SaslHandshakeRequest(mechanism=self._mechanism)
 
     def handshaken(self, response: SaslHandshakeResponse) -> SaslAuthenticateRequest:
-        """The request that follows the answer to `begin`'s."""
+        """Return the request that follows the response to that of `begin`."""
         self._expect(_Step.HANDSHAKE)
         if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             served = ", ".join(response.mechanisms)
@@ -66,17 +66,18 @@ class ClientAuthenticator:
         return SaslAuthenticateRequest(auth_bytes=self._client.first())
 
     def derivation(self, response: SaslAuthenticateResponse) -> Derivation | None:
-        """What has to be derived before this answer is given to `receive`, lest that takes milliseconds."""
+        """Return what must be derived before this response goes to `receive`, because the derivation takes
+        milliseconds."""
         if self._step is not _Step.TOKENS or response.error_code != ErrorCode.NONE:
             return None
         return self._client.derivation(bytes(response.auth_bytes))
 
     def derive(self, derivation: Derivation) -> bytes:
-        """The milliseconds, on any thread: what the SaltedPasswords are to keep."""
+        """Return the value for the SaltedPasswords. It takes milliseconds and may run on any thread."""
         return self._client.derive(derivation)
 
     def receive(self, response: SaslAuthenticateResponse) -> SaslAuthenticateRequest | ClientSession:
-        """The next request, or the session."""
+        """Return the next request, or the session."""
         self._expect(_Step.TOKENS)
         if response.error_code != ErrorCode.NONE:
             said = f": {shown(response.error_message)}" if response.error_message else ""
@@ -96,5 +97,5 @@ class ClientAuthenticator:
 
 
 def shown(text: str) -> str:
-    """A peer's words, fit for a line of the log."""
+    """Return a peer's text in a form that is safe for a line of the log."""
     return text[:_LONGEST_TEXT].encode("unicode_escape").decode("ascii")

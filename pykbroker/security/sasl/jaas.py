@@ -1,9 +1,10 @@
-"""JAAS: the value of `sasl.jaas.config`, and the file of `java.security.auth.login.config`. Texts in, entries out.
+"""JAAS texts in, entries out, for `sasl.jaas.config` and for the file of `java.security.auth.login.config`.
 
 Words, quotes and comments are those of Java's StreamTokenizer as Apache Kafka's JaasConfig sets it up, so that the same
-line means the same. No class is ever loaded: a login module is a name that is compared.
+line has the same meaning. No class is ever loaded: a login module is a name that is compared.
 
-Invariant: no error has a word of the text in it, besides what this module knows by heart. The text has passwords.
+Invariant: an error contains no word of the text except the names that this module lists, because the text has
+passwords.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, NamedTuple
 
 _FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-#: Names of options that are surely no password.
+#: Names of options that are certainly no password.
 _TELLABLE: Final = frozenset({"username", "password", "serviceName"})
 
 
@@ -35,7 +36,7 @@ class JaasEntry:
 
 
 class _Token(NamedTuple):
-    """`word`: the text of a word or of quotes; None for `mark`, a character of its own, or a number."""
+    """`word`: the text of a word or of quotes. It is None for `mark`, which is a single character or a number."""
 
     word: str | None
     mark: str
@@ -72,7 +73,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _behind_comment(text: str, position: int) -> int:
-    """A single slash begins a comment as well."""
+    """Return the position after a comment. A single slash also begins a comment."""
     if text.startswith("/*", position):
         closed = text.find("*/", position + 2)
         return len(text) if closed < 0 else closed + 2
@@ -97,7 +98,7 @@ def _behind_number(text: str, position: int) -> int:
 
 
 def _quoted(text: str, position: int) -> tuple[str, int]:
-    """Up to the same quote, or to the end of the line: Java asks for no closing quote."""
+    """Read up to the same quote, or to the end of the line, because Java requires no closing quote."""
     quote, out = text[position], ""
     position += 1
     while position < len(text) and text[position] not in f"{quote}\r\n":
@@ -140,13 +141,13 @@ def _entry(module: str | None, tokens: Iterator[_Token]) -> JaasEntry:
         if value is None or value.word is None:
             which = f"'{token.word}'" if token.word in _TELLABLE else f"number {len(options) + 1}"
             raise JaasError(f"Value not specified for key {which} in JAAS config")
-        # Java's map takes the word "null" of a key that has none; such an option means nothing to any module.
+        # Java's map uses the word "null" for a key that has none; no module uses such an option.
         options[token.word or ""] = value.word
     raise JaasError("JAAS config entry not terminated by semi-colon")
 
 
 def parse_line(text: str) -> JaasEntry:
-    """The one entry of `sasl.jaas.config`. Raises JaasError."""
+    """Return the only entry of `sasl.jaas.config`. Raises JaasError."""
     tokens = _tokens(text)
     entries = [_entry(token.word, tokens) for token in tokens]
     if not entries:
@@ -157,7 +158,8 @@ def parse_line(text: str) -> JaasEntry:
 
 
 def parse_file(text: str) -> dict[str, tuple[JaasEntry, ...]]:
-    """The contexts of a JAAS file: `KafkaServer { module flag option=value; };`, each with its entries. JaasError."""
+    """Return the contexts of a JAAS file, `KafkaServer { module flag option=value; };`, each with its entries. Raises
+    JaasError."""
     contexts: dict[str, tuple[JaasEntry, ...]] = {}
     tokens = _tokens(text)
     for name in tokens:

@@ -30,7 +30,8 @@ class PlainUsers:
         return "PlainUsers([hidden])"
 
     def are(self, name: str, password: str) -> bool:
-        """Whether the password is that of the user; in the same time for every user, and for one that is not there."""
+        """Return True if the password is that of the user; it takes the same time for every user, and for an unknown
+        one."""
         expected = self._passwords.get(name)
         same = hmac.compare_digest(password.encode(), b"" if expected is None else expected)
         return same and expected is not None

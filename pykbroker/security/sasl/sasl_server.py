@@ -1,7 +1,7 @@
-"""What the exchange of one mechanism is to the rest: tokens in, challenges out, a user at its end.
+"""The interface of a mechanism's exchange: tokens in, challenges out, a user at its end.
 
-The two errors are Apache Kafka's SaslAuthenticationException, whose text a client reads, and SaslException, which a
-client reads as one text for every reason.
+The two errors are those of Apache Kafka: the client reads the text of SaslAuthenticationException, and one text for
+every SaslException.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from typing import Protocol
 
 
 class AuthenticationFailed(Exception):
-    """The exchange failed; a client is told this text."""
+    """The exchange failed; the client gets this text."""
 
 
 class InvalidCredentials(Exception):
-    """The exchange failed; a client is not told why. The text is for the log and has nothing that the client sent."""
+    """The exchange failed; the client gets no reason. The text is for the log and has no data of the client."""
 
 
 class SaslServer(Protocol):
-    """The server's side of one exchange. After an error it is of no use."""
+    """The server's side of one exchange. Do not use it after an error."""
 
     @property
     def user(self) -> str | None:
-        """The user that is authenticated; None until the exchange is complete."""
+        """The authenticated user, or None until the exchange is complete."""
         ...
 
     def evaluate(self, token: bytes) -> bytes:
-        """The challenge that answers a token. Raises AuthenticationFailed or InvalidCredentials."""
+        """Return the challenge that answers a token. Raises AuthenticationFailed or InvalidCredentials."""
         ...

@@ -1,4 +1,5 @@
-"""SCRAM as both sides speak it: mechanisms, keys, and the messages of the exchange. RFC 5802, RFC 7677; KIP-84.
+"""The parts of SCRAM that both sides use: mechanisms, keys, and the messages of the exchange. RFC 5802, RFC 7677;
+KIP-84.
 
 Pure: bytes and texts in, values out. Not responsible for either side's order of messages (scram_server.py,
 scram_client.py). Passwords are taken as UTF-8 without SASLprep, as in Apache Kafka's ScramFormatter.
@@ -20,20 +21,20 @@ from pykbroker.security.stored_keys import StoredKeys
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-#: A longer message is no message. The patterns take 200 bytes of memory for each byte, and clients that have proved
-#: nothing send what they match; names, nonces and keys have some hundred bytes.
+#: A longer message is refused. The patterns take 200 bytes of memory for each byte, and clients send messages before
+#: they are authenticated. Names, nonces and keys have some hundred bytes.
 MAX_MESSAGE_BYTES: Final = 16 * 1024
 _RANDOM_BITS: Final = 130
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class ScramMechanism(NamedTuple):
-    """`number` is the one of the protocol and of the metadata records; `hash_name` is hashlib's."""
+    """`number` is that of the protocol and of the metadata records; `hash_name` is hashlib's."""
 
     name: str
     number: int
     hash_name: str
-    #: as Apache Kafka's messages have it
+    #: the name in Apache Kafka's messages
     constant: str
 
     @property
@@ -61,18 +62,18 @@ def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
 
 
 def hash_of(mechanism: ScramMechanism, key: bytes) -> bytes:
-    """H() of the RFC: the stored key, for a client key."""
+    """H() of the RFC: it turns a client key into the stored key."""
     return hashlib.new(mechanism.hash_name, key).digest()
 
 
 def stored_keys(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int) -> StoredKeys:
-    """What is kept of a salted password."""
+    """Return the stored keys for a salted password."""
     stored = hash_of(mechanism, client_key(mechanism, salted))
     return StoredKeys(salt, stored, server_key(mechanism, salted), iterations)
 
 
 def xor(one: bytes, other: bytes) -> bytes:
-    """Of two strings of one length. ValueError for others."""
+    """Return the XOR of two strings of the same length. Raises ValueError for others."""
     if len(one) != len(other):
         raise ValueError("two keys of different sizes")
     return bytes(a ^ b for a, b in zip(one, other, strict=True))
@@ -87,7 +88,7 @@ def in_base_36(number: int) -> str:
 
 
 def random_string(randbits: Callable[[int], int] = secrets.randbits) -> str:
-    """A nonce, or as bytes a salt, in the shape of Apache Kafka's: 130 random bits in base 36."""
+    """Return a nonce, or as bytes a salt, in the form of Apache Kafka's: 130 random bits in base 36."""
     return in_base_36(randbits(_RANDOM_BITS))
 
 
@@ -95,12 +96,12 @@ def random_string(randbits: Callable[[int], int] = secrets.randbits) -> str:
 
 
 def saslname(user: str) -> str:
-    """A user's name as messages have it."""
+    """Return a user's name in the form of messages."""
     return user.replace("=", "=3D").replace(",", "=2C")
 
 
 def user_of(name: str) -> str:
-    """The user of a `saslname` that a pattern has let through."""
+    """Return the user of a `saslname` that a pattern has matched."""
     return name.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -112,14 +113,14 @@ class BadMessage(ValueError):
     """Bytes that are no message of SCRAM. The text has none of them."""
 
 
-# ASCII alone, as Apache Kafka's patterns.
+# Only ASCII, as in Apache Kafka's patterns.
 _SASLNAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
 _PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64: Final = "(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
 _EXTENSIONS: Final = f"(?:,[A-Za-z]+={_VALUE})*"
 
-# `m=` is a demand that the server does not know: the RFC says to refuse it, and no pattern has it.
+# `m=` is an extension that the server must understand or refuse by the RFC; no pattern has it, so it is refused.
 _CLIENT_FIRST: Final = re.compile(
     f"(?P<gs2>n,(?:a=(?P<authzid>{_SASLNAME}))?,)"
     f"(?P<bare>n=(?P<name>{_SASLNAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
@@ -134,7 +135,7 @@ _SERVER_FINAL: Final = re.compile(f"(?:e=(?P<error>[^,]+)|v=(?P<signature>{_BASE
 class ClientFirst(NamedTuple):
     gs2_header: str
     bare: str
-    #: "" where there is none
+    #: "" if there is none
     authzid: str
     user: str
     nonce: str
@@ -173,7 +174,7 @@ def _matched(pattern: re.Pattern[str], data: bytes, name: str) -> re.Match[str]:
 
 
 def _from_base64(text: str) -> bytes:
-    """In the one form that each value has: bits that say nothing must be 0."""
+    """Decode the only valid form of each value, in which unused bits are 0."""
     try:
         data = base64.b64decode(text, validate=True)
     except binascii.Error:
@@ -184,7 +185,7 @@ def _from_base64(text: str) -> bytes:
 
 
 def parse_client_first(data: bytes) -> ClientFirst:
-    """Raises BadMessage; for channel binding (`p=`, `y`) too, which Apache Kafka does not have either."""
+    """Raises BadMessage, also for channel binding (`p=`, `y`), which Apache Kafka does not have either."""
     found = _matched(_CLIENT_FIRST, data, "client first")
     pairs = (pair.partition("=") for pair in found["extensions"].split(",")[1:])
     extensions = {name: value for name, _, value in pairs}

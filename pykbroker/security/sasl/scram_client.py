@@ -1,8 +1,8 @@
 """The client's side of PLAIN and SCRAM, for the connections that this node makes. RFC 4616, RFC 5802.
 
-Pure: challenges in, tokens out. SCRAM checks the server's signature: a peer that does not know the password's keys is
-not this cluster's. The one costly step, PBKDF2, can be taken before `evaluate` (`derivation`), on a thread; salted
-passwords are kept (`SaltedPasswords`), so that the next connection costs none.
+Pure: challenges in, tokens out. SCRAM checks the server's signature, because a peer that does not have the password's
+keys is not of this cluster. The one costly step, PBKDF2, can run before `evaluate` (`derivation`), on a thread. Salted
+passwords are kept (`SaltedPasswords`), so the next connection does not need it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _KEPT: Final = 8
 
 
 class LoginRefused(Exception):
-    """The peer refuses this node, or proves not to be what it says. The text has nothing of the password."""
+    """The peer refuses this node, or fails to prove its identity. The text has nothing of the password."""
 
 
 @dataclass(slots=True, frozen=True, repr=False)
 class Login:
-    """As which user this node speaks to others, and by which mechanism."""
+    """The user and the mechanism with which this node authenticates to others."""
 
     mechanism: str
     user: str
@@ -52,21 +52,21 @@ class Login:
         return f"Login({self.mechanism}, [hidden])"
 
     def begin(self, salted: SaltedPasswords | None = None) -> SaslClient:
-        """One exchange. `salted`: what earlier ones have derived."""
+        """Begin an exchange. `salted`: the keys that earlier exchanges have derived."""
         if self.mechanism == PLAIN:
             return PlainClient(self)
         return ScramClient(self, MECHANISMS[self.mechanism], salted=salted)
 
 
 class Derivation(NamedTuple):
-    """What a salted password of a login is derived with."""
+    """The inputs from which a salted password of a login is derived."""
 
     salt: bytes
     iterations: int
 
 
 class SaltedPasswords:
-    """Of one login, the last used ones: the salt is the peer's choice. Its text shows none."""
+    """The last used salted passwords of one login, by the salts that peers chose. Its text shows none."""
 
     __slots__ = ("_known",)
 
@@ -77,7 +77,7 @@ class SaltedPasswords:
         return "SaltedPasswords([hidden])"
 
     def find(self, derivation: Derivation) -> bytes | None:
-        """None for one that is not known, or no more."""
+        """Return the salted password, or None for one that is not known or no longer kept."""
         salted = self._known.pop(derivation, None)
         if salted is not None:
             self._known[derivation] = salted
@@ -94,23 +94,24 @@ class SaslClient(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the peer has shown what it must."""
+        """True after the peer has proved what it must."""
         ...
 
     def first(self) -> bytes:
-        """The token that begins."""
+        """Return the first token."""
         ...
 
     def derivation(self, challenge: bytes) -> Derivation | None:
-        """What `evaluate` of this challenge would have to derive first; None for nothing. Raises LoginRefused."""
+        """Return what `evaluate` of this challenge must derive first, or None. Raises LoginRefused."""
         ...
 
     def derive(self, derivation: Derivation) -> bytes:
-        """The salted password that `evaluate` would derive. It may run on a thread: it releases the GIL."""
+        """Return the salted password that `evaluate` would derive. It may run on a thread, because it releases the
+        GIL."""
         ...
 
     def evaluate(self, challenge: bytes) -> bytes | None:
-        """The next token; None when there is none. Raises LoginRefused."""
+        """Return the next token, or None if there is none. Raises LoginRefused."""
         ...
 
 
@@ -152,7 +153,7 @@ class ScramClient:
         self._mechanism = mechanism
         self._nonce = nonce()
         self._bare = f"n={saslname(login.user)},r={self._nonce}"
-        #: the server's, once the proof is sent
+        #: the signature that the server must send, once the proof is sent
         self._signature: bytes | None = None
         self.is_complete = False
 
@@ -194,7 +195,7 @@ class ScramClient:
         return f"{without_proof},p={to_base64(proof)}".encode()
 
     def _first_of(self, challenge: bytes) -> ServerFirst:
-        """The server's first message. Raises LoginRefused."""
+        """Return the server's first message. Raises LoginRefused."""
         try:
             first = parse_server_first(challenge)
         except BadMessage as error:
@@ -202,7 +203,7 @@ class ScramClient:
         if not first.nonce.startswith(self._nonce) or first.nonce == self._nonce:
             raise LoginRefused("the peer's nonce does not begin with this node's")
         if not MIN_ITERATIONS <= first.iterations <= MAX_ITERATIONS:
-            # Few weaken the password, many keep this node busy for the peer.
+            # Few weaken the password; many keep this node busy for the peer.
             raise LoginRefused(
                 f"the peer wants {first.iterations} iterations, allowed are {MIN_ITERATIONS} to {MAX_ITERATIONS}"
             )

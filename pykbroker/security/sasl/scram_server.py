@@ -1,7 +1,7 @@
-"""SCRAM on the server: two tokens, against the keys that the metadata log has of the user. RFC 5802, KIP-84.
+"""SCRAM on the server: two tokens, checked with the user's keys from the metadata log. RFC 5802, KIP-84.
 
-Stricter than Apache Kafka's ScramSaslServer where the RFC is: the nonce of the last message is compared as a whole, the
-channel binding must be the header of the first message, and a mandatory extension (`m=`) is refused.
+It is stricter than Apache Kafka's ScramSaslServer, as the RFC is. It compares the nonce of the last message as a whole,
+requires the header of the first message as channel binding, and refuses a mandatory extension (`m=`).
 
 Beyond Apache Kafka: a user without credentials gets a first message like any other, and fails at the last step. Its
 salt must be the same each time and from each broker, so it is an HMAC of the name (`Decoys`).
@@ -33,7 +33,7 @@ from pykbroker.security.sasl.scram import (
 )
 from pykbroker.security.stored_keys import StoredKeys
 
-#: (mechanism number, user name) -> what is stored of the password; None for a user without it
+#: (mechanism number, user name) -> the stored keys of the password; None for a user without it
 FindKeys = Callable[[int, str], StoredKeys | None]
 _SALT_BITS: Final = 130
 
@@ -41,9 +41,9 @@ _SALT_BITS: Final = 130
 class Decoys:
     """Keys for users that have none: the same for one name on every broker, and never those of a password.
 
-    The secret comes from the cluster id, which all brokers know from their directories and clients only after
-    authentication. So a client that has logged in once can tell the users that exist; one that has not, cannot. A
-    secret of its own would need a record of the metadata log that Apache Kafka does not know.
+    The secret comes from the cluster id, which all brokers have in their directories, and which clients get only after
+    authentication. So a client that has logged in once can find out which users exist, and other clients cannot. A
+    separate secret would need a record of the metadata log that Apache Kafka does not have.
     """
 
     __slots__ = ("_secret",)
@@ -56,7 +56,7 @@ class Decoys:
 
     def keys_for(self, mechanism: ScramMechanism, user: str) -> StoredKeys:
         derived = hmac.digest(self._secret, f"{mechanism.name}\0{user}".encode(), "sha512")
-        # As the salts that Apache Kafka's tools make.
+        # In the form of the salts that Apache Kafka's tools make.
         salt = in_base_36(int.from_bytes(derived[:17], "big") >> (17 * 8 - _SALT_BITS)).encode()
         key = hash_of(mechanism, derived)
         return StoredKeys(salt, key, key, MIN_ITERATIONS)
@@ -122,7 +122,7 @@ class ScramServer:
         first = parse_client_first(token)
         if first.extensions.get("tokenauth", "").lower() == "true":
             raise InvalidCredentials("delegation tokens are not served")
-        # Made for each user: it takes a third of the time, which must not tell who exists.
+        # Made for each user, because it takes a third of the time, which must not reveal if the user exists.
         decoy = self._decoys.keys_for(self._mechanism, first.user)
         found = self._find(self._mechanism.number, first.user)
         self._known = found is not None

@@ -1,17 +1,17 @@
-"""How a client proves on a SASL connection which user it is: frames in, answers and a verdict out. Pure, no clock.
+"""The authentication of a client on a SASL connection: frames in, responses and a verdict out. Pure, no clock.
 
-As Apache Kafka's SaslServerAuthenticator: ApiVersions at most once, SaslHandshake, then the tokens of the mechanism,
+As in Apache Kafka's SaslServerAuthenticator: ApiVersions at most once, SaslHandshake, then the tokens of the mechanism,
 in SaslAuthenticate requests (SaslHandshake version 1, KIP-152) or as bare frames (version 0). Re-authentication is
-another exchange of the same connection, begun with SaslHandshake, by the same mechanism and for the same user
-(KIP-368). Not responsible for framing, for time, nor for what a principal may do.
+another exchange on the same connection, begun with SaslHandshake, by the same mechanism and for the same user
+(KIP-368). Not responsible for framing, for time, nor for the permissions of a principal.
 
-Stricter than Apache Kafka: no body of any other API is read before authentication, so such a request gets no answer;
+Stricter than Apache Kafka: no body of any other API is read before authentication, so such a request gets no response;
 and there are at most MAX_FRAMES frames.
 
 Invariants
-* Nothing but COMPLETE gives a user, and only a SaslServer that has a user leads there.
+* Only COMPLETE has a user, and only a SaslServer with a user leads there.
 * A failed exchange stays failed.
-* What a client sent is in no error and no log line, apart from the name of an API.
+* No error and no log line has data that a client sent, except the name of an API.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AuthenticationState(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Mechanism:
-    """`begin` makes the server's side of an exchange. `max_reauth_ms`: how long a session lasts; 0: for ever."""
+    """`begin` makes the server's side of an exchange. `max_reauth_ms`: the life of a session; 0 means without end."""
 
     begin: Callable[[], SaslServer]
     max_reauth_ms: int = 0
@@ -68,8 +68,8 @@ class ListenerRules:
 
 @dataclass(slots=True, frozen=True)
 class Authenticated:
-    """`lifetime_ms`: the session ends then unless it is renewed; None: it does not end. `is_renewable`: the client
-    speaks SaslAuthenticate 1 or newer, and so can renew it (KIP-368)."""
+    """`lifetime_ms`: the session ends after this unless it is renewed; None if it does not end. `is_renewable`: the
+    client uses SaslAuthenticate 1 or newer, and so can renew it (KIP-368)."""
 
     user: str
     mechanism: str
@@ -79,9 +79,10 @@ class Authenticated:
 
 @dataclass(slots=True)
 class SaslStep:
-    """What one frame leads to. At most one of `authenticated` and `failed` is there; neither: the client goes on.
+    """The result of one frame. At most one of `authenticated` and `failed` is set; if neither is, the exchange
+    continues.
 
-    `answer` of a failure is sent after the delay for failures. `software`: what ApiVersions says of the client.
+    `answer` of a failure is sent after the delay for failures. `software`: the client's software from ApiVersions.
     """
 
     answer: AnswerFrame = field(default_factory=list)
@@ -91,7 +92,7 @@ class SaslStep:
 
 
 class _OtherUser(AuthenticationFailed):
-    """A session is renewed as another user. The text, for the client alone, has the names of both."""
+    """A session is renewed as another user. The text, which only the client gets, has the names of both."""
 
 
 class _Failed(Exception):
@@ -112,7 +113,7 @@ class ServerAuthenticator:
         self._renewed = renewed
         self._server: SaslServer | None = None
         self._mechanism = ""
-        #: tokens come in SaslAuthenticate
+        #: True if tokens come in SaslAuthenticate
         self._with_headers = False
         self._is_renewable = False
         self._frames = 0
@@ -131,14 +132,14 @@ class ServerAuthenticator:
                 outcome, self.state = self._take_token(frame)
             elif state is AuthenticationState.BAD_MECHANISM:
                 assert self._renewed is not None
-                # Apache Kafka answers nothing here.
+                # Apache Kafka sends no response here.
                 raise _Failed(f"re-authentication by another mechanism than {self._renewed.mechanism}")
             else:
                 raise _Failed("a request behind the end of the exchange")
         except _Failed as failure:
             return SaslStep(failure.answer, failed=str(failure))
         except DecodeError:
-            # Not its text: it may have what the client sent.
+            # Without the error's text, because it may have data that the client sent.
             return SaslStep(failed="a request that cannot be decoded")
         return outcome
 
@@ -208,10 +209,10 @@ class ServerAuthenticator:
             except AuthenticationFailed as error:
                 raise _Failed(_reason(error), _refused(header, str(error))) from None
             except InvalidCredentials as error:
-                # Every reason is one text: a client learns nothing of users.
+                # One text for every reason, so that a client learns nothing about users.
                 text = f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism "
                 raise _Failed(str(error), _refused(header, text + self._mechanism)) from None
-            # The text for no error is empty, as Apache Kafka's.
+            # Without an error the text is empty, as in Apache Kafka.
             response = SaslAuthenticateResponse(error_message="", auth_bytes=challenge)
             if authenticated is not None and authenticated.lifetime_ms is not None:
                 response.session_lifetime_ms = authenticated.lifetime_ms
@@ -250,7 +251,7 @@ class ServerAuthenticator:
 
 
 def _reason(error: AuthenticationFailed | InvalidCredentials) -> str:
-    """For the log."""
+    """Return the reason for the log."""
     return "re-authentication as another user" if isinstance(error, _OtherUser) else str(error)
 
 
@@ -259,7 +260,7 @@ def _name_of(header: RequestHeader) -> str:
 
 
 def _check_version(header: RequestHeader) -> None:
-    """There is no version in which to refuse one that is not known."""
+    """Raises _Failed for an unknown version, in which no response can be written."""
     api = APIS[header.api_key]
     if not api.min_version <= header.version <= api.max_version:
         raise _Failed(f"{api.name} of version {header.version}")
@@ -276,7 +277,7 @@ def _refused(header: RequestHeader, text: str) -> AnswerFrame:
 
 
 def _illegal_state(header: RequestHeader) -> AnswerFrame:
-    """For the APIs that a client may use before authentication; the body of others is not understood here."""
+    """Return the error for the APIs that a client may use before authentication; other bodies are not read here."""
     api = APIS[header.api_key]
     if not api.min_version <= header.version <= api.max_version:
         return []

@@ -1,7 +1,7 @@
 """A certificate authority for development and tests: its own certificate, and those of nodes and clients.
 
-Responsible for certificates that OpenSSL and Java both take. Not for files (tools/commands/), and not for production:
-the key of the authority is kept beside what it has issued.
+Responsible for certificates that OpenSSL and Java both accept. Not for files (tools/commands/), and not for production,
+because the key of the authority is stored next to the certificates that it has issued.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-#: A certificate is good from this long before it was made: clocks differ.
+#: A certificate is valid from this long before it was made, because clocks differ.
 _BEFORE = datetime.timedelta(hours=1)
 
 
@@ -46,7 +46,7 @@ class Issued:
         return self.certificate.public_bytes(Encoding.PEM)
 
     def pkcs12(self, password: str) -> bytes:
-        """A key store."""
+        """Return a key store."""
         return pkcs12.serialize_key_and_certificates(
             b"key", self.key, self.certificate, [self.authority], BestAvailableEncryption(password.encode())
         )
@@ -61,7 +61,7 @@ class Authority:
 
     @classmethod
     def create(cls, name: str, *, now: datetime.datetime, days: int) -> Authority:
-        """A new one. `now` is in UTC."""
+        """Create a new authority. `now` is in UTC."""
         key = generate_private_key(SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         usage = x509.KeyUsage(
@@ -86,7 +86,7 @@ class Authority:
 
     @classmethod
     def load(cls, key_pem: bytes, certificate_pem: bytes) -> Authority:
-        """One that was created before. ValueError for what is none."""
+        """Load an authority that was created before. Raises ValueError for other files."""
         key = load_pem_private_key(key_pem, None)
         certificate = x509.load_pem_x509_certificate(certificate_pem)
         if not isinstance(key, EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
@@ -103,19 +103,19 @@ class Authority:
         return self.certificate.public_bytes(Encoding.PEM)
 
     def truststore(self, password: str) -> bytes:
-        """PKCS #12 with the authority's certificate, as Java wants a trust store."""
+        """Return PKCS #12 with the authority's certificate, in the form of a Java trust store."""
         entry = pkcs12.PKCS12Certificate(self.certificate, b"authority")
         return pkcs12.serialize_java_truststore([entry], BestAvailableEncryption(password.encode()))
 
     def issue(
         self, subject: x509.Name | str, *, now: datetime.datetime, days: float, hosts: Sequence[str] = ()
     ) -> Issued:
-        """A certificate for a node, which is reached by one of `hosts`, or, without hosts, for a client. A subject that
-        is a text is the common name."""
+        """Return a certificate for a node that is reached by one of `hosts`, or, without hosts, for a client. A subject
+        that is a text is the common name."""
         if isinstance(subject, str):
             subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
         key = generate_private_key(SECP256R1())
-        # A node is a client of the others.
+        # A node is a client of the other nodes.
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
         builder = (
             _unsigned(subject, self.certificate.subject, key, now, days)

@@ -1,7 +1,7 @@
-"""ssl.cipher.suites: Java's names of cipher suites as OpenSSL has them. Pure, but for asking OpenSSL what it has.
+"""ssl.cipher.suites: Java's names of cipher suites translated to OpenSSL's. Pure, except for asking OpenSSL for its
+suites.
 
-Python gives no way to choose among the suites of TLS 1.3: a list has all three of them, or none, and then TLS 1.3 is
-off.
+Python cannot choose among the suites of TLS 1.3: a list has all three of them or none, and without them TLS 1.3 is off.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _OLDER: Final = re.compile(
 
 
 def restrict(context: ssl.SSLContext, suites: tuple[str, ...], versions: tuple[str, ...]) -> tuple[str, ...]:
-    """Let a context use nothing else; the versions of TLS that are left. ConfigError for a list that cannot be kept."""
+    """Let a context use only these suites; return the versions of TLS that are left. Raises ConfigError if that is
+    impossible."""
     newer = [suite for suite in suites if suite in TLS13_SUITES]
     older = [suite for suite in suites if suite not in TLS13_SUITES]
     for suite in older:

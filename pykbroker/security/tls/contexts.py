@@ -1,7 +1,7 @@
 """`ssl.SSLContext`s for the listeners and the connections of a node, from TlsSettings.
 
-Responsible for what a peer must prove. TLS 1.0, 1.1, renegotiation and compression are never on. A trusted certificate
-need not be a root. Reads the stores; a key without protection goes to OpenSSL through memory alone.
+Responsible for what a peer must prove. TLS 1.0, 1.1, renegotiation and compression are always off. A trusted
+certificate need not be a root. Reads the stores; a key without protection goes to OpenSSL only through memory.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _VERIFY: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL,
 
 @dataclass(slots=True, frozen=True)
 class Material:
-    """What the stores of a listener have."""
+    """The content of a listener's stores."""
 
     key: OwnKey | None
-    #: DER; None: there is no trust store
+    #: DER; None if there is no trust store
     trusted: tuple[bytes, ...] | None
 
 
 def read_material(settings: TlsSettings) -> Material:
-    """Read the stores. ConfigError, one line without secrets, for one that cannot be used."""
+    """Read the stores. Raises ConfigError, one line without secrets, for a store that cannot be used."""
     key = trusted = None
     if (store := settings.keystore) is not None:
         if store.key is not None:
@@ -45,7 +45,7 @@ def read_material(settings: TlsSettings) -> Material:
 
 
 def server_context(settings: TlsSettings, material: Material) -> ssl.SSLContext:
-    """For the connections that a listener accepts."""
+    """Return the context for the connections that a listener accepts."""
     if material.key is None:
         raise ConfigError(f"listener {settings.listener}: TLS needs a certificate: ssl.keystore.location is not set")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -58,13 +58,14 @@ def server_context(settings: TlsSettings, material: Material) -> ssl.SSLContext:
                 "ssl.truststore.location is not set"
             )
         _trust(context, settings, material.trusted)
-        # A client proves its certificate each time: a ticket would be good for longer than the certificate may be.
+        # A client proves its certificate each time, because a ticket could outlive the certificate.
         context.num_tickets = 0
     return context
 
 
 def client_context(settings: TlsSettings, material: Material) -> ssl.SSLContext:
-    """For the connections that this node makes. Without a trust store the system's certificates count, as Java's."""
+    """Return the context for the connections that this node makes. Without a trust store it uses the system's
+    certificates, as Java does."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.checks_host_names
     context.verify_mode = ssl.CERT_REQUIRED

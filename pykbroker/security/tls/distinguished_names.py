@@ -1,9 +1,9 @@
 """The subject of a certificate as text, exactly as Java's `X500Principal.getName()` writes it (RFC 2253).
 
-Responsible for reading the DER itself: OpenSSL names attributes that Java does not, and ACLs compare whole texts. Pure.
-Not responsible for what becomes of the text (principal_mapping.py).
+Responsible for reading the DER itself, because OpenSSL names attributes that Java does not, and ACLs compare whole
+texts. Pure. Not responsible for the use of the text (principal_mapping.py).
 
-* Relative names in reverse order, joined with a comma; several attributes of one with a plus.
+* Relative names are in reverse order, joined with a comma; several attributes of one with a plus.
 * CN, C, L, ST, O, OU, STREET, DC and UID have names. Any other attribute is its OID and `#` with the DER of the value.
 * Java reads the bytes of each kind of string as UTF-8, whatever the kind is.
 """
@@ -24,7 +24,7 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 _SEQUENCE, _SET, _OID, _VERSION = 0x30, 0x31, 0x06, 0xA0
-#: UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; a UniversalString is none to Java
+#: UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; Java takes no UniversalString
 _STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 
@@ -34,7 +34,7 @@ class MalformedName(ValueError):
 
 
 def subject_of(certificate: bytes) -> str:
-    """The subject of a certificate (DER). MalformedName for anything else."""
+    """Return the subject of a certificate (DER). Raises MalformedName for other bytes."""
     to_be_signed, _ = _enter(certificate, 0, len(certificate), _SEQUENCE)
     position, end = _enter(certificate, *to_be_signed, _SEQUENCE)[0]
     if position < end and certificate[position] == _VERSION:
@@ -46,7 +46,7 @@ def subject_of(certificate: bytes) -> str:
 
 
 def name_of(name: bytes) -> str:
-    """A Name (DER) as text."""
+    """Return a Name (DER) as text."""
     (position, end), _ = _enter(name, 0, len(name), _SEQUENCE)
     relative_names = []
     while position < end:
@@ -75,7 +75,7 @@ def _escaped(text: str) -> str:
     out = []
     for position, char in enumerate(text):
         if char == "\0":
-            # Java escapes the backslash of it as well at either end; a NUL is neither space nor return.
+            # At either end Java also escapes the backslash of a NUL, because a NUL is neither space nor return.
             out.append("\\00")
         elif char in _ESCAPED or position < lead or position >= trail:
             out.append("\\" + char)
@@ -98,7 +98,8 @@ def _dotted(body: bytes) -> str:
 
 
 def _enter(data: bytes, position: int, end: int, tag: int) -> tuple[tuple[int, int], int]:
-    """The bounds of the contents of the value at `position`, which must have this tag; and where it ends."""
+    """Return the bounds of the contents of the value at `position`, which must have this tag; and where the value
+    ends."""
     start, stop, after = _value(data, position, end)
     if data[position] != tag:
         raise MalformedName(f"tag {data[position]:#x} where {tag:#x} is expected")
@@ -106,7 +107,7 @@ def _enter(data: bytes, position: int, end: int, tag: int) -> tuple[tuple[int, i
 
 
 def _value(data: bytes, position: int, end: int) -> tuple[int, int, int]:
-    """Where the contents of the value at `position` begin and end, and where the next value begins."""
+    """Return where the contents of the value at `position` begin and end, and where the next value begins."""
     if position + 2 > end:
         raise MalformedName("it ends too early")
     length, start = data[position + 1], position + 2

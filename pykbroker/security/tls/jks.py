@@ -1,4 +1,4 @@
-"""Java's own key store format (JKS), read: no library that has a wheel for every system does.
+"""A reader of Java's own key store format (JKS), because no library with a wheel for every system reads it.
 
 Pure. Responsible for the integrity of the store, its entries, and the protection of its keys. JCEKS is not read.
 
@@ -71,7 +71,7 @@ class _Reader:
 
 
 def read_jks(data: bytes, password: str | None) -> JksStore:
-    """Read a store. Without a password its integrity is not checked, as in Java. JksError says what is wrong."""
+    """Read a store. Without a password its integrity is not checked, as in Java. Raises JksError with the reason."""
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if password is not None:
         expected = hashlib.sha1(password.encode("utf-16-be") + _SALT + body).digest()  # noqa: S324  # the format JKS
@@ -97,8 +97,8 @@ def read_jks(data: bytes, password: str | None) -> JksStore:
 
 
 def unprotected(key: JksKey, password: str) -> bytes:
-    """The key of an entry: PKCS #8, DER. JksError for a wrong password."""
-    # SEQUENCE { SEQUENCE { OID, NULL }, OCTET STRING }: the last is what counts, and its length follows from the rest.
+    """Return the key of an entry: PKCS #8, DER. Raises JksError for a wrong password."""
+    # SEQUENCE { SEQUENCE { OID, NULL }, OCTET STRING }: only the last is needed, and its length follows from the rest.
     at = key.protected.find(_PROTECTION)
     if at < 0:
         raise JksError(f"the key {key.alias} is protected in an unknown way")

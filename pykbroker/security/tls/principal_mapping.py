@@ -1,10 +1,10 @@
 """ssl.principal.mapping.rules: from the subject of a client's certificate to the name of its principal (KIP-371).
 
-Pure. The rules are tried in order: `DEFAULT` takes the whole subject, `RULE:pattern/replacement/[LU]` a subject that
-the whole pattern matches. A subject that no rule takes has no name, and its connection ends.
+Pure. The rules are tried in order: `DEFAULT` takes the whole subject, `RULE:pattern/replacement/[LU]` takes a subject
+that the whole pattern matches. A subject that no rule takes has no name, and its connection ends.
 
-The patterns are regular expressions of Java. What Python's mean otherwise, or cannot say, is a ConfigError; so is a
-replacement that Java would only refuse when a client comes.
+The patterns are regular expressions of Java. A pattern that has another meaning in Python, or that Python does not
+have, is a ConfigError; so is a replacement that Java would refuse only when a client connects.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Rule:
     def apply(self, subject: str) -> str | None:
         if self.pattern.fullmatch(subject) is None:
             return None
-        # Not with `sub`: after an empty match it would look for another at the same place, and Java goes on behind it.
+        # Not with `sub`, which after an empty match looks for another at the same place, while Java continues after it.
         out, position, kept = [], 0, 0
         while position <= len(subject) and (match := self.pattern.search(subject, position)) is not None:
             out += [subject[kept : match.start()], self._replaced(match)]
@@ -50,12 +50,12 @@ class PrincipalMapper:
     """The rules of one listener."""
 
     def __init__(self, rules: str) -> None:
-        """ConfigError for rules that are none."""
+        """Raises ConfigError for invalid rules."""
         self._text = rules
         self._rules = _parse(rules.strip())
 
     def name_of(self, subject: str) -> str | None:
-        """The principal's name without its type; None when no rule takes the subject."""
+        """Return the principal's name without its type, or None if no rule takes the subject."""
         for rule in self._rules:
             name = subject if rule is None else rule.apply(subject)
             if name is not None:
@@ -64,7 +64,7 @@ class PrincipalMapper:
 
 
 def _parse(text: str) -> list[_Rule | None]:
-    """None stands for DEFAULT. Empty rules are ignored, as in Apache Kafka."""
+    """Return the rules; None stands for DEFAULT. Empty rules are ignored, as in Apache Kafka."""
     rules: list[_Rule | None] = []
     position = 0
     while position < len(text):
@@ -84,7 +84,7 @@ def _parse(text: str) -> list[_Rule | None]:
 def _rule(rules: str, pattern: str, replacement: str, case: str) -> _Rule:
     try:
         with warnings.catch_warnings():
-            # Sets within sets, which Java has, are only a warning.
+            # Sets within sets, which Java has, are only a warning in Python.
             warnings.simplefilter("error")
             compiled = re.compile(_NAMED_GROUP.sub("(?P<", pattern), re.ASCII)
     except (re.error, Warning) as error:
@@ -110,7 +110,7 @@ def _replacement(rules: str, text: str, pattern: re.Pattern[str]) -> list[str | 
             if int(digits) <= pattern.groups:
                 parts.append(int(digits))
             elif pattern.groups:
-                # Apache Kafka takes a reference to no group as text.
+                # Apache Kafka takes a reference to a missing group as text.
                 parts.append(f"${digits}")
             else:
                 raise _wrong(rules, f"the pattern has no group {digits}, which {text!r} refers to")

@@ -1,7 +1,7 @@
-"""The ssl.* keys of one listener as a value: what is written with the listener's prefix counts before what is not.
+"""The ssl.* keys of one listener as a value: a key with the listener's prefix has priority over one without.
 
-Responsible for Apache Kafka's rules about them, and for refusing what this version cannot honour. Not for reading
-stores (stores.py) nor for making contexts (contexts.py). Its errors are lines without secrets.
+Responsible for Apache Kafka's rules about them, and for refusing settings that this version cannot honour. Not for
+reading stores (stores.py) nor for making contexts (contexts.py). Its errors are lines without secrets.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 #: Oldest first.
 SERVED_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-#: What Java knows and no longer speaks.
+#: Versions that Java knows and no longer supports.
 _GONE_VERSIONS: Final = frozenset({"SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1"})
 _STORE_TYPES: Final = frozenset({"JKS", "PKCS12", "PEM"})
-#: Keys of which only these values are served.
+#: Keys for which only these values are supported.
 SERVED_VALUES: Final = {
     "ssl.protocol": frozenset({"TLS", "TLSv1.2", "TLSv1.3"}),
     "ssl.keymanager.algorithm": frozenset({"SunX509", "NewSunX509", "PKIX"}),
@@ -30,7 +30,7 @@ SERVED_VALUES: Final = {
 
 @dataclass(slots=True, frozen=True)
 class StoreSettings:
-    """Where certificates come from: a file, or texts of PEM. keyword: `keystore` or `truststore`, for messages."""
+    """The source of certificates: a file, or texts of PEM. keyword: `keystore` or `truststore`, for messages."""
 
     keyword: str
     location: str | None
@@ -42,22 +42,22 @@ class StoreSettings:
 
 @dataclass(slots=True, frozen=True)
 class TlsSettings:
-    """What one listener, or the connections that this node makes over it, are given."""
+    """The settings of one listener, or of the connections that this node makes to it."""
 
     listener: str
-    #: None: no certificate of our own
+    #: None without our own certificate
     keystore: StoreSettings | None
     truststore: StoreSettings | None
     #: required, requested or none
     client_auth: str
-    #: of SERVED_VERSIONS
+    #: from SERVED_VERSIONS
     versions: tuple[str, ...]
-    #: Java's names; empty: the default
+    #: Java's names; empty for the default
     cipher_suites: tuple[str, ...]
     principal_mapping_rules: str
-    #: a peer must be what its certificate says
+    #: True if a peer's certificate must have its host name
     checks_host_names: bool
-    #: SASL says which user a client is, and the certificate only that it may connect
+    #: True if SASL authenticates the user, so that the certificate only allows the connection
     is_below_sasl: bool
 
 
@@ -69,7 +69,7 @@ class _Keys:
         self.prefix = f"listener.name.{listener.lower()}."
 
     def name(self, key: str) -> str:
-        """As it is written, for messages."""
+        """Return the key as it is written, for messages."""
         return key if self._config.is_default(self.prefix + key) else self.prefix + key
 
     def value(self, key: str) -> Value:
@@ -90,7 +90,7 @@ class _Keys:
 
 
 def settings_of(config: Config, listener: str) -> TlsSettings:
-    """ConfigError for what cannot be, or cannot be honoured."""
+    """Raises ConfigError for settings that are wrong or cannot be honoured."""
     keys = _Keys(config, listener)
     for key in ("ssl.engine.factory.class", "ssl.provider"):
         if keys.value(key):
@@ -117,13 +117,13 @@ def settings_of(config: Config, listener: str) -> TlsSettings:
 def _client_auth(config: Config, keys: _Keys, listener: str) -> str:
     key = "ssl.client.auth"
     if _is_below_sasl(config, listener) and config.is_default(keys.prefix + key):
-        # As in Apache Kafka: SASL says which user a client is, and a key for all listeners is not meant for this one.
+        # As in Apache Kafka: SASL authenticates the user, and a key for all listeners is not meant for this one.
         return "none"
     return str(keys.value(key))
 
 
 def warn_of_client_auth(config: Config, listener: str) -> None:
-    """One line where `ssl.client.auth` is set and does not count (see _client_auth)."""
+    """Log one line if `ssl.client.auth` is set and has no effect (see _client_auth)."""
     key = "ssl.client.auth"
     keys = _Keys(config, listener)
     if _is_below_sasl(config, listener) and keys.name(key) == key and keys.value(key) != "none":
@@ -192,7 +192,8 @@ def _truststore(keys: _Keys) -> StoreSettings | None:
 
 
 def _type(keys: _Keys, key: str) -> str:
-    """What a file is, its first bytes say; the type decides which other keys go with it, as in Apache Kafka."""
+    """Return the type. It decides which other keys are allowed, as in Apache Kafka; the file's first bytes decide its
+    format."""
     kind = (keys.text(key) or "").upper()
     if kind not in _STORE_TYPES:
         raise keys.wrong(key, f"{keys.text(key)} is not served, only {', '.join(sorted(_STORE_TYPES))}")

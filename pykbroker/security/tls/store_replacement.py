@@ -1,9 +1,9 @@
-"""Whether new stores may take the place of those that a listener has, by the rules of Apache Kafka's SslFactory.
+"""The check that new stores may replace those of a listener, by the rules of Apache Kafka's SslFactory.
 
-Responsible for the judgement: the certificate says the same name and no fewer hosts (`ssl.allow.dn.changes`,
-`ssl.allow.san.changes`), no store appears where there was none, and, on the listener between brokers, old and new
-stores trust each other both ways, and the first ones themselves. Not responsible for when stores are read, nor for what
-is done with them.
+Responsible for the verdict. The certificate has the same name and no fewer hosts (`ssl.allow.dn.changes`,
+`ssl.allow.san.changes`), and there is no store where there was none before. On the listener between brokers, old and
+new stores trust each other both ways, and the first stores trust themselves. Not responsible for when stores are read,
+nor for their use.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ _HANDSHAKE_EXCEPTION: Final = "javax.net.ssl.SSLHandshakeException"
 
 
 class Stores(NamedTuple):
-    """What a listener is given, and what was read from it."""
+    """The settings of a listener, and the material that was read with them."""
 
     settings: TlsSettings
     material: Material
 
 
 class Allowed(NamedTuple):
-    """dn, san: what of the certificate may change. trusts_itself: old and new stores must trust each other."""
+    """dn, san: the parts of the certificate that may change. trusts_itself: old and new stores must trust each
+    other."""
 
     dn: bool
     san: bool
@@ -42,7 +43,7 @@ def read_stores(settings: TlsSettings) -> Stores:
 
 
 def check_replacement(old: Stores, new: Stores, allowed: Allowed) -> None:
-    """ConfigError, in Apache Kafka's words where it has some, for stores that must not be taken."""
+    """Raises ConfigError, in Apache Kafka's words if it has some, for stores that must not be used."""
     had, has = old.material, new.material
     if had.key is None and has.key is not None:
         raise _refusal("Cannot add SSL keystore to an existing listener for which no keystore was configured.")
@@ -63,7 +64,7 @@ def check_replacement(old: Stores, new: Stores, allowed: Allowed) -> None:
 
 
 def check_itself(stores: Stores) -> None:
-    """ConfigError, in Apache Kafka's words, for stores with which brokers would not trust each other."""
+    """Raises ConfigError, in Apache Kafka's words, for stores with which brokers would not trust each other."""
     if reason := _failed_handshake(stores, stores):
         raise ConfigError(
             f"listener {stores.settings.listener}: A client SSLEngine created with the provided settings can't connect "
@@ -98,8 +99,8 @@ def _check_hosts(certificates: dict[str, tuple[str, bytes]]) -> None:
 
 
 def hosts_of(certificate: bytes) -> frozenset[tuple[int, str]]:
-    """The subject alternative names of a certificate (DER): the kind as X.509 numbers it, and the name. ConfigError for
-    names that cannot be read."""
+    """Return the subject alternative names of a certificate (DER): the kind as X.509 numbers it, and the name. Raises
+    ConfigError for names that cannot be read."""
     from cryptography import x509
 
     kinds: dict[type, int] = {
@@ -125,8 +126,8 @@ def _text_of(name: object) -> str:
 
 
 def _failed_handshake(server: Stores, client: Stores) -> str | None:
-    """Why a client with these stores cannot connect; None: it can. In memory, and host names are not compared, as in
-    Apache Kafka."""
+    """Return why a client with these stores cannot connect, or None if it can. It runs in memory, without comparing
+    host names, as in Apache Kafka."""
     accepting = server_context(server.settings, server.material)
     connecting = client_context(replace(client.settings, checks_host_names=False), client.material)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -135,7 +136,7 @@ def _failed_handshake(server: Stores, client: Stores) -> str | None:
         accepting.wrap_bio(to_server, to_client, server_side=True),
     ]
     waiting = list(sides)
-    # A handshake is over after few flights; a side that waits for bytes that do not come has none.
+    # A handshake takes few flights; more than that means that a side waits for bytes that never come.
     for _ in range(16):
         for side in list(waiting):
             try:

@@ -1,11 +1,12 @@
 """Key stores and trust stores: bytes of PEM, PKCS #12 or JKS in, a key with its chain or certificates out.
 
-Pure. What a store is, its first bytes say, whatever the configuration calls it: Java's tools have written PKCS #12 into
-files named .jks since 2017. Keys stay in memory. Every error is one line that names the store and no secret.
+Pure. The first bytes of a store decide its format, whatever the configuration calls it, because Java's tools have
+written PKCS #12 into files named .jks since 2017. Keys stay in memory. Every error is one line that names the store and
+no secret.
 
-Differences from Java: a store with several keys is refused rather than one of them chosen, and in PKCS #12 a
-certificate is trusted when it has an alias. Java asks for an attribute that only its own tools write, and they always
-write an alias with it.
+Differences from Java: a store with several keys is refused, and none of them is chosen. In PKCS #12 a certificate is
+trusted if it has an alias. Java requires an attribute that only its own tools write, and they always write an alias
+with it.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def read_key(data: bytes, passwords: StorePasswords, name: str) -> OwnKey:
 
 
 def read_trusted(data: bytes, password: str | None, name: str) -> tuple[bytes, ...]:
-    """The certificates (DER) that a store trusts, one at least."""
+    """Return the certificates (DER) that a store trusts, at least one."""
     try:
         with _refused("it cannot be read"):
             match _kind(data):
@@ -107,7 +108,7 @@ def _kind(data: bytes) -> str:
 
 
 def _blocks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Label and DER of each block. White space may be anything: a properties file may have it all in one line."""
+    """Yield label and DER of each block. Any white space is accepted: a properties file may have it all in one line."""
     for label, body in _BLOCK.findall(data):
         try:
             yield label, base64.b64decode(b"".join(body.split()), validate=True)
@@ -157,7 +158,7 @@ def _pkcs12_key(data: bytes, passwords: StorePasswords) -> tuple[Any, list[bytes
 
 
 def _chain(leaf: Certificate, others: list[Certificate]) -> list[Certificate]:
-    """From a certificate to its issuers: in a PKCS #12 store they have no order."""
+    """Return a certificate and then its issuers, because in a PKCS #12 store they have no order."""
     chain = [leaf]
     while chain[-1].issuer != chain[-1].subject:
         issuer = next((each for each in others if each.subject == chain[-1].issuer and each not in chain), None)
@@ -193,7 +194,7 @@ def _jks_key(data: bytes, passwords: StorePasswords) -> tuple[Any, list[bytes], 
 
 @contextmanager
 def _refused(reason: str) -> Iterator[None]:
-    """What cryptography raises becomes a _StoreError: it has many types, whose texts may have anything in them."""
+    """Turn errors of cryptography into a _StoreError: they have many types, and their texts may contain anything."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
     try:

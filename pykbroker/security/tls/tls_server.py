@@ -1,4 +1,4 @@
-"""What a TLS listener has: the context of its connections, and the names of the clients that prove who they are."""
+"""The TLS of a listener: the context of its connections, and the names of authenticated clients."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from pykbroker.security.tls.store_replacement import Stores, check_itself, read_
 
 
 class UnmappedClient(ValueError):
-    """A certificate from which no principal follows."""
+    """A certificate that no principal can be derived from."""
 
 
 class TlsServer:
-    """One listener's."""
+    """The TLS of one listener."""
 
     def __init__(self, context: ssl.SSLContext, mapper: PrincipalMapper | None, stores: Stores | None = None) -> None:
-        """`mapper`: None where certificates name no principal, because SASL does. `stores`: what `context` has."""
-        #: of the connections that begin from now on
+        """`mapper`: None if certificates name no principal, because SASL does. `stores`: the content of `context`."""
+        #: for new connections
         self.context = context
         self.stores = stores
         self._mapper = mapper
 
     def prepare(self, stores: Stores) -> Callable[[], None]:
-        """What makes the connections that begin from then on use other stores. ConfigError, and nothing has changed,
-        for those that cannot be used. Its keys for tickets are new: no session is resumed that began before."""
+        """Return a function after which new connections use other stores. Raises ConfigError for stores that cannot be
+        used, and changes nothing then. The new context has new keys for tickets, so no session from before is
+        resumed."""
         context = server_context(*stores)
 
         def take() -> None:
@@ -39,7 +40,7 @@ class TlsServer:
         return take
 
     def session_of(self, certificate: bytes | None) -> PeerSession:
-        """The principal of a client, by the certificate (DER) that it has proved. UnmappedClient if it has none."""
+        """Return the principal of a client, by its proved certificate (DER). Raises UnmappedClient if it has none."""
         if certificate is None or self._mapper is None:
             return ANONYMOUS
         try:
@@ -53,7 +54,7 @@ class TlsServer:
 
 
 def tls_server(config: Config, listener: str) -> TlsServer:
-    """From the keys and the stores. ConfigError, one line without secrets, for what cannot be used."""
+    """Return the TLS of a listener from its keys and stores. Raises ConfigError, one line without secrets."""
     settings = settings_of(config, listener)
     warn_of_client_auth(config, listener)
     mapper = None if settings.is_below_sasl else PrincipalMapper(settings.principal_mapping_rules)
