@@ -1,7 +1,7 @@
-"""The wire surface: one module per API, and this one explicit table.
+"""The served APIs: one module per API, and this one explicit table.
 
-ApiVersions, the reference in the docs and the compatibility rows derive from TABLE: what is not here is not served and
-not advertised. Versions are those of the generated messages.
+ApiVersions, the reference in the docs and the compatibility rows derive from TABLE. An API that is not here is neither
+served nor advertised. Versions are those of the generated messages.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from pykbroker.metrics.registry import Metrics
 from pykbroker_wire.apis import ApiKey
 
 TABLE: tuple[ServedApi, ...] = (
-    # Old librdkafka switches features off when Produce does not begin at 0; versions below 3 are still refused
-    # (KIP-896).
+    # Old librdkafka switches features off if Produce does not begin at 0; versions below 3 are still refused (KIP-896).
     ServedApi(ApiKey.PRODUCE, On.BROKER, advertised_min=0),
     ServedApi(ApiKey.FETCH, On.BOTH),
     ServedApi(ApiKey.LIST_OFFSETS, On.BROKER),
@@ -87,7 +86,8 @@ TABLE: tuple[ServedApi, ...] = (
 
 
 def rows(side: On, metrics: Metrics) -> Rows:
-    """The rows of TABLE that a kind of listener serves; a row imports its module. Each has its counters from now on."""
+    """Return the rows of TABLE that a kind of listener serves, and create their counters. Each row imports its module
+    later."""
     served = [api for api in TABLE if api.on & side]
     for api in served:
         api.counters(metrics)

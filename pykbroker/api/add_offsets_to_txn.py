@@ -1,6 +1,6 @@
 """AddOffsetsToTxn, versions 0-4. KIP-98.
 
-Works: adds the partition of `__consumer_offsets` that keeps a group to a transaction. Clients of transaction.version 2
+It adds the partition of `__consumer_offsets` with a group's offsets to a transaction. Clients of transaction.version 2
 do not send it: TxnOffsetCommit adds that partition (KIP-890).
 """
 

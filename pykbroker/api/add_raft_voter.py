@@ -1,7 +1,7 @@
 """AddRaftVoter, versions 0-1. KIP-853: a controller becomes a voter, as the quorum decides. The answer waits for the
 commit.
 
-Version 1 may ask for the answer as soon as the new voters are appended (KIP-1186).
+Version 1 may ask for the response as soon as the new voters are appended (KIP-1186).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def handle(ctx: ControllerContext, request: AddRaftVoterRequest) -> NowOrLater[A
 
 
 def refused(request: AddRaftVoterRequest, version: int, code: ErrorCode) -> AddRaftVoterResponse:
-    """The answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return AddRaftVoterResponse(error_code=code, error_message=code.message)
 
 

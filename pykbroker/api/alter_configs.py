@@ -1,6 +1,6 @@
 """AlterConfigs, versions 0-2, on the active controller: the whole configuration of a resource, replaced. KIP-133.
 
-Old clients only; the same resources as IncrementalAlterConfigs except broker loggers.
+It is for old clients only, and takes the same resources as IncrementalAlterConfigs except broker loggers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def handle(ctx: ControllerContext, request: AlterConfigsRequest) -> asyncio.Futu
         for key, resource in sort_out(request.resources, verdicts):
             wanted = {config.name: config.value for config in resource.configs}
             if key[0] == ConfigResource.BROKER_LOGGER:
-                # KIP-412 left the old API without them.
+                # KIP-412 did not add broker loggers to this old API.
                 verdicts[key] = failure(ErrorCode.INVALID_REQUEST, f"Unknown resource type {key[0]}")
                 continue
             asked[key] = resource, wanted
@@ -66,7 +66,7 @@ def handle(ctx: ControllerContext, request: AlterConfigsRequest) -> asyncio.Futu
 
 
 def on_broker(ctx: BrokerContext, request: AlterConfigsRequest) -> Settled | None:
-    """A broker refuses what it could not live with or is meant for another broker."""
+    """Refuse changes that this broker could not run with, or that are meant for another broker."""
     verdicts: ResourceVerdicts = {}
     for key, resource in sort_out(request.resources, {}):
         change = _change({config.name: config.value for config in resource.configs})
@@ -84,7 +84,7 @@ def on_broker(ctx: BrokerContext, request: AlterConfigsRequest) -> Settled | Non
 def refused(
     request: AlterConfigsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> AlterConfigsResponse:
-    """The answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return AlterConfigsResponse(
         responses=[
             _response(resource.resource_type, resource.resource_name, code, message) for resource in request.resources

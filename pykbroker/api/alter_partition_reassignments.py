@@ -40,7 +40,7 @@ def handle(
 def refused(
     request: AlterPartitionReassignmentsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> AlterPartitionReassignmentsResponse:
-    """The answer to a request that failed as a whole. It names what was asked for, as in Apache Kafka."""
+    """Return the response to a request that failed as a whole. It has the requested names, as in Apache Kafka."""
     responses = [
         ReassignableTopicResponse(
             name=topic.name,

@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs, versions 1-2: in which log directory of this broker a replica is to be. KIP-113.
 
-The answer says that a move has begun, or that there is nothing to do; DescribeLogDirs shows how far it is. A replica
-that is not here is remembered and made in that directory when it comes: REPLICA_NOT_AVAILABLE, as in Apache Kafka.
-Naming the directory in which it is gives a move up.
+The response means that a move has begun, or that none is needed; DescribeLogDirs shows its progress. For a replica that
+is not here the directory is remembered, and used when the replica is created; the error is REPLICA_NOT_AVAILABLE, as in
+Apache Kafka. A request with the present directory of a replica cancels its move.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
 
 
 def handle(ctx: BrokerContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    # A client that names a replica twice means the last directory.
+    # If a client names a replica twice, the last directory counts.
     wanted = {
         (topic.name, index): directory.path
         for directory in request.dirs

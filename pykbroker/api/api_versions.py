@@ -1,8 +1,8 @@
 """ApiVersions, versions 0-4. KIP-35, KIP-511 (client software), KIP-584 (features).
 
-Lists the APIs that this half of the node serves. Features are those that are served. Their epoch is an offset of the
-metadata log, as in Apache Kafka: a broker's newest one, and on the controller's listener that of their last change. An
-unknown version is answered by the dispatcher, in version 0.
+It lists the APIs and the features that this half of the node serves. The epoch of the features is an offset of the
+metadata log, as in Apache Kafka: on a broker the newest one, and on the controller's listener that of their last
+change. The dispatcher answers an unknown version, in version 0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def handle(ctx: AnyContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
 
 
 def answer(services: Services, version: int) -> ApiVersionsResponse:
-    """What this half serves, for a client that asks in `version`."""
+    """Return the APIs and features of this half, for a client that uses `version`."""
     response = ApiVersionsResponse(api_keys=list(services.rows.advertised))
     if version >= 3:
         metadata = services.metadata
@@ -39,7 +39,7 @@ def answer(services: Services, version: int) -> ApiVersionsResponse:
         response.supported_features = [
             SupportedFeatureKey(name=name, min_version=levels.min, max_version=levels.max)
             for name, levels in SUPPORTED.items()
-            # KIP-1022: clients before v4 refuse a minimum of 0.
+            # KIP-1022: clients before version 4 refuse a minimum of 0.
             if version >= 4 or levels.min > 0
         ]
         finalized = finalized_features(image, services.quorum.kraft_version)

@@ -1,6 +1,6 @@
 """CreateAcls, versions 1-3, on the active controller (KIP-140, KIP-290: pattern types).
 
-Without an authorizer the answer is SECURITY_DISABLED.
+Without an authorizer the response is SECURITY_DISABLED.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ UNKNOWN = 0
 
 
 def check(request: CreateAclsRequest) -> None:
-    """Kafka fails while it reads such a request: there is no answer."""
+    """Close the connection, because Kafka fails while it reads such a request and sends no response."""
     for acl in request.creations:
         if UNKNOWN in (acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type):
             raise CloseConnection("a CreateAcls request with an UNKNOWN element")
@@ -37,7 +37,7 @@ def handle(
     if not ctx.services.authorizer.keeps_acls:
         return refused(request, ctx.api_version, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
     if any(map(_is_no_acl, request.creations)):
-        # Kafka cannot make ACLs of them, and says no more.
+        # Kafka cannot make ACLs of them, and returns no other error.
         return refused(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
     acls = [
         Acl(
@@ -60,7 +60,7 @@ def handle(
 
 
 def _is_no_acl(acl: AclCreation) -> bool:
-    """What filters alone may say."""
+    """Return True if a field has a value that only filters may have."""
     return (
         acl.resource_type == Resource.ANY
         or acl.resource_pattern_type in (PatternType.ANY, PatternType.MATCH)
@@ -83,7 +83,7 @@ def _answer(verdicts: list[Verdict]) -> CreateAclsResponse:
 def refused(
     request: CreateAclsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> CreateAclsResponse:
-    """The answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return CreateAclsResponse(
         results=[AclCreationResult(error_code=code, error_message=message) for _ in request.creations]
     )

@@ -53,7 +53,7 @@ def handle(ctx: ControllerContext, request: CreatePartitionsRequest) -> asyncio.
 def refused(
     request: CreatePartitionsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> CreatePartitionsResponse:
-    """The answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)

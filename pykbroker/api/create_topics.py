@@ -1,6 +1,6 @@
 """CreateTopics, versions 2-7, on the active controller. KIP-464 defaults, KIP-525 configuration in the answer.
 
-`timeout_ms` has no effect: the answer comes when the topic is committed. Controller mutation quotas are not served.
+`timeout_ms` has no effect: the response comes when the topic is committed. Controller mutation quotas are not served.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def handle(ctx: ControllerContext, request: CreateTopicsRequest) -> asyncio.Futu
 def refused(
     request: CreateTopicsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> CreateTopicsResponse:
-    """The answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return CreateTopicsResponse(topics=[_failed(topic.name, code, message) for topic in request.topics])
 
 

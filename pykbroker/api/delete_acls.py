@@ -1,6 +1,6 @@
 """DeleteAcls, versions 1-3, on the active controller (KIP-140, KIP-290: pattern types).
 
-Without an authorizer the answer is SECURITY_DISABLED.
+Without an authorizer the response is SECURITY_DISABLED.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pykbroker_wire.messages.delete_acls import (
 
 
 def check(request: DeleteAclsRequest) -> None:
-    """Kafka fails while it reads such a request: there is no answer."""
+    """Close the connection, because Kafka fails while it reads such a request and sends no response."""
     if any(map(has_unknown, request.filters)):
         raise CloseConnection("a DeleteAcls request with an UNKNOWN element in its filter")
 
@@ -62,7 +62,7 @@ def _answer(removed: list[Removed]) -> DeleteAclsResponse:
 def refused(
     request: DeleteAclsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> DeleteAclsResponse:
-    """The answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return DeleteAclsResponse(
         filter_results=[DeleteAclsFilterResult(error_code=code, error_message=message) for _ in request.filters]
     )

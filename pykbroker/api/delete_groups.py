@@ -1,6 +1,6 @@
 """DeleteGroups, versions 0-2. KIP-229.
 
-Works: empty groups, with all their offsets.
+It deletes empty groups, with all their offsets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DeleteRecords, versions 0-2. KIP-107: move the log start offset up; -1 stands for the high watermark.
 
-The answer waits until every replica on a live broker has done so, or for the request's timeout.
+The response waits until every replica on a live broker has deleted the records, or for the request's timeout.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from pykbroker_wire.messages.delete_records import (
 
 
 def handle(ctx: BrokerContext, request: DeleteRecordsRequest) -> Later[DeleteRecordsResponse]:
-    # A partition that stands there twice is asked once, for its last offset; a topic without partitions is not
-    # answered.
+    # For a partition that is in the request twice, the last offset counts; a topic without partitions is left out.
     offsets = {
         (topic.name, asked.partition_index): asked.offset for topic in request.topics for asked in topic.partitions
     }
@@ -35,7 +34,7 @@ def handle(ctx: BrokerContext, request: DeleteRecordsRequest) -> Later[DeleteRec
 
 def _delete(ctx: BrokerContext, offsets: dict[tuple[str, int], int], timeout_ms: int) -> Later[DeleteRecordsResponse]:
     topics: dict[str, DeleteRecordsTopicResult] = {}
-    # Kafka waits for every partition of the request that was not refused, if it waits for one.
+    # If Kafka waits for one partition of the request, it waits for all that were not refused.
     deletions: list[tuple[Partition, int, int]] = []
     results: list[DeleteRecordsPartitionResult] = []
     waits = False

@@ -31,7 +31,7 @@ def handle(ctx: ControllerContext, request: DeleteTopicsRequest) -> asyncio.Futu
         chosen = _authorized(ctx, state, names, ids, results)
         deleted = delete_topics(state, chosen)
         results.extend(_result(chosen[topic_id], topic_id, verdict) for topic_id, verdict in deleted.response.items())
-        # Positions must not tell what is absent from what one may not see.
+        # The order must not reveal if a topic does not exist or is only hidden from the client.
         state.random.shuffle(results)
         return Result(results, deleted.records)
 
@@ -64,7 +64,7 @@ def _wanted(request: DeleteTopicsRequest, results: DeletedTopics) -> tuple[list[
 def _authorized(
     ctx: ControllerContext, state: ControllerState, names: list[str], ids: list[bytes], results: DeletedTopics
 ) -> dict[bytes, str]:
-    """Ids and names of what may be deleted; the rest goes to `results`, saying no more than one may know."""
+    """Return ids and names that may be deleted. Errors of the rest go to `results`, without hidden facts."""
     topics = state.image.topics
     everything = ctx.authorize(Operation.DELETE, Resource.CLUSTER, CLUSTER_NAME, quiet=True)
 
@@ -106,7 +106,7 @@ def _invalid(name: str | None, topic_id: bytes, message: str) -> DeletableTopicR
 
 
 def refused(request: DeleteTopicsRequest, version: int, code: ErrorCode) -> DeleteTopicsResponse:
-    """The answer to a request that failed as a whole. It has no messages, as in Apache Kafka."""
+    """Return the response to a request that failed as a whole. It has no messages, as in Apache Kafka."""
     wanted = [(topic.name, topic.topic_id) for topic in request.topics]
     wanted += [(name, ZERO_UUID) for name in request.topic_names]
     return DeleteTopicsResponse(

@@ -1,6 +1,6 @@
 """DescribeAcls, versions 1-3, from the metadata of this node (KIP-140, KIP-290: pattern types).
 
-Without an authorizer the answer is SECURITY_DISABLED.
+Without an authorizer the response is SECURITY_DISABLED.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pykbroker_wire.messages.describe_acls import (
 
 def handle(ctx: AnyContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
     if has_unknown(request):
-        # Kafka fails while it reads the request: there is no answer.
+        # Kafka fails while it reads the request and sends no response.
         raise CloseConnection("a DescribeAcls request with an UNKNOWN element in its filter")
     if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -37,7 +37,7 @@ def handle(ctx: BrokerContext, request: DescribeClientQuotasRequest) -> Describe
 
 
 def _filter(request: DescribeClientQuotasRequest) -> tuple[dict[str, str | None], set[str]]:
-    """Entity types with the name they must have, and those that only must be there."""
+    """Return entity types with the name that they must have, and those that only must be there."""
     exact: dict[str, str | None] = {}
     specified: set[str] = set()
     for component in request.components:

@@ -71,7 +71,7 @@ def handle(ctx: AnyContext, request: DescribeClusterRequest) -> DescribeClusterR
 
 
 def _refused(ctx: AnyContext, code: ErrorCode, message: str) -> DescribeClusterResponse:
-    # The codes are younger than version 0.
+    # The error codes were added after version 0.
     return DescribeClusterResponse(
         error_code=ErrorCode.INVALID_REQUEST if ctx.api_version == 0 else code, error_message=message
     )

@@ -1,6 +1,6 @@
 """DescribeConfigs, versions 1-4: values with source, type, synonyms, documentation. KIP-133, KIP-226, KIP-569.
 
-Answered by the node that is asked: a broker knows only its own configuration. Broker loggers are those of Python.
+The node that gets the request answers it, because a broker has only its own configuration. Broker loggers are Python's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pykbroker_wire.messages.describe_configs import (
 def handle(ctx: AnyContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     allowed: list[DescribeConfigsResult] = []
     refused: list[DescribeConfigsResult] = []
-    # What is asked twice is answered once: a resource of 20 bytes has an answer of 10 KB and more.
+    # A resource that is named twice is answered once, because 20 bytes of request can give 10 KB of response and more.
     asked = {
         (each.resource_type, each.resource_name, tuple(each.configuration_keys or ())): each
         for each in request.resources
@@ -61,8 +61,8 @@ def handle(ctx: AnyContext, request: DescribeConfigsRequest) -> DescribeConfigsR
 
 
 class _Described:
-    """The answers to one request. Thousands of topics have most of what is said of them in common, so that is found
-    and written once."""
+    """The results for one request. Thousands of topics share most of their entries, so each entry is found and written
+    once."""
 
     def __init__(self, ctx: AnyContext, request: DescribeConfigsRequest) -> None:
         services = ctx.services
@@ -76,13 +76,13 @@ class _Described:
         )
         self._topics: describe.Inheriting | None = None
         self._groups: describe.Inheriting | None = None
-        #: of what this node has one of, by type and name
+        #: entries of resources that this node has only one of, by type and name
         self._only: dict[tuple[int, str], Sequence[Entry]] = {}
-        #: with its entry, which keeps its identity for as long
+        #: with its entry, so that the id of the entry stays unique
         self._written: dict[int, tuple[Entry, DescribeConfigsResourceResult]] = {}
 
     def configs(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult] | None:
-        """None for a topic that does not exist."""
+        """Return the configs of a resource, or None for a topic that does not exist."""
         entries = self._entries(resource)
         if entries is None:
             return None
@@ -129,14 +129,15 @@ class _Described:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
     def _once(self, resource: DescribeConfigsResource, describe_all: Callable[[], Sequence[Entry]]) -> Sequence[Entry]:
-        """Found once, because a client may ask for each key by itself."""
+        """Return the entries of a resource, found once, because a client may ask for each key in a separate
+        resource."""
         place = resource.resource_type, resource.resource_name
         if place not in self._only:
             self._only[place] = describe_all()
         return self._only[place]
 
 
-#: Python's int() would also take spaces and underscores.
+#: Python's int() would also accept spaces and underscores.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -148,7 +149,7 @@ def _check_own_id(node_id: int, name: str, wording: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected broker id, " + wording.format(node_id, name))
 
 
-#: Kafka's keys of a client metrics subscription: type, default, what it says.
+#: Kafka's keys of a client metrics subscription: type, default, documentation.
 _CLIENT_METRICS = {
     "interval.ms": (Type.INT, "300000", "How often clients push their metrics, in milliseconds."),
     "match": (Type.LIST, "", "Which clients the subscription is for: pairs of a property and a regular expression."),

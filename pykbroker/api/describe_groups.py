@@ -1,6 +1,6 @@
 """DescribeGroups, versions 0-6. KIP-345 (instance ids), KIP-430 (authorized operations), KIP-1043 (missing groups).
 
-Works: classic groups. Metadata of members is only shown while the group is stable, as in Apache Kafka.
+It describes classic groups. As in Apache Kafka, it returns the metadata of members only while the group is stable.
 """
 
 from __future__ import annotations

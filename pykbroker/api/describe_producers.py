@@ -1,7 +1,7 @@
 """DescribeProducers, version 0. KIP-664: the producers that partitions know, and their open transactions.
 
-Works: any replica of this node answers, as in Apache Kafka (clients ask the leader). With it `kafka-transactions` finds
-transactions that hang: open in a partition, unknown to their coordinator.
+Any replica of this node answers, as in Apache Kafka (clients ask the leader). With it `kafka-transactions` finds
+hanging transactions, which are open in a partition and unknown to their coordinator.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _respond(ctx: BrokerContext, request: DescribeProducersRequest) -> DescribeP
     for topic in request.topics:
         asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     topics = []
-    # What is named twice is answered once: a partition may have a thousand producers.
+    # A partition that is named twice is answered once, because it may have a thousand producers.
     for topic_name, indexes in asked.items():
         try:
             _check_topic(ctx, topic_name)
@@ -61,7 +61,7 @@ def _describe(ctx: BrokerContext, name: str, index: int) -> PartitionResponse:
         partition = ctx.services.replicas.get(name, index)
         found = {producer.producer_id: producer for producer in partition.active_producers()}
     except KafkaError as error:
-        # Without a message, as in Apache Kafka: it has one for topics only.
+        # Without a message, as in Apache Kafka, which has one only for topics.
         return PartitionResponse(partition_index=index, error_code=error.code)
     return PartitionResponse(
         partition_index=index,

@@ -16,7 +16,7 @@ def handle(ctx: ControllerContext, request: DescribeQuorumRequest) -> DescribeQu
 
 
 def refused(request: DescribeQuorumRequest, version: int, code: ErrorCode) -> DescribeQuorumResponse:
-    """The answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return DescribeQuorumResponse(error_code=code, error_message=code.message if version >= 2 else None)
 
 

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions, version 0: topics in pages of partitions, with eligible leaders. KIP-966."""
+"""DescribeTopicPartitions, version 0. Topics in pages of partitions, with eligible leaders. KIP-966."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _page(
     remaining = limit
     for name in names:
         if not remaining:
-            # All before is told: the next page begins here, whether the topic exists or not.
+            # The page is full: the next one begins here, whether the topic exists or not.
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=0)
             break
         topic = image.topics.by_name.get(name)

@@ -1,6 +1,6 @@
-"""DescribeTransactions, version 0: the state of transactional ids that this node coordinates. KIP-664.
+"""DescribeTransactions, version 0. The state of transactional ids that this node coordinates. KIP-664.
 
-Works. Topics that the caller may not describe are left out.
+Topics that the client may not describe are left out.
 """
 
 from __future__ import annotations

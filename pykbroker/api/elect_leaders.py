@@ -35,7 +35,7 @@ def handle(ctx: ControllerContext, request: ElectLeadersRequest) -> asyncio.Futu
 def refused(
     request: ElectLeadersRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> ElectLeadersResponse:
-    """The answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     results = [
         ReplicaElectionResult(
             topic=topic.topic,
@@ -46,7 +46,7 @@ def refused(
         )
         for topic in request.topic_partitions or ()
     ]
-    # Version 0 has no error for the whole.
+    # Version 0 has no error for the whole request.
     return ElectLeadersResponse(error_code=code if version >= 1 else ErrorCode.NONE, replica_election_results=results)
 
 

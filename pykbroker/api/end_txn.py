@@ -1,7 +1,7 @@
 """EndTxn, versions 0-5. KIP-98; KIP-890 (version 5: the epoch rises, and the answer says the identity to go on with).
 
-Works: commit and abort, and the same end asked for again. The answer leaves when the decision is committed in
-`__transaction_state`; markers follow.
+It commits or aborts, also if the same end is requested again. The response leaves when the decision is committed in
+`__transaction_state`; the markers follow.
 """
 
 from __future__ import annotations

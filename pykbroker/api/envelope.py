@@ -1,8 +1,8 @@
 """Envelope, version 0, on controller listeners. KIP-590: a broker passes on a client's request with the client's
 principal.
 
-The request inside keeps its own header and version; what runs is the row of TABLE with `forward`. Anything else inside
-is INVALID_REQUEST.
+The request inside keeps its own header and version, and the row of TABLE with `forward` handles it. A request without
+such a row is INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _wrap(ctx: ControllerContext, response: TopLevel, logged: LoggedRequest | No
     frame = b"".join(
         encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, response.encode(ctx.api_version))
     )
-    # Without the size: the broker puts its own in front.
+    # Without the size, because the broker puts its own before it.
     return EnvelopeResponse(response_data=frame[4:])
 
 

@@ -1,7 +1,8 @@
 """FindCoordinator, versions 0-6. KIP-699 (several keys, version 4), KIP-890 (5), KIP-932 (share groups, 6).
 
-Works: groups and transactional ids. Their internal topics are made when first asked for, and the answer is
-COORDINATOR_NOT_AVAILABLE meanwhile. Not yet: share groups (COORDINATOR_NOT_AVAILABLE), whose coordinator is not here.
+It finds coordinators of groups and transactional ids. Their internal topics are created at the first request, and until
+then the response is COORDINATOR_NOT_AVAILABLE. Share groups always get COORDINATOR_NOT_AVAILABLE, because they are not
+supported yet.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def _find(ctx: BrokerContext, key_type: int, key: str) -> Coordinator:
         code = error.code
     found = Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=code)
     if key_type not in (GROUP, TRANSACTION, SHARE):
-        # The one error that Kafka explains: of a whole request, not of a key.
+        # The only error that Kafka explains, because it is of the whole request and not of a key.
         found.error_message = code.message
     return found
 
@@ -85,7 +86,7 @@ def _coordinator(ctx: BrokerContext, key_type: int, key: str) -> ReachableBroker
     else:
         topic, service = TRANSACTION_STATE_TOPIC, services.transactions
     if topic not in topics.by_name:
-        # The client asks again; the answer does not wait for the controller.
+        # The client asks again; the response does not wait for the controller.
         ensure_topic(services, topic)
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partition = topics.partition(topic, service.partition_of(key))

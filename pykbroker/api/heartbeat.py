@@ -1,6 +1,6 @@
 """Heartbeat, versions 0-4. KIP-345 (static members).
 
-Works: everything of the classic protocol.
+It supports all of the classic protocol.
 """
 
 from __future__ import annotations

@@ -72,7 +72,8 @@ def handle(
 
 
 def on_broker(ctx: BrokerContext, request: IncrementalAlterConfigsRequest) -> Settled | None:
-    """A broker changes its own loggers, and refuses what it could not live with or is meant for another broker."""
+    """Change this broker's own loggers, and refuse changes that it could not run with or that are for another
+    broker."""
     verdicts: ResourceVerdicts = {}
     for key, resource in sort_out(request.resources, {}):
         alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
@@ -92,7 +93,7 @@ def on_broker(ctx: BrokerContext, request: IncrementalAlterConfigsRequest) -> Se
 def refused(
     request: IncrementalAlterConfigsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> IncrementalAlterConfigsResponse:
-    """The answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return IncrementalAlterConfigsResponse(
         responses=[
             _response(resource.resource_type, resource.resource_name, code, message) for resource in request.resources
@@ -117,7 +118,7 @@ def _change_loggers(
     verdict = check_keys(resource, _nulls(alterations))
     if verdict.failed:
         return verdict
-    # As in Apache Kafka, whose brokers and controllers ask for different operations and answer in different words.
+    # As in Apache Kafka, whose brokers and controllers check different operations and use different messages.
     broker = is_on_broker(ctx)
     operation = Operation.ALTER_CONFIGS if broker else Operation.CLUSTER_ACTION
     if not ctx.authorize(operation, Resource.CLUSTER, CLUSTER_NAME):
@@ -140,7 +141,7 @@ def _apply(alterations: list[Alteration], layer: dict[str, str]) -> None:
 
 
 def _change(alterations: list[Alteration]) -> BrokerChange:
-    """`given`: what a key is set to, or what its list gets or loses."""
+    """`given`: the value that a key is set to, or that its list gets or loses."""
     return BrokerChange(
         nulls=_nulls(alterations),
         given={a.key: a.value for a in alterations if a.operation != AlterOperation.DELETE and a.value is not None},

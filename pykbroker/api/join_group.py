@@ -1,6 +1,6 @@
 """JoinGroup, versions 0-9. KIP-62, -134, -345 (static members), -394 (member id required), -559, -800, -814.
 
-Works: everything of the classic protocol, also in a group of the consumer protocol (KIP-848).
+It supports all of the classic protocol, also in a group of the consumer protocol (KIP-848).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-#: Before, there was one timeout for both.
+#: Earlier versions have one timeout for both.
 _REBALANCE_TIMEOUT_FROM = 1
-#: Before, the protocol name could not be null.
+#: In earlier versions the protocol name cannot be null.
 _NULLABLE_PROTOCOL_NAME_FROM = 7
 
 

@@ -1,6 +1,6 @@
 """LeaveGroup, versions 0-5. KIP-345 (several members, removal of static ones by an administrator), KIP-800 (reason).
 
-Works: everything of the classic protocol.
+It supports all of the classic protocol.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pykbroker.security.authorizer import Operation
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
-#: Before, one member left with a request, and its error was the request's.
+#: In earlier versions one member leaves per request, and its error is the request's.
 _SEVERAL_MEMBERS_FROM = 3
 
 

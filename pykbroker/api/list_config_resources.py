@@ -1,6 +1,6 @@
 """ListConfigResources, versions 0-1. KIP-1142: names of resources that can have configuration.
 
-Version 0 (then ListClientMetricsResources) knows client metrics only; version 1 takes types, none meaning all.
+Version 0 (then named ListClientMetricsResources) has client metrics only; version 1 takes types, where none means all.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import list_config_resources as messages
 from pykbroker_wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 
-#: In the order in which Kafka lists them, whatever the order asked for.
+#: Kafka's order, whatever the order in the request.
 _ALL = (
     ConfigResource.GROUP,
     ConfigResource.CLIENT_METRICS,

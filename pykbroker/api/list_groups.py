@@ -1,6 +1,6 @@
 """ListGroups, versions 0-5. KIP-518 (states, from version 4), KIP-848 (types, from version 5).
 
-Works: the groups that this node coordinates; a client asks every broker.
+It lists the groups that this node coordinates; a client asks every broker.
 """
 
 from __future__ import annotations

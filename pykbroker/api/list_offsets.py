@@ -1,11 +1,11 @@
 """ListOffsets, versions 1-11. KIP-79 (by time), KIP-734 (max timestamp), KIP-405 and KIP-1023 (tiers).
 
-A consumer gets OFFSET_NOT_AVAILABLE (before v5 LEADER_NOT_AVAILABLE) where the high watermark is behind the start of
-the leader's epoch: committed records of former leaders may lie between (KIP-207).
+A consumer gets OFFSET_NOT_AVAILABLE (before version 5 LEADER_NOT_AVAILABLE) if the high watermark is before the start
+of the leader's epoch, because committed records of former leaders may lie between them (KIP-207).
 
-Works: a timestamp; latest (-1), earliest (-2), max timestamp (-3, from v7), earliest local (-4, from v8), latest tiered
-(-5, from v9), earliest pending upload (-6, from v11); isolation level; leader epochs. Nothing is tiered here, so -5 and
--6 answer what an untiered log answers.
+It takes a timestamp; latest (-1), earliest (-2), max timestamp (-3, from version 7), earliest local (-4, from 8),
+latest tiered (-5, from 9), earliest pending upload (-6, from 11); the isolation level; leader epochs. There is no
+tiered storage here, so -5 and -6 get the response of a log without it.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ def _respond_when_read(ctx: BrokerContext, request: ListOffsetsRequest) -> Later
 
 
 class _Progress:
-    """How far the answer has come."""
+    """The finished part of the response."""
 
     def __init__(self) -> None:
         self.answers: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
-        #: of the partition that is next
+        #: of the next partition
         self.search = TimeSearch()
 
 
 class _InTurns:
-    """An answer that waits: for a device, for the next turn of the loop, or for what is looked for elsewhere."""
+    """A response that waits: for a device, for the next turn of the loop, or for a search elsewhere."""
 
     def __init__(self, ctx: BrokerContext, request: ListOffsetsRequest, progress: _Progress) -> None:
         self._ctx = ctx
@@ -82,7 +82,7 @@ class _InTurns:
         self.future: asyncio.Future[ListOffsetsResponse] = ctx.services.runtime.loop.create_future()
 
     def after(self, rest: ColdRead | TurnIsOver | TooMuchToSearch) -> None:
-        """Go on when what was met is over."""
+        """Continue when the cause of the wait is over."""
         services = self._ctx.services
         if isinstance(rest, ColdRead):
             cold_reads = services.replicas.logs.cold_reads
@@ -90,7 +90,7 @@ class _InTurns:
         elif isinstance(rest, TooMuchToSearch):
             searching = services.batch_checks.search(rest.read)
             searching.add_done_callback(partial(self._found, rest.key))
-            # For a client that has left nothing is looked for.
+            # The search stops if the client has left.
             self.future.add_done_callback(lambda _: searching.cancel())
         else:
             services.runtime.loop.call_soon(self._go_on)
@@ -110,7 +110,7 @@ class _InTurns:
         if loaded.cancelled():
             self.future.cancel()  # the node is stopping
             return
-        # The log cannot read either what a thread could not read, and it knows what that means.
+        # If the thread could not read, the log cannot either, and it raises the right error.
         self._rounds = MAX_ROUNDS if loaded.exception() is not None else self._rounds + 1
         self._go_on()
 
@@ -122,7 +122,7 @@ class _InTurns:
         if error is None:
             self._progress.search.found[key] = found.result()
         elif key != self._failed:
-            # The batch may have left the log since, so look again. One that is still there fails again.
+            # The batch may have left the log since, so search again. If it is still there, the search fails again.
             self._failed = key
         elif not self.future.done():
             self.future.set_exception(error)
@@ -132,7 +132,7 @@ class _InTurns:
 def _respond(
     ctx: BrokerContext, request: ListOffsetsRequest, progress: _Progress, wait: bool = False
 ) -> ListOffsetsResponse:
-    """The answer; what was answered in an earlier turn is not looked for again. Raises ColdRead unless `wait`,
+    """Return the response, without repeating the searches of an earlier turn. Raises ColdRead unless `wait`,
     TurnIsOver, TooMuchToSearch."""
     seen = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     refused: set[tuple[str, int]] = set()
@@ -177,7 +177,7 @@ def _answer(
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _FIRST_VERSION.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {ctx.api_version}")
     if request.isolation_level not in (0, 1):
-        # Apache Kafka: UNKNOWN_SERVER_ERROR. The same as in Fetch.
+        # Apache Kafka returns UNKNOWN_SERVER_ERROR. This code is the same as in Fetch.
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"isolation level {request.isolation_level}")
     partition: Partition = ctx.services.replicas.get(topic, asked.partition_index)
     if request.replica_id != _DEBUGGING:
@@ -199,7 +199,7 @@ def _answer(
 def _find(
     partition: Partition, timestamp: int, request: ListOffsetsRequest, search: TimeSearch, wait: bool
 ) -> tuple[int, int, int]:
-    """Offset, timestamp and leader epoch; -1 for what is not known."""
+    """Return offset, timestamp and leader epoch; -1 if one is not known."""
     log = partition.log
     if request.replica_id != _CONSUMER:
         end = log.log_end_offset
@@ -233,7 +233,7 @@ def _find(
 
 
 def _is_lagging(partition: Partition) -> bool:
-    """The leader does not know yet that everything before its epoch is committed."""
+    """Return True if the leader does not know yet that everything before its epoch is committed."""
     leader = partition.leader
     return leader is not None and leader.start_offset is not None and leader.start_offset > partition.high_watermark
 

@@ -37,7 +37,7 @@ def handle(
 def refused(
     request: ListPartitionReassignmentsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> ListPartitionReassignmentsResponse:
-    """The answer to a request that failed as a whole. It names what was asked for, as in Apache Kafka."""
+    """Return the response to a request that failed as a whole. It has the requested names, as in Apache Kafka."""
     topics = [
         OngoingTopicReassignment(
             name=topic.name,

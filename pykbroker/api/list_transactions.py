@@ -1,7 +1,7 @@
 """ListTransactions, versions 0-2: what this node coordinates. KIP-664; KIP-994 (duration, 1); KIP-1152 (pattern, 2).
 
-Works: every filter. An unknown state is told back, and the others filter as if it matched nothing. Only ids
-that the caller may describe are listed.
+It supports every filter. An unknown state is returned in the response, and the other states still filter. Only ids that
+the client may describe are listed.
 """
 
 from __future__ import annotations

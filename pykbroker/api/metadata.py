@@ -1,7 +1,7 @@
 """Metadata, versions 0-13: brokers, topics and partition leaders as a listener's clients see them.
 
-By name or topic id (KIP-516); with auto-creation: a topic that is missing is asked for and answered with
-UNKNOWN_TOPIC_OR_PARTITION at once, as Apache Kafka does, and the client asks again.
+Topics are named or have a topic id (KIP-516). With auto-creation a missing topic is created, and the response has
+UNKNOWN_TOPIC_OR_PARTITION at once, as in Apache Kafka; then the client asks again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _answer(ctx: BrokerContext, request: MetadataRequest) -> MetadataResponse:
     wanted = request.topics
     if wanted is not None and version < 12 and any(t.name is None or t.topic_id != ZERO_UUID for t in wanted):
         return _invalid(request)
-    # Version 0 has no null: there an empty list means all.
+    # Version 0 has no null, and there an empty list means all.
     if wanted is None or (version == 0 and not wanted):
         topics = _all_topics(ctx)
     else:
@@ -68,7 +68,7 @@ def _cluster(ctx: BrokerContext) -> MetadataResponse:
         MetadataResponseBroker(node_id=n.broker.id, host=n.endpoint.host, port=n.endpoint.port, rack=n.broker.rack)
         for n in alive
     ]
-    # Any broker will do: what is for the controller is forwarded.
+    # Any broker will do, because brokers forward the requests for the controller.
     controller = ctx.services.runtime.random.choice(brokers).node_id if brokers else -1
     return MetadataResponse(brokers=brokers, cluster_id=ctx.services.cluster_id, controller_id=controller)
 
@@ -109,7 +109,7 @@ def _by_name(ctx: BrokerContext, names: list[str], allow_creation: bool) -> list
     for name in names:
         topic = image.topics.by_name.get(name)
         if not ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, name):
-            # Whether it exists is not told.
+            # The response does not reveal if it exists.
             refused.append(MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
         elif topic is not None:
             found.append(_topic(ctx, view, topic))
@@ -138,7 +138,7 @@ def _missing(name: str, code: ErrorCode) -> MetadataResponseTopic:
 
 
 def _topic(ctx: BrokerContext, view: ClusterView, topic: TopicImage) -> MetadataResponseTopic:
-    # What a version may say of a partition whose leader or replicas are missing.
+    # The response about a partition whose leader or replicas are missing depends on the version.
     version = ctx.api_version
     kind = 0 if version == 0 else 1 if version < 6 else 6
     return MetadataResponseTopic(
@@ -154,7 +154,7 @@ def _partition(view: ClusterView, kind: int, index: int, partition: PartitionIma
     replicas, isr = view.listed(partition.replicas), view.listed(partition.isr)
     code = ErrorCode.NONE
     if kind == 0:
-        # Only version 0 leaves dead brokers out, and says so.
+        # Only version 0 leaves dead brokers out, and then has an error code for it.
         replicas, isr = view.alive(replicas), view.alive(isr)
         if len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
             code = ErrorCode.REPLICA_NOT_AVAILABLE

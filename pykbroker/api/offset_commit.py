@@ -1,7 +1,8 @@
 """OffsetCommit, versions 2-10. KIP-320 (leader epoch), KIP-345 (static members), KIP-848 (topic ids from version 10).
 
-Works: members of classic and consumer groups (those from version 9), and consumers that assign their partitions
-themselves; retention time up to version 4. Offsets are not compared with the log, as in Apache Kafka.
+It is for members of classic and consumer groups (the latter from version 9), and for consumers that assign their
+partitions themselves; up to version 4 it has a retention time. Offsets are not compared with the log, as in Apache
+Kafka.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ def _refuse(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitRes
 
 
 def _merge(refused: list[OffsetCommitResponseTopic], response: OffsetCommitResponse) -> OffsetCommitResponse:
-    """What was refused first comes first; a topic stands in the answer once."""
+    """Put the refused topics first; each topic is in the response once."""
     merged = list(refused)
-    # The first that was refused, as there may be several of one topic.
+    # The first refused one, as a topic may be refused several times.
     by_id = {other.topic_id: other for other in reversed(refused)}
     by_name = {other.name: other for other in reversed(refused) if other.name}
     order = {id(other): position for position, other in enumerate(refused)}

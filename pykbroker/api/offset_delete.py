@@ -1,6 +1,6 @@
 """OffsetDelete, version 0. KIP-496.
 
-Works: offsets of topics that no member of the group is subscribed to.
+It deletes offsets of topics that no member of the group is subscribed to.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def handle(ctx: BrokerContext, request: OffsetDeleteRequest) -> Later[OffsetDele
                 refuse(topic.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if there:
                 accepted.append(OffsetDeleteRequestTopic(name=topic.name, partitions=there))
-    # Asked even when nothing is left: the group's own error comes before those of topics.
+    # Called even if no topic is left, because the group's own error comes before those of topics.
     answer = ctx.services.groups.delete_offsets(OffsetDeleteRequest(group_id=request.group_id, topics=accepted))
     return then(answer, lambda response: _merge(refused, response))
 

@@ -1,10 +1,10 @@
 """Produce, versions 3-13. KIP-98 (idempotence), KIP-467 (record errors), KIP-516 (topic ids), KIP-951 (leader hints).
 
-Works: acks 0, 1 and all, idempotent producers, transactions (KIP-98, KIP-890), every record checked. acks=0 with an
-error closes the connection, as in Apache Kafka: it is the only way to tell.
+It has acks 0, 1 and all, idempotent producers and transactions (KIP-98, KIP-890), and checks every record. An error
+with acks=0 closes the connection, as in Apache Kafka, because that is the only way to report it.
 
-`handle_frame` takes the plainest requests. `handle` takes all: it names and judges the topics, waits for logs that are
-not open, asks for the guards of a transaction, appends, and waits for what the acknowledgement promises.
+`handle_frame` takes the simplest requests. `handle` takes all: it finds and checks the topics, waits for logs that are
+not open, asks for the guards of a transaction, appends, and waits for the state that the acknowledgement promises.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from pykbroker_wire.records.batch import ATTRIBUTES_AT, CODEC_MASK
 from pykbroker_wire.records.compression import Codec
 
 _TOPIC_IDS_FROM = 13
-#: The client that Kafka lets write to internal topics.
+#: The client that Kafka allows to write to internal topics.
 _ADMIN_CLIENT_ID = "__admin_client"
 _ZSTD = int(Codec.ZSTD)
 _ZSTD_FROM = 7
@@ -70,15 +70,16 @@ _ACKS = (-1, 0, 1)
 _NONE = ErrorCode.NONE
 _WRITE, _TOPIC = Operation.WRITE, Resource.TOPIC
 _NONE_FAILED: dict[int, ErrorCode] = {}
-#: Shared by all answers that name no leader; never changed.
+#: Shared by all responses that name no leader; never changed.
 _NO_LEADER = LeaderIdAndEpoch()
 T = TypeVar("T")
 
 
 def handle_frame(ctx: BrokerContext, frame: memoryview, position: int) -> bytes | ProduceResponse | Promise | None:
-    """A request for one partition, without building messages when all goes well; None: `handle` decides.
+    """Handle a request for one partition, without building messages if all goes well. Return None to let `handle`
+    decide.
 
-    Nothing was appended when it returns None, so that what is unusual about a request is judged in one place only.
+    Nothing was appended when it returns None, so an unusual request is judged in one place only.
     """
     version = ctx.api_version
     single = produce_single.parse(frame, position, version)
@@ -101,7 +102,7 @@ def handle_frame(ctx: BrokerContext, frame: memoryview, position: int) -> bytes 
     ):
         return None
     if services.inbox is not None and services.inbox.messages:
-        # The authorizer made this loop wait: what the metadata says now comes before the append.
+        # The authorizer made this loop wait, so the new metadata must be applied before the append.
         return None
     partition = services.replicas.find(name, index)
     if partition is None or (acks == -1 and not partition.is_alone):
@@ -119,7 +120,7 @@ def handle_frame(ctx: BrokerContext, frame: memoryview, position: int) -> bytes 
         services.batch_checks.met_by = ctx
         return None
     except KafkaError as error:
-        # Not to be tried again: the batch may carry its offset already.
+        # Do not repeat it, because the batch may carry its offset already.
         return _with_endpoints(ctx, _single(topic, _failure(ctx, name, index, error, partition)))
     if info.last_offset >= partition.owed_from:
         return _when_flushed(ctx, partition, topic, info, acks, timeout_ms)
@@ -131,8 +132,8 @@ def handle_frame(ctx: BrokerContext, frame: memoryview, position: int) -> bytes 
 def _when_flushed(
     ctx: BrokerContext, partition: Partition, topic: bytes | str, info: AppendInfo, acks: int, timeout_ms: int
 ) -> Promise:
-    """The answer of `handle_frame` that a flush is owed before. When the flush is done, it is committed as a rule; what
-    is not waits as every other request does."""
+    """Return the response of `handle_frame` that must wait for a flush. After the flush the records are usually
+    committed; if not, the request waits like any other."""
     promise = Promise()
     index, last = partition.index, info.last_offset
 
@@ -156,19 +157,19 @@ def _when_flushed(
 
 
 def _single(topic: bytes | str, answer: PartitionProduceResponse) -> ProduceResponse:
-    """The response about one partition. `topic`: its id or its name, as the client said."""
+    """Return the response about one partition. `topic`: its id or its name, as in the request."""
     named = {"topic_id": topic} if type(topic) is bytes else {"name": topic}
     return ProduceResponse(responses=[TopicProduceResponse(partition_responses=[answer], **named)])
 
 
 def handle(ctx: BrokerContext, request: ProduceRequest) -> ProduceResponse | Promise | None:
-    """The response, now or later; None: acks=0 has no answer."""
+    """Return the response, now or later; None with acks=0, which has no response."""
     return _Produce(ctx, request).start()
 
 
 class _Topic:
-    """A topic of the request: what the client said, its name here, what is wrong with all its partitions, and the
-    answers about those that were tried."""
+    """A topic of the request: the request's data, its name here, the error of all its partitions, and the responses of
+    the partitions that were tried."""
 
     __slots__ = ("answers", "asked", "error", "name", "partitions")
 
@@ -177,7 +178,7 @@ class _Topic:
         self.name = name
         self.error = _NONE
         self.answers: list[PartitionProduceResponse] = []
-        # A partition may stand there twice: its last entry counts.
+        # A partition may be in the request twice; then its last entry counts.
         listed = asked.partition_data
         self.partitions: Iterable[PartitionProduceData] = (
             listed if len(listed) == 1 else {one.index: one for one in listed}.values()
@@ -185,8 +186,8 @@ class _Topic:
 
 
 class _Produce:
-    """One request on its way: name and judge, open, guard, append, wait. `start` and each step return the response, or
-    the promise of it when something has to be waited for."""
+    """One request, in steps: find and check topics, open, guard, append, wait. `start` and each step return the
+    response, or the promise of it if they must wait."""
 
     __slots__ = (
         "_appended",
@@ -215,14 +216,15 @@ class _Produce:
                 name = None if image is None else image.name
             topic = _Topic(asked, name)
             self._topics.append(topic)
-            # CVE-2018-17196: every batch tells if it is transactional. A partition with more of them is refused anyway.
+            # CVE-2018-17196: check all batches for transactional ones. A partition with more than one batch is refused
+            # anyway.
             for one in topic.partitions:
                 if one.records is not None and is_transactional(one.records):
                     self._transactional = True
         self._judge()
 
     def _judge(self) -> None:
-        """Say of each topic what is wrong with it: the request as a whole, its name, or the client's permission."""
+        """Set the error of each topic: of the request as a whole, of its name, or of the client's permission."""
         ctx, request = self._ctx, self._request
         transactional_id = request.transactional_id
         if self._transactional and (
@@ -246,8 +248,8 @@ class _Produce:
                 topic.error = ErrorCode.INVALID_TOPIC_EXCEPTION if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _verdict(self, topic: _Topic, index: int) -> ErrorCode:
-        """What is wrong with one partition of a topic that was judged. Apache Kafka looks whether a partition is there
-        before it looks at the acks of the request."""
+        """Return the error of one partition of a judged topic. Apache Kafka checks if a partition exists before it
+        checks the acks of the request."""
         if topic.error is ErrorCode.INVALID_REQUIRED_ACKS and topic.name is not None:
             known = self._ctx.services.metadata.image.topics.by_name.get(topic.name)
             if known is None or index not in known.partitions:
@@ -261,7 +263,7 @@ class _Produce:
         return self._wait_in_order(opening, lambda _: self._guard())
 
     def _good(self) -> Iterator[tuple[TopicPartition, Buffer]]:
-        """The batches that may be tried, and where they go."""
+        """Yield the batches that may be tried, with their partitions."""
         for topic in self._topics:
             if topic.name is not None and not topic.error:
                 for one in topic.partitions:
@@ -297,16 +299,16 @@ class _Produce:
         """Append what may be appended."""
         self._guards = guards
         self._failed = False
-        #: what the answer waits for: where it was appended, up to which offset, and the answer about it
+        #: the appends that the response waits for: partition, last offset, and the response about it
         self._appended: list[tuple[Partition, int, PartitionProduceResponse]] = []
-        #: what was not tried yet, the next one last
+        #: the batches that were not tried yet, the next one last
         self._left = [(topic, one) for topic in self._topics for one in topic.partitions]
         self._left.reverse()
         checks = self._ctx.services.batch_checks
         if checks.met_by is self._ctx:
             checks.met_by = None
             if self._promise is None:
-                # `handle_frame` has just looked at as much of this batch as a turn may.
+                # In this turn `handle_frame` has just checked as much of this batch as is allowed.
                 return self._wait_in_order(self._check_elsewhere(*self._left[-1]), self._append_left)
         return self._append_left(None)
 
@@ -314,7 +316,7 @@ class _Produce:
         """Append what is left. `checked`: what was found about the first batch of it, if that was checked elsewhere."""
         inbox, left = self._ctx.services.inbox, self._left
         if inbox is not None:
-            # Whatever this request has waited for: a leadership that is over appends nothing.
+            # The request may have waited: a leader whose leadership is over must not append.
             inbox.take_all()
         while left:
             topic, one = left[-1]
@@ -330,7 +332,7 @@ class _Produce:
     def _append_one(
         self, topic: _Topic, one: PartitionProduceData, checked: CheckedBatch | KafkaError | None
     ) -> PartitionProduceResponse:
-        """Append to one partition; the answer about it. Raises TooMuchAtOnce."""
+        """Append to one partition; return the response about it. Raises TooMuchAtOnce."""
         ctx = self._ctx
         index, name, records = one.index, topic.name, one.records
         partition: Partition | None = None
@@ -347,7 +349,7 @@ class _Produce:
                 raise guard
             partition = ctx.services.replicas.get(name, index)
             if ctx.api_version >= _TOPIC_IDS_FROM and partition.topic_id != topic.asked.topic_id:
-                # While this request waited, another topic has got the name.
+                # While this request waited, another topic got the name.
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             if isinstance(checked, KafkaError):
                 raise checked
@@ -378,7 +380,7 @@ class _Produce:
         return services.batch_checks.check(one.records, config, self._ctx.arrival_ms)
 
     def _answer(self) -> ProduceResponse | Promise | None:
-        """All was tried: the answer, when it is true."""
+        """Return the response when it is true, after all partitions were tried."""
         ctx, acks, failed = self._ctx, self._request.acks, self._failed
         topics = [
             TopicProduceResponse(
@@ -409,14 +411,14 @@ class _Produce:
     def _wait_in_order(
         self, awaited: asyncio.Future[T], step: Callable[[T], ProduceResponse | Promise | None]
     ) -> Promise:
-        """Take the next step when this is done. No later request of the connection is dispatched before: it may be for
-        the same partitions, and must not overtake."""
+        """Take the next step when `awaited` is done. Until then no later request of the connection is dispatched,
+        because it may be for the same partitions and must not overtake."""
         promise = self._outlive_frame()
         in_order(self._ctx)(awaited, lambda done: self._go_on(done, step))
         return promise
 
     def _outlive_frame(self) -> Promise:
-        """The records are kept: their frame is only valid during dispatch. Costs a copy, 0.1 ms for a megabyte."""
+        """Copy the records, because their frame is only valid during dispatch. It takes 0.1 ms for a megabyte."""
         if self._promise is None:
             self._promise = Promise()
             for topic in self._request.topic_data:
@@ -426,8 +428,8 @@ class _Produce:
         return self._promise
 
     def _go_on(self, done: asyncio.Future[T], step: Callable[[T], ProduceResponse | Promise | None]) -> None:
-        """Take the next step, also when the client is gone: without acks it does not wait for more than that its bytes
-        were taken, and what became of a transaction its end decides."""
+        """Take the next step, also if the client is gone: with acks=0 it closes as soon as its bytes are sent, and a
+        transaction is decided only at its end."""
         promise = self._promise
         assert promise is not None
         if done.cancelled():
@@ -450,7 +452,7 @@ def _wait(
     timeout_ms: int,
     answer: Callable[[dict[int, ErrorCode]], bytes | ProduceResponse],
 ) -> Promise:
-    """Keep the promise when its answer is true: after flushes that are owed, and after commits with acks=all."""
+    """Fulfil the promise when its response is true: after due flushes, and with acks=all after commits."""
 
     def give(failed: dict[int, ErrorCode]) -> None:
         promise.set_result(answer(failed))
@@ -483,7 +485,8 @@ def _failure(
 
 
 def _fail(answer: PartitionProduceResponse, error: KafkaError, partition: Partition | None = None) -> None:
-    """`partition`: whose log refused the records. It says where it begins, unless the records never reached it."""
+    """`partition`: the one whose log refused the records. The response has its log start, unless the records never
+    reached it."""
     answer.error_code = error.code
     answer.base_offset = -1
     answer.log_append_time_ms = -1
@@ -499,7 +502,7 @@ def _fail(answer: PartitionProduceResponse, error: KafkaError, partition: Partit
     elif isinstance(error, Unverified):
         answer.error_message = error.message or None
     elif isinstance(error, NotOneBatch) and error.code == ErrorCode.CORRUPT_MESSAGE:
-        # Apache Kafka fills the message of these two kinds only; the others carry null.
+        # Apache Kafka fills the message of these two kinds only; the others have null.
         answer.error_message = error.message or None
 
 
@@ -514,7 +517,7 @@ def _close(ctx: BrokerContext, topics: list[TopicProduceResponse]) -> None:
 
 
 def _with_endpoints(ctx: BrokerContext, response: ProduceResponse) -> ProduceResponse:
-    """Where the leaders are that answers name, each once."""
+    """Add the addresses of the leaders that the response names, each once."""
     if ctx.api_version >= 10:
         leaders = dict.fromkeys(
             answer.current_leader.leader_id

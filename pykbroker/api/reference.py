@@ -28,12 +28,12 @@ active controller.
 """
 _FOLDER = Path(__file__).parent
 _LISTENERS = {On.BROKER: "broker", On.CONTROLLER: "controller", On.BOTH: "both"}
-#: `Fetch, versions 4-18.` says the name and the versions again.
+#: `Fetch, versions 4-18.` repeats the name and the versions.
 _PREFIX = re.compile(r"^\w+, versions? [0-9][0-9 ,and-]*[,:.;]?\s*")
 
 
 def table() -> str:
-    """The Markdown table."""
+    """Return the Markdown table."""
     served = {int(row.key): row for row in TABLE}
     lines = [
         f"{len(served)} of Apache Kafka 4.3.1's {len(APIS)} APIs are served, each in every version that it serves.",
@@ -47,7 +47,7 @@ def table() -> str:
         if row is None:
             lines.append(f"| {int(key)} | {api.name} | {versions} | | | not served yet |")
         else:
-            # What is served is what the generated messages can read: all of it.
+            # The served versions are all that the generated messages can read.
             listener = _LISTENERS[row.on] + (", forwarded" if row.forward else "")
             cells = (int(key), api.name, versions, versions, listener, _status(row))
             lines.append("| " + " | ".join(map(str, cells)) + " |")
@@ -59,16 +59,16 @@ def _versions(low: int, high: int) -> str:
 
 
 def _status(row: ServedApi) -> str:
-    """What the module's head says in its first paragraph, without the name and versions."""
+    """Return the first paragraph of the module's head, without the name and versions."""
     source = (_FOLDER / f"{row.module}.py").read_text(encoding="utf-8")
-    # The first paragraph: a line may be too short for it.
+    # The first paragraph, because one line may be too short for it.
     head = " ".join((ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0].split())
     said = _PREFIX.sub("", head).strip().rstrip(":;,").replace("|", "\\|")
     return said[:1].upper() + said[1:]
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _HEAD + table()
 
 

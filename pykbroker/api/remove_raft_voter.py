@@ -18,7 +18,7 @@ def handle(ctx: ControllerContext, request: RemoveRaftVoterRequest) -> NowOrLate
 
 
 def refused(request: RemoveRaftVoterRequest, version: int, code: ErrorCode) -> RemoveRaftVoterResponse:
-    """The answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return RemoveRaftVoterResponse(error_code=code, error_message=code.message)
 
 

@@ -1,6 +1,6 @@
 """SyncGroup, versions 0-5. KIP-345 (static members), KIP-559 (protocol type and name).
 
-Works: everything of the classic protocol.
+It supports all of the classic protocol.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pykbroker.security.authorizer import Operation
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-#: From here on both must be there.
+#: From this version on both must be there.
 _PROTOCOL_TYPE_AND_NAME_FROM = 5
 
 

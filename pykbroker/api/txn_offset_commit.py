@@ -1,8 +1,8 @@
 """TxnOffsetCommit, versions 0-5. KIP-98, KIP-447 (members, from version 3), KIP-890 (adds its partition, version 5).
 
-Works: offsets of any group as part of a transaction, invisible until its marker; the member's generation is checked
-from version 3 on. The transaction's coordinator is asked whether it knows of the group's partition, or, by clients of
-transaction version 2, told so.
+It commits offsets of any group in a transaction; they are invisible until its marker. From version 3 on the member's
+generation is checked. The transaction's coordinator verifies the group's partition, or, for clients of
+transaction.version 2, adds it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pykbroker_wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-#: Before, producers could crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).
+#: Earlier, producers could crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).
 _LOADING_IS_KNOWN_FROM = 2
 
 
@@ -68,7 +68,7 @@ def _refuse(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommit
 def _answer(
     answered: list[TxnOffsetCommitResponseTopic], response: TxnOffsetCommitResponse, version: int
 ) -> TxnOffsetCommitResponse:
-    """What was refused first comes first; a topic of it stands in the answer once."""
+    """Put the refused topics first; each topic is in the response once."""
     if version < _LOADING_IS_KNOWN_FROM:
         for topic in response.topics:
             for answer in topic.partitions:

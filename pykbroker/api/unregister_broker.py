@@ -30,7 +30,7 @@ def handle(ctx: ControllerContext, request: UnregisterBrokerRequest) -> asyncio.
 def refused(
     request: UnregisterBrokerRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> UnregisterBrokerResponse:
-    """The answer to a request that failed."""
+    """Return the response to a request that failed."""
     return UnregisterBrokerResponse(error_code=code, error_message=message)
 
 

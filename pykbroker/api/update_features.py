@@ -37,7 +37,7 @@ def handle(ctx: ControllerContext, request: UpdateFeaturesRequest) -> asyncio.Fu
             )
         response = UpdateFeaturesResponse(error_message=None)
         if ctx.api_version <= 1:
-            # The text that Kafka has for the absence of an error.
+            # The text that Kafka uses for no error.
             response.results = [UpdatableFeatureResult(feature=name, error_message="NONE") for name in updates]
         return response
 
@@ -61,7 +61,7 @@ def handle(ctx: ControllerContext, request: UpdateFeaturesRequest) -> asyncio.Fu
 
 
 def _upgrade_type(version: int, update: object) -> int:
-    """Version 0 only has allow_downgrade."""
+    """Return the type of the update; version 0 only has allow_downgrade."""
     if version == 0:
         return UpgradeType.SAFE_DOWNGRADE if getattr(update, "allow_downgrade", False) else UpgradeType.UPGRADE
     return int(getattr(update, "upgrade_type", UpgradeType.UNKNOWN))
@@ -70,7 +70,7 @@ def _upgrade_type(version: int, update: object) -> int:
 def refused(
     request: UpdateFeaturesRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> UpdateFeaturesResponse:
-    """The answer to a request that failed as a whole."""
+    """Return the response to a request that failed as a whole."""
     return UpdateFeaturesResponse(error_code=code, error_message=message)
 
 

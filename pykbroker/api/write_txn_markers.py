@@ -1,8 +1,8 @@
 """WriteTxnMarkers, versions 1-2: the end of transactions, written to partitions led here. KIP-98; KIP-890 and KIP-1228
 (version 2 says the transaction.version, by which a marker's epoch is judged).
 
-Works: for other brokers' coordinators, and for the administrator who ends a hanging transaction (KIP-664). Every
-marker of a request is written before the first is waited for. An answer comes when its marker is committed.
+It serves other brokers' coordinators, and an administrator that ends a hanging transaction (KIP-664). Every marker of a
+request is written before the first is awaited. A response comes when its marker is committed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _write(ctx: BrokerContext, request: WriteTxnMarkersRequest) -> Later[WriteTx
 
 
 def _response(asked: list[tuple[int, TopicPartition]], codes: list[ErrorCode]) -> WriteTxnMarkersResponse:
-    """By producer id, then topic, each once."""
+    """Return the results by producer id, then topic, each once."""
     found: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     for (producer_id, (topic, index)), code in zip(asked, codes, strict=True):
         found.setdefault(producer_id, {}).setdefault(topic, {})[index] = code
