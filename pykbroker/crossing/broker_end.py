@@ -1,7 +1,7 @@
-"""The broker loop's end of what passes between the loops of a node.
+"""The broker loop's end of the messages between the loops of a node.
 
-Responsible for giving each message of the control side to the part that it is for. It is what the parts of the broker
-half know of the quorum, of the metadata and of this broker's lease.
+Responsible for passing each message of the control side to its part. Through it the parts of the broker half know the
+quorum, the metadata and this broker's lease.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class BrokerEnd:
         self._loaded: Callable[[], None] | None = None
         self._is_short_of_room: Callable[[], None] | None = None
 
-    # -- what is known of the quorum
+    # -- the state of the quorum
 
     @property
     def leader_id(self) -> int | None:
@@ -61,7 +61,7 @@ class BrokerEnd:
 
     @property
     def leader(self) -> Destination | None:
-        """Where the leader listens for other nodes."""
+        """The address at which the leader listens for other nodes."""
         return self._known.leader
 
     @property
@@ -75,46 +75,46 @@ class BrokerEnd:
 
     @property
     def is_short_of_room(self) -> bool:
-        """The metadata log writes into the room of its reserve, until `restore_reserve`."""
+        """True while the metadata log uses the space of its reserve, until `restore_reserve`."""
         return self._known.is_short_of_room
 
     def restore_reserve(self) -> asyncio.Future[bool]:
         return self._calls.ask(ControlQuestion.RESTORE_RESERVE)
 
     def call_controller(self, request: Any) -> asyncio.Future[Any]:
-        """Have this node's controller half handle a request."""
+        """Pass a request to this node's controller half."""
         return self._calls.ask(request)
 
-    # -- what the parts of the broker half want to hear, and to say
+    # -- callbacks of the broker half, and its messages
 
     def when_loaded(self, callback: Callable[[], None]) -> None:
-        """Call it when everything is published that was committed when this node started. Once."""
+        """Call it when all metadata that was committed at this node's start is published. Set it once."""
         assert self._loaded is None, "one part asks"
         self._loaded = callback
 
     def when_short_of_room(self, callback: Callable[[], None]) -> None:
-        """Call it each time that the reserve of the metadata log was given up, and now if it is. Once."""
+        """Call it each time that the reserve of the metadata log is given up, and now if it is. Set it once."""
         assert self._is_short_of_room is None, "one part asks"
         self._is_short_of_room = callback
         if self._known.is_short_of_room:
             callback()
 
     def answer_with(self, question: BrokerQuestion, source: Callable[[], Any]) -> None:
-        """Ask `source` when the control side has this question."""
+        """Set `source` as the answer to this question of the control side."""
         self._sources[question] = source
 
     def recovery_began(self, progress: tuple[int, int, int] | None) -> None:
-        """Say that logs of an unclean stop are recovered from now on, or, with None, that there are none."""
+        """Report the recovery of logs after an unclean stop, or, with None, that there are none."""
         self._put(RecoveryBegan(progress))
 
     def failed(self, error: BaseException) -> None:
-        """The broker half cannot go on, and the node with it."""
+        """Report that the broker half cannot continue; then the node ends too."""
         self._put(BrokerFailed(error))
 
     def close(self) -> None:
         self._calls.close()
 
-    # -- what comes
+    # -- received messages
 
     def take(self, message: ToBroker) -> None:
         """Take a message of the control loop."""
@@ -127,7 +127,7 @@ class BrokerEnd:
                 try:
                     self._take_metadata(message)
                 finally:
-                    # Also where a part has failed: what is never said to be taken is waited for.
+                    # Also if a part has failed, because the feed waits for this message.
                     self._put(MetadataTaken())
             case LeaseChanged():
                 self.lease.changed(message)

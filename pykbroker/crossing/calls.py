@@ -1,7 +1,7 @@
-"""Questions of one loop to the other, by number.
+"""Questions from one loop to the other, by number.
 
-The asking side keeps futures of its loop, the answering side those of its own. Each question is answered once, also
-when nobody waits for that any more. Not responsible for time-outs, which the asking part has.
+The asking side has futures of its loop, the answering side those of its own. Each question is answered once, also if
+the asking side has stopped waiting. Not responsible for timeouts, which the asking part has.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Calls:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
 
     def ask(self, question: Any) -> asyncio.Future[Any]:
-        """Return a future of the answer, or of what the other side raises. Nobody changes the question from now on."""
+        """Return a future of the answer, or of the error on the other side. The question must not be changed
+        afterwards."""
         number = next(self._numbers)
         future: asyncio.Future[Any] = self._runtime.loop.create_future()
         self._waiting[number] = future
@@ -44,7 +45,7 @@ class Calls:
             future.set_result(message.answer)
 
     def close(self) -> None:
-        """Cancel what waits for an answer."""
+        """Cancel the questions that wait for an answer."""
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             future.cancel()
@@ -54,8 +55,8 @@ class CallsAnswered:
     """The answering side. `put` hands over to the loop that has asked."""
 
     def __init__(self, put: Callable[[LoopAnswered], None], answer: Callable[[Any], Any]) -> None:
-        """`answer` gets each question: what it returns or raises, or what becomes of the future that it returns, is the
-        answer."""
+        """`answer` gets each question. The answer is what it returns or raises, or the result of the future that it
+        returns."""
         self._put = put
         self._answer = answer
 

@@ -1,7 +1,6 @@
-"""The control loop's end of what passes between the loops of a node.
+"""The control loop's end of the messages between the loops of a node.
 
-Responsible for handing over what the broker half has to know, and for giving each message of the broker half to the
-part that it is for.
+Responsible for handing over what the broker half needs, and for passing each message of the broker half to its part.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.quorum.known_quorum import KnownQuorum
 from pykbroker.runtime import Runtime
 
-#: Between two signs of life of the broker loop.
+#: The time between two signs of life of the broker loop.
 PULSE_SECONDS: Final = 0.5
 
 
@@ -65,7 +64,7 @@ class ControlEnd:
         session_seconds: float,
     ) -> None:
         """`controller` calls this node's controller half, if it has one; `on_directory_failure` gets a path.
-        `session_seconds`: how long the broker loop may stand still."""
+        `session_seconds`: the longest time for which the broker loop may stand still."""
         self._put = put
         self._feed = feed
         self._lifecycle = lifecycle
@@ -82,19 +81,19 @@ class ControlEnd:
         self._asks_recovery = False
         # The last heartbeat leaves within a session of the last turn: the pulse counts up to two intervals less.
         self._longest_silence = session_seconds - min(2 * PULSE_SECONDS, session_seconds / 2)
-        #: what the broker half knows of the quorum, or will when it has said that it took it
+        #: the state of the quorum that was handed to the broker half; it may not have taken it yet
         self._told: KnownQuorum | None = None
         self._known: KnownQuorum | None = None
         self._quorum_waits = False
 
     def start(self) -> None:
-        """Hand over what is known, and from now on what changes."""
+        """Hand over the present state, and from now on its changes."""
         self._quorum.when_known(self._quorum_changed)
         self._feed.start()
         self._tick()
 
     def lease_changed(self, state: BrokerState, broker_epoch: int) -> None:
-        """The lifecycle has moved."""
+        """Report a new state of the lifecycle."""
         self._put(LeaseChanged(state, broker_epoch))
 
     def take(self, message: ToControl) -> None:
@@ -126,12 +125,12 @@ class ControlEnd:
                 self._on_failure(message.error)
 
     def ask(self, question: BrokerQuestion) -> asyncio.Future[Any]:
-        """The broker half's answer, which comes when its loop turns."""
+        """Return the broker half's answer, which comes when its loop turns."""
         return self._calls.ask(question)
 
     def recovery_progress(self) -> tuple[int, int, int] | None:
-        """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered, as the broker half
-        said when it began, or when it was asked here the last time."""
+        """Return (bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered, from the
+        broker half's last report or answer. Ask it again if no question waits."""
         if not self._asks_recovery:
             self._asks_recovery = True
             self.ask(BrokerQuestion.RECOVERY).add_done_callback(self._recovers)
@@ -153,7 +152,7 @@ class ControlEnd:
 
     @property
     def silent_seconds(self) -> float:
-        """For how long the broker loop has given no sign of life, 0 if it turns or has ended."""
+        """The seconds without a sign of life of the broker loop; 0 if it turns or has ended."""
         return 0.0 if self._timer is None else self._pulse.silent_seconds
 
     def _tick(self) -> None:
@@ -177,7 +176,7 @@ class ControlEnd:
         self._tell_quorum()
 
     def _tell_quorum(self) -> None:
-        """Hand over the newest, unless a message waits. One waits at the most."""
+        """Hand over the newest state, unless a message waits. So at most one waits."""
         known = self._known
         if known is not None and known != self._told and not self._quorum_waits:
             self._told = known

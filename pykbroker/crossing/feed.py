@@ -1,15 +1,15 @@
-"""The metadata on its way from the loader to the broker half, bounded however long that stands still.
+"""The metadata on its way from the loader to the broker half, bounded even if the broker half stands still.
 
 A publisher of the loader, on the control loop. Changes are handed over one by one. While more than `MOST_CHANGES` of
-them, or more than `MOST_BYTES` of records, wait to be taken, nothing more is; when the receiver has caught up it gets
-the newest image as a whole. Responsible for what is handed over when, and for how far the receiver has come. Not
+them, or more than `MOST_BYTES` of records, wait to be taken, no more are handed over. When the receiver has caught up
+it gets the newest image as a whole. Responsible for what is handed over when, and for the progress of the receiver. Not
 responsible for applying it (broker_end.py). Pure.
 
 Invariants
 * At most `MOST_CHANGES` messages wait, and at most `MOST_BYTES` of records or one message.
-* The receiver hears of each leader and of the end of the initial load in its place between the changes. One that was
-  too far behind hears of the newest leader behind the image.
-* `seen_offset` is never ahead of what the receiver's publishers were told.
+* The receiver gets each leader and the end of the initial load in its place between the changes. A receiver that fell
+  back too far gets the newest leader after the image.
+* `seen_offset` is never ahead of the changes that the receiver's publishers got.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_BYTES: Final = 16 << 20
 
 
 class MetadataFeed:
-    """`start` once. The receiver may be told twice that the initial load is complete."""
+    """Call `start` once. The receiver may get `InitialLoadCompleted` twice."""
 
     def __init__(self, loader: MetadataLoader, put: Callable[[ToBroker], None], moved: Callable[[], None]) -> None:
         """`put` hands over; `moved` is called whenever `seen_offset` may have grown."""
@@ -48,18 +48,18 @@ class MetadataFeed:
         self._seen_offset = -1
         #: bytes of records that the loader had been handed when the last message was put
         self._counted_bytes = 0
-        #: what is left out now comes as one image when the receiver has caught up
+        #: True if changes are left out; they come as one image when the receiver has caught up
         self._is_behind = False
         self._has_loaded = False
 
     @property
     def seen_offset(self) -> int:
-        """Up to where the broker half has the metadata, as its heartbeats tell the controller."""
-        # An unfinished transaction of the metadata log shows in no image, but it was seen.
+        """The offset up to which the broker half has the metadata; its heartbeats report it to the controller."""
+        # No image shows an unfinished transaction of the metadata log, but it was seen.
         return self._seen_offset if self._waiting or self._is_behind else self._loader.last_offset
 
     def start(self) -> None:
-        """Hand over what is known, and from now on what changes."""
+        """Hand over the present metadata, and from now on its changes."""
         self._loader.add_publisher(self, catch_up=False)
         self._loader.on_leader(self._leader_changed)
         if self._loader.image is not EMPTY_IMAGE:
@@ -68,17 +68,17 @@ class MetadataFeed:
             self._leader_changed(self._loader.leader_id, self._loader.leader_epoch)
 
     def initial_load_completed(self) -> None:
-        """The quorum has told everything that was committed when this node started."""
+        """Hand over that all metadata that was committed at this node's start is loaded."""
         self._has_loaded = True
         self._hand_over(InitialLoadCompleted(), self._loader.last_offset)
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """A publisher of the loader."""
+        """Hand over a change (called by the loader)."""
         # The loader may have been handed more than one change at once: this one's offset is its image's.
         self._hand_over(MetadataChanged(Change(delta, new)), new.offset)
 
     def taken(self) -> None:
-        """The receiver has taken the message that waits longest."""
+        """The receiver has taken the oldest waiting message."""
         self._seen_offset, size = self._waiting.popleft()
         self._waiting_bytes -= size
         if self._is_behind and not self._waiting:

@@ -1,10 +1,10 @@
-"""One direction of what passes between the two event loops of a node: messages, in order, each once.
+"""One direction of the messages between the two event loops of a node: in order, each once.
 
-Only messages cross. They are values that nobody changes any more; futures, promises and callbacks stay on the loop
-that made them. Responsible for the queue and for having the receiver look at it. Not responsible for bounds, which
-follow from what is put, however long the receiver stands still:
+Only messages cross. They are values that are no longer changed; futures, promises and callbacks stay on the loop that
+made them. Responsible for the queue and for waking the receiver. Not responsible for bounds, which follow from what is
+put, even if the receiver stands still:
 
-* Metadata, and what is known of the quorum, wait for the receiver's word (feed.py, control_end.py).
+* Metadata, and the state of the quorum, wait until the receiver has taken the earlier ones (feed.py, control_end.py).
 * A question is put for a request of a client, whose connections are bounded, or once at a time. An answer is put for a
   question.
 * The lease has as many states as the life of a broker. A directory fails once, and is cordoned by a change of the
@@ -12,8 +12,8 @@ follow from what is put, however long the receiver stands still:
 
 Invariants
 * The receiver takes the messages in the order in which they were put, on its own loop, and never one inside another.
-* What was put is taken before the broker loop handles the next frame of a client, and before it appends for a client:
-  the dispatcher and api/produce.py call `take_all`.
+* A message that was put is taken before the broker loop handles the next frame of a client, and before it appends for a
+  client: the dispatcher and api/produce.py call `take_all`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class HandOver(Generic[M]):
     """`put` belongs to the sender, `take_all` and `close` to the receiver."""
 
     def __init__(self, call_soon: CallSoon | None, take: Callable[[M], None]) -> None:
-        """`call_soon` of the receiver's loop; None: sender and receiver share a loop, and `put` has the message taken
-        before it returns, or, inside another one's taking, right behind it."""
+        """`call_soon` of the receiver's loop. If it is None, sender and receiver share a loop: `put` then lets the
+        message be taken before it returns, or, while another message is taken, right after that."""
         self._call_soon = call_soon
         self._take = take
-        #: those that wait; true if there are any
+        #: the waiting messages; true if there are any
         self.messages: deque[M] = deque()
         self._is_called = False
         self._is_taking = False
@@ -52,7 +52,7 @@ class HandOver(Generic[M]):
         if self._call_soon is None:
             self.take_all()
         elif not self._is_called:
-            # Set before the call: the receiver clears it before it looks, so that no message is left behind.
+            # Set before the call: the receiver clears it before it looks, so no message stays in the queue.
             self._is_called = True
             try:
                 self._call_soon(self._called)
@@ -70,13 +70,13 @@ class HandOver(Generic[M]):
                 try:
                     self._take(message)
                 except Exception:
-                    # A bug of one part must not keep the others from what came behind it.
+                    # A bug of one part must not keep the other parts from the next messages.
                     logger.exception("A message of the other loop could not be taken: %s", type(message).__name__)
         finally:
             self._is_taking = False
 
     def close(self) -> None:
-        """Take nothing any more."""
+        """Take no more messages."""
         self._is_closed = True
         self.messages.clear()
 

@@ -1,8 +1,8 @@
-"""The broker half's side of this broker's membership: what it knows of its lease, and what it says of itself.
+"""The broker half's view of this broker's membership: the state of its lease, and its messages about itself.
 
-The lease itself is held by the lifecycle (node_to_controller/lifecycle.py) on the control loop, where heartbeats go on
-while this loop is busy. Responsible for what the broker half may do when: a state counts here when the metadata of this
-half says the same.
+The lifecycle (node_to_controller/lifecycle.py) holds the lease itself on the control loop, where heartbeats continue
+while this loop is busy. Responsible for what the broker half may do in each state: a state counts here when the
+metadata of this half has it too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pykbroker.runtime import Runtime
 
 
 class Lease:
-    """`follow` once."""
+    """Call `follow` once."""
 
     def __init__(
         self, runtime: Runtime, node_id: int, metadata: MetadataView, put: Callable[[ToControl], None]
@@ -39,11 +39,11 @@ class Lease:
         self._put = put
         self._fenced: Callable[[], None] | None = None
         loop = runtime.loop
-        #: the metadata is as new as our registration
+        #: done when the metadata is as new as our registration
         self.caught_up: asyncio.Future[None] = loop.create_future()
-        #: unfenced, and our own metadata says so: clients may come
+        #: done when the broker is unfenced and our own metadata has that, so that clients may come
         self.running: asyncio.Future[None] = loop.create_future()
-        #: nothing is led by this broker any more, or waiting for that has no sense
+        #: done when this broker leads no partition, or when waiting for that is useless
         self.shutdown_granted: asyncio.Future[None] = loop.create_future()
 
     def follow(self) -> None:
@@ -53,27 +53,27 @@ class Lease:
     # -- from the broker half
 
     def ready_to_unfence(self) -> asyncio.Future[None]:
-        """Recovery is over. The future is done when the broker is RUNNING."""
+        """Report that recovery is over. The future is done when the broker is RUNNING."""
         self._put(ReadyToUnfence())
         return self.running
 
     def announce_running(self) -> None:
-        """Clients are served."""
+        """Report that clients are served."""
         self._put(BrokerRunning())
 
     def begin_controlled_shutdown(self, fenced: Callable[[], None]) -> asyncio.Future[None]:
-        """Ask for leaderships to be moved away; done when the controller lets us go. `fenced`: called as soon as our
-        own metadata leaves this broker out; no client may be shown that."""
+        """Ask the controller to move leaderships away; the future is done when the controller lets this broker go.
+        `fenced` is called as soon as our own metadata leaves this broker out, because no client may see that."""
         self._fenced = fenced
         self._put(ShutdownWanted())
         return self.shutdown_granted
 
     def directory_failed(self, directory_id: bytes, path: str) -> None:
-        """The controller is told that a log directory is offline (KIP-858)."""
+        """Report to the controller that a log directory is offline (KIP-858)."""
         self._put(DirectoryFailed(directory_id, path))
 
     def cordon(self, directory_ids: Iterable[bytes]) -> None:
-        """The controller is told which directories get no new replicas (KIP-1066)."""
+        """Report to the controller the directories that get no new replicas (KIP-1066)."""
         self._put(DirectoriesCordoned(tuple(directory_ids)))
 
     # -- from the control side
@@ -93,7 +93,7 @@ class Lease:
     # -- from the metadata
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """A publisher of this half's metadata."""
+        """Look at a change of this half's metadata (called by its loader)."""
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN and self._fenced is not None:
             broker = new.brokers.get(self._node_id)
             if broker is None or broker.fenced:

@@ -1,4 +1,4 @@
-"""What the two loops of a node say to each other, each message a value that nobody changes any more.
+"""The messages between the two loops of a node, each a value that is no longer changed.
 
 `ToBroker` goes from the control loop to the broker loop, `ToControl` the other way.
 """
@@ -17,7 +17,7 @@ from pykbroker.quorum.known_quorum import KnownQuorum
 
 
 class LoopAsked(NamedTuple):
-    """To be answered under this number. `question`: a request of the protocol, or one of those below."""
+    """A question to answer under this number. `question`: a request of the protocol, or one of those below."""
 
     number: int
     question: Any
@@ -41,7 +41,7 @@ class MetadataChanged(NamedTuple):
 
 
 class MetadataReplaced(NamedTuple):
-    """The newest image, instead of the changes that led to it: the receiver was too far behind for them."""
+    """The newest image, instead of the changes that led to it, because the receiver fell back too far."""
 
     image: MetadataImage
 
@@ -54,30 +54,30 @@ class AnotherLeader(NamedTuple):
 
 
 class InitialLoadCompleted(NamedTuple):
-    """Everything that was committed when this node started was handed over."""
+    """All metadata that was committed at this node's start was handed over."""
 
 
 class QuorumChanged(NamedTuple):
-    """What this node's replica of the quorum knows now."""
+    """The present state of this node's replica of the quorum."""
 
     known: KnownQuorum
 
 
 class LeaseChanged(NamedTuple):
-    """Where the lifecycle of this broker stands. `broker_epoch`: -1 before the first registration."""
+    """The state of this broker's lifecycle. `broker_epoch`: -1 before the first registration."""
 
     state: BrokerState
     broker_epoch: int
 
 
 class BrokerQuestion(Enum):
-    """What the control side asks of the broker half."""
+    """The questions of the control side to the broker half."""
 
     #: a list of `Sample`
     METRICS = "metrics"
     #: (bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered, else None
     RECOVERY = "recovery"
-    #: nothing: that an answer comes says that the loop turns
+    #: an empty answer, which proves that the loop turns
     TURNS = "turns"
 
 
@@ -97,13 +97,13 @@ ToBroker: TypeAlias = (
 
 
 class MetadataTaken(NamedTuple):
-    """Every publisher of the broker half was told of the next message about the metadata."""
+    """Every publisher of the broker half got the next message about the metadata."""
 
 
 class ControlQuestion(Enum):
-    """What the broker half asks of the control side, beside requests to its controller half."""
+    """The questions of the broker half to the control side, besides requests to its controller half."""
 
-    #: take the room of the metadata log's reserve again; whether that was possible
+    #: take the space of the metadata log's reserve again; True if that was possible
     RESTORE_RESERVE = "restore reserve"
 
 
@@ -125,7 +125,7 @@ class ReadyToUnfence(NamedTuple):
 
 
 class ShutdownWanted(NamedTuple):
-    """The controller is to move leaderships away from this broker, and to let it go."""
+    """Asks the controller to move leaderships away from this broker, and to let it go."""
 
 
 class RecoveryBegan(NamedTuple):
@@ -139,11 +139,11 @@ class BrokerRunning(NamedTuple):
 
 
 class QuorumTaken(NamedTuple):
-    """What the broker half was told of the quorum was taken."""
+    """The broker half has taken the last `QuorumChanged`."""
 
 
 class BrokerFailed(NamedTuple):
-    """The broker half cannot go on, and the node with it."""
+    """The broker half cannot continue, and the node ends with it."""
 
     error: BaseException
 

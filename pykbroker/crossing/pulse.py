@@ -1,10 +1,10 @@
-"""Whether the broker loop turns, as the control loop sees it.
+"""The control loop's check that the broker loop turns.
 
-The control loop asks for a sign of life every `interval` and counts the time until it comes. Only time in which it
-turned itself counts: a process that was stopped as a whole has not let its broker loop stand still. Responsible for the
-count. Not responsible for asking (control_end.py), nor for what follows from it. Pure.
+The control loop asks for a sign of life every `interval` and counts the time until it comes. Only time in which the
+control loop itself turned counts, because a process that was stopped as a whole did not stop its broker loop alone.
+Responsible for the count. Not responsible for asking (control_end.py), nor for the consequences. Pure.
 
-Invariant: `silent_seconds` is never more than the time since the last sign of life came.
+Invariant: `silent_seconds` is never more than the time since the last sign of life.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class Pulse:
         """`interval`: from one `tick` to the next."""
         self._interval = interval
         self._ticked: float | None = None
-        #: since the last sign of life
+        #: seconds since the last sign of life
         self.silent_seconds = 0.0
         self.is_asked = False
 
     def tick(self, now: float) -> bool:
-        """Time has passed. Return True if a sign of life is to be asked for."""
+        """Count the time since the last tick. Return True if a sign of life must be asked for."""
         if self._ticked is not None and self.is_asked:
-            # What is more than two intervals the control loop did not turn itself.
+            # In the time beyond two intervals the control loop itself did not turn.
             self.silent_seconds += min(now - self._ticked, 2 * self._interval)
         self._ticked = now
         if self.is_asked:
@@ -33,6 +33,6 @@ class Pulse:
         return True
 
     def came(self) -> None:
-        """The sign of life is there."""
+        """Record that the sign of life is there."""
         self.silent_seconds = 0.0
         self.is_asked = False

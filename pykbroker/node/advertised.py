@@ -1,7 +1,7 @@
 """The listeners that a node advertises: every one has a host that clients and other nodes can connect to.
 
-Responsible for which listeners get the name of this machine, and for what becomes of them when it has no name. Not
-responsible for finding the name (`Runtime.own_name`), nor for the ports (ports.py).
+Responsible for the listeners that get the name of this machine, also if it has no name. Not responsible for finding the
+name (`Runtime.own_name`), nor for the ports (ports.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from pykbroker.config.listeners import EndPoint, ListenerConfig
 
-#: What clients are told of a machine without a name.
+#: The host that clients get for a machine without a name.
 _FALLBACK: Final = "localhost"
 
 
@@ -54,8 +54,8 @@ def with_name(listeners: ListenerConfig, name: str) -> Advertised:
 def without_name(listeners: ListenerConfig, reason: str) -> Advertised:
     """The end points where it is not.
 
-    A client of this machine can use localhost. A controller cannot: the voter set would name every other controller's
-    own machine, and Apache Kafka's start ends here, too. Raises NoNameError.
+    A client on this machine can use localhost. A controller cannot, because in the voter set localhost would be every
+    other controller's own machine; Apache Kafka's start ends here, too. Raises NoNameError.
     """
     if unnamed := _without_host(listeners.advertised_controller):
         raise NoNameError(

@@ -1,6 +1,7 @@
-"""The audit of decisions, where the properties file asks for one (`pykbroker.authorizer.audit.*`), and its metrics.
+"""The audit of decisions, if the properties file asks for one (`pykbroker.authorizer.audit.*`), and its metrics.
 
-Not loaded by a node without. A file that cannot be written stops the start: a node that is to be audited is.
+A node without audit does not load it. A file that cannot be written stops the start, so that no node runs without its
+audit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The broker half of a node: replicas, coordinators, the listeners for clients. All of it lives on the broker loop.
+"""The broker half of a node: replicas, coordinators, the listeners for clients. All of it is on the broker loop.
 
-Made from its side and from what passes between the loops. Responsible for wiring these parts, for the order in which
-they start, and for what a failed directory means to the broker; not responsible for what any of them does.
+Made from its side and from the messages between the loops. Responsible for wiring these parts, for the order in which
+they start, and for the consequences of a failed directory for the broker; not responsible for the work of any part.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ _LONGEST_SHUTDOWN_SECONDS = 300.0
 
 
 class BrokerPlace(NamedTuple):
-    """Where this broker is. `log_dirs`: of the node; `data_dirs` are those among them that the broker half uses."""
+    """The directories and the cluster of this broker. `log_dirs`: those of the node; `data_dirs`: those of them that
+    the broker half uses."""
 
     log_dirs: list[LogDir]
     data_dirs: list[LogDir]
@@ -71,7 +72,7 @@ class BrokerPlace(NamedTuple):
 
 
 class BrokerHalf:
-    """`start` once, when everything before it runs; `shut_down` asks to be let go before the parts are closed."""
+    """Call `start` once, after everything before it; `shut_down` asks the controller before the parts are closed."""
 
     def __init__(
         self,
@@ -82,8 +83,8 @@ class BrokerHalf:
         make_dispatcher: MakeDispatcher,
         parts: StartedParts,
     ) -> None:
-        """`control`: what this half knows of the control side, and its way there; `inbox`: the way from there. `parts`:
-        of the broker loop."""
+        """`control`: the state of the control side and the messages to it; `inbox`: the messages from it. `parts`:
+        those of the broker loop."""
         config, runtime, live, metadata = side.config, side.runtime, side.live, control.metadata
         node_id = config.node_id
         self.side = side
@@ -96,7 +97,7 @@ class BrokerHalf:
         assert to_brokers is not None, "this is the side of a broker"
 
         def channel(purpose: str) -> ControllerChannel:
-            """One for each purpose, under Apache Kafka's names: they share no connection."""
+            """Return a channel for one purpose, under Apache Kafka's names, because they share no connection."""
             made = ControllerChannel(
                 runtime,
                 control,
@@ -205,7 +206,7 @@ class BrokerHalf:
         replicas, live = services.replicas, side.live
         dispatcher = self._make_dispatcher(services, forward)
         self._keep_reserve()
-        # These act as soon as the metadata says so, and everything below asks the lease for the broker's epoch.
+        # These act as soon as the metadata asks for it, and everything below gets the broker's epoch from the lease.
         parts.add("disk space", self._space.close)
         parts.add("producer ids", services.producer_ids.close)
         parts.add("group coordinator", services.groups.close)
@@ -222,25 +223,25 @@ class BrokerHalf:
         live.on_change(self._cordon)
         live.on_change(services.verifier.reconfigure)
         await lease.caught_up
-        # From here on logs may change. A start that has not come so far leaves the last clean stop as it was.
+        # From here on logs may change. An earlier end of the start leaves the last clean stop as it was.
         await replicas.logs.directories.claim()
-        # Not before: until the controller has heard of this start, the metadata may name this broker as the leader of
-        # partitions whose records a power loss has taken from it.
+        # Not earlier: until the controller has registered this start, the metadata may name this broker as the leader
+        # of partitions whose records a loss of power has destroyed here.
         metadata.add_publisher(replicas)
         metadata.add_publisher(services.groups)
         metadata.add_publisher(services.transactions)
         for name, level in not_served(metadata.image).items():
-            # Every new cluster has some, as with Apache Kafka: nothing to warn of.
+            # Every new cluster has some, as with Apache Kafka, so this is no warning.
             logger.info("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)
-        # The image has everything up to this broker's registration. Logs are opened on first use, and the rest when
-        # clients are served; those that an unclean stop has left come back one by one.
+        # The image has everything up to this broker's registration. Logs are opened on first use, and the others when
+        # clients are served; logs of an unclean stop return one by one.
         parts.add("replicas", partial(_stop, replicas))
         recovery = replicas.logs.recovery
         recovery.when_begun(lambda: self._control.recovery_began(recovery.progress()))
         replicas.start()
         parts.add("ISR expiration", replicas.isr_expiration.stop)
         replicas.isr_expiration.start()
-        # Before this broker is unfenced: its replicas catch up meanwhile.
+        # Before this broker is unfenced, so that its replicas can catch up in that time.
         parts.add("replica fetchers", self._fetchers.close)
         live.on_change(self._fetchers.reconfigure)
         self._fetchers.reconfigure(live.current)
@@ -262,7 +263,8 @@ class BrokerHalf:
         services.groups.start()
         services.transactions.start()
         await lease.ready_to_unfence()
-        # Long ago, in truth: the image has this broker's registration. early.start.listeners opens no listener sooner.
+        # They are already loaded: the image has this broker's registration. early.start.listeners opens no listener
+        # earlier.
         await side.acls_loaded()
         versions = answers_versions(services)
         await side.ports.serve(side.points, dispatcher, versions, parts)
@@ -281,30 +283,30 @@ class BrokerHalf:
         replicas.logs.opener.serve()
 
     def call(self, request: Any) -> Any:
-        """Handle a request of this process: a response, or a future or promise of one."""
+        """Handle a request of this process: return a response, or a future or promise of one."""
         point = self.side.points[0]
         peer = LocalPeer(ANONYMOUS, point.listener_name, point.security_protocol)
         return Dispatcher(self.services).call(peer, request)
 
     async def shut_down(self) -> None:
-        """A controlled shutdown: the controller moves leaderships away and lets this broker go."""
-        # As long as Apache Kafka waits. The lifecycle itself gives up when no controller answers it.
+        """Do a controlled shutdown: the controller moves leaderships away and lets this broker go."""
+        # As long as Apache Kafka waits. The lifecycle itself gives up if no controller answers it.
         granted = self.lease.begin_controlled_shutdown(self._serve_no_more)
         await asyncio.wait({granted}, timeout=_LONGEST_SHUTDOWN_SECONDS)
 
     def _keep_reserve(self) -> None:
-        """While the metadata log has given up its reserve, appends must not take that room."""
+        """Keep appends from the space of the metadata log's reserve while the metadata log has given up the reserve."""
         config = self.side.config
         self._space.keep_reserve(self._control, directories_of(config), config.int("pykbroker.metadata.reserve.bytes"))
         self._control.when_short_of_room(self._space.reserve_given_up)
 
     def _serve_no_more(self) -> None:
-        """A client that asked now would be told of a cluster without this node, and some clients take it for good that
-        there is none (librdkafka 2.16 then forgets the only address that it had)."""
+        """Close the listeners. A client that asked now would get a cluster without this node, and some clients then
+        stay without any node (librdkafka 2.16 forgets the only address that it had)."""
         self.side.ports.close(self.side.points)
 
     def _brokers_at(self, address: tuple[str, int]) -> list[int]:
-        """Which brokers listen there for brokers: one, unless something is wrong."""
+        """Return the brokers that listen there for brokers; there is one, unless there is an error."""
         listener = self.side.config.listeners.inter_broker_name
         metadata = self._control.metadata
         return [
@@ -323,13 +325,13 @@ class BrokerHalf:
 
 
 async def _stop(replicas: ReplicaTable) -> None:
-    # Its workers are gone when the directories are closed, several turns from here.
+    # Its workers must be gone when the directories are closed, several turns from here.
     replicas.stop()
     await replicas.ended()
 
 
 def _address_of(metadata: MetadataView, listener_name: str, broker_id: int) -> tuple[str, int] | None:
-    """Where another broker listens for brokers."""
+    """Return the address at which another broker listens for brokers."""
     broker = metadata.image.brokers.get(broker_id)
     endpoint = None if broker is None else broker.endpoints.get(listener_name)
     return None if endpoint is None else (endpoint.host, endpoint.port)

@@ -1,8 +1,8 @@
-"""The broker half with its event loop, as the rest of the node sees it.
+"""The broker half with its event loop, as the rest of the node uses it.
 
-Made on the control loop. Responsible for both ends of what passes between the loops, for this broker's lifecycle, which
-stays on the control loop, and for the order in which the broker half starts and stops. Not responsible for what the
-broker half is made of (broker_half.py).
+Made on the control loop. Responsible for both ends of the messages between the loops, for this broker's lifecycle,
+which stays on the control loop, and for the order in which the broker half starts and stops. Not responsible for the
+parts of the broker half (broker_half.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pykbroker_log.log_dirs import LogDir
 
 
 class BrokerLoop:
-    """`bind`, then `start`, once each; `shut_down` asks to be let go before the parts are closed."""
+    """Call `bind`, then `start`, once each; `shut_down` asks the controller before the parts are closed."""
 
     def __init__(
         self,
@@ -43,7 +43,8 @@ class BrokerLoop:
         on_failure: Callable[[BaseException], None],
         make_dispatcher: MakeDispatcher,
     ) -> None:
-        """`on_failure`: the broker cannot go on, and the node with it. ConfigError, as `LoopSide` raises it."""
+        """`on_failure`: the broker cannot continue, and the node ends with it. Raises ConfigError, as `LoopSide`
+        does."""
         config = shared.config
         self._shared = shared
         self._beside = beside
@@ -65,7 +66,7 @@ class BrokerLoop:
         self._sampling: asyncio.Future[list[Sample]] | None = None
         self._lifecycle: BrokerLifecycle | None = None
         self._half: BrokerHalf | None = None
-        #: as they are advertised, with the ports that were bound
+        #: the advertised ones, with the bound ports
         self._endpoints: list[Endpoint] = []
         #: of the broker loop
         self._listening = StartedParts()
@@ -73,7 +74,7 @@ class BrokerLoop:
 
     @property
     def has_own_loop(self) -> bool:
-        """False where the whole node runs on one loop."""
+        """False if the whole node runs on one loop."""
         return self._beside.call_there is not None
 
     @property
@@ -101,7 +102,7 @@ class BrokerLoop:
         self._endpoints = await self._beside.run(self._bind)
 
     async def start(self, parts: StartedParts, controller: Callable[[Any], Any] | None) -> None:
-        """Register, and have the broker half follow the metadata; when it returns, clients are served. `controller`
+        """Register, and let the broker half follow the metadata; when it returns, clients are served. `controller`
         calls this node's controller half, if it has one."""
         shared = self._shared
         config, loader, node_id = shared.config, shared.loader, shared.config.node_id
@@ -146,7 +147,7 @@ class BrokerLoop:
         parts.add("broker lifecycle", lifecycle.stop)
         parts.add("broker half", lambda: self._beside.run(self._parts.close))
         await self._beside.run(self._follow)
-        # Before the half is made: its parts begin with the configuration that the metadata has.
+        # Before the half is made, because its parts begin with the configuration in the metadata.
         control.start()
         shared.when_loaded(feed.initial_load_completed)
         await self._beside.run(lambda: self._make_half(place))
@@ -154,10 +155,10 @@ class BrokerLoop:
         await self._beside.run(self._start_half)
 
     async def samples(self, seconds: float) -> list[Sample]:
-        """The broker half's metrics, or, if it cannot give them in so many seconds, those that it gave last."""
+        """Return the broker half's metrics, or its last ones if it cannot return them in this time."""
         if self._control is not None:
             if self._sampling is None or self._sampling.done():
-                # One question at a time, however often a loop that stands still is asked.
+                # Only one question at a time, even if a loop that stands still is asked often.
                 self._sampling = self._control.ask(BrokerQuestion.METRICS)
             await asyncio.wait({self._sampling}, timeout=seconds)
             asked = self._sampling
@@ -166,16 +167,17 @@ class BrokerLoop:
         return self._samples
 
     def recovery_progress(self) -> tuple[int, int, int] | None:
-        """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered, and ask again."""
+        """Return (bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered, and ask
+        again."""
         return None if self._control is None else self._control.recovery_progress()
 
     @property
     def silent_seconds(self) -> float:
-        """For how long the broker loop has given no sign of life, 0 if it turns."""
+        """The seconds without a sign of life of the broker loop; 0 if it turns."""
         return 0.0 if self._control is None else self._control.silent_seconds
 
     async def shut_down(self) -> None:
-        """A controlled shutdown: the controller moves leaderships away and lets this broker go."""
+        """Do a controlled shutdown: the controller moves leaderships away and lets this broker go."""
         half, lifecycle = self._half, self._lifecycle
         if half is None or lifecycle is None:
             return
@@ -221,7 +223,7 @@ class BrokerLoop:
 
     async def _close(self) -> None:
         await self._beside.run(self._close_listening)
-        # Before the loop ends: it is not silent while its threads finish what they have begun.
+        # Before the loop ends: it is not silent while its threads finish their work.
         if self._control is not None:
             self._control.close()
         await self._beside.close()
@@ -245,8 +247,8 @@ class BrokerLoop:
         )
 
     def _has_heirs(self) -> bool:
-        """Return True if another broker that lives, as far as the metadata says, could lead a partition of this one's.
-        The controller lets this broker go when there is none."""
+        """Return True if another broker that lives, by the metadata, could lead one of this broker's partitions. The
+        controller lets this broker go if there is none."""
         image = self._shared.loader.image
         own = self._shared.config.node_id
         candidates = {
@@ -260,7 +262,7 @@ class BrokerLoop:
 
 
 def _previous_broker_epoch(log_dirs: list[LogDir]) -> int:
-    """The epoch of the last run if every directory was stopped cleanly, else -1: a directory that cannot be reached
-    may have lost something."""
+    """Return the epoch of the last run if every directory was stopped cleanly, else -1, because a directory that is
+    offline may have lost records."""
     epochs = {-1 if log_dir.offline else log_dir.sign.broker_epoch for log_dir in log_dirs}
     return epochs.pop() if len(epochs) == 1 else -1

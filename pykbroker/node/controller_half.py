@@ -1,7 +1,7 @@
-"""The controller half of a node: the active controller's candidate and the listeners on which it is asked.
+"""The controller half of a node: the candidate for the active controller, and the listeners for its requests.
 
-Made from the shared part. Responsible for wiring these parts and for the order in which they start; not responsible
-for what a controller decides (controller/).
+Made from the shared part. Responsible for wiring these parts and for the order in which they start; not responsible for
+the decisions of a controller (controller/).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pykbroker.storage.format import bootstrap_records
 
 
 class ControllerHalf:
-    """`start`, then `serve`, then `register`, once each."""
+    """Call `start`, then `serve`, then `register`, once each."""
 
     def __init__(self, shared: SharedServer) -> None:
         config = shared.config
@@ -71,7 +71,7 @@ class ControllerHalf:
         self._own_peer = LocalPeer(ANONYMOUS, name, config.listeners.protocols[name])
 
     def start(self, parts: StartedParts) -> None:
-        """Hear of the quorum's leaders and records."""
+        """Follow the quorum's leaders and records."""
         parts.add("controller", self._controller.stop)
         self._shared.quorum.register(self._controller)
         if self._broker_watch is not None:
@@ -80,11 +80,11 @@ class ControllerHalf:
             self._shared.when_leader_left(self._broker_watch.leader_left)
 
     async def serve(self, parts: StartedParts) -> None:
-        """Let brokers, controllers and clients in; by listeners that early.start.listeners leaves out, when the ACLs
+        """Serve brokers, controllers and clients; listeners that early.start.listeners leaves out wait until the ACLs
         are loaded.
 
-        The listeners close after the broker half and before the controller: what this node's broker still asks, and
-        the brokers that this controller lets go meanwhile, find it.
+        The listeners close after the broker half and before the controller, so that this node's broker, and the brokers
+        that this controller lets go in that time, can still reach it.
         """
         shared = self._shared
         points = shared.config.listeners.controller
@@ -104,11 +104,11 @@ class ControllerHalf:
         await self._shared.side.ports.serve(points, self._dispatcher, self._versions, parts)
 
     def call(self, request: Any) -> Any:
-        """Handle a request of the broker half in the same process: a response, or a future of one."""
+        """Handle a request of the broker half in the same process: return a response, or a future of one."""
         return self._dispatcher.call(self._own_peer, request)
 
     def register(self, channel: Channel, parts: StartedParts) -> None:
-        """Tell the active controller, wherever it is, of this one."""
+        """Register this controller with the active one, wherever that is."""
         shared = self._shared
         registration = ControllerRegistration(
             runtime=shared.runtime,

@@ -1,8 +1,9 @@
-"""What each half of a node has for itself: the controller half on one event loop, the broker half perhaps on another.
+"""The parts that each half of a node has for itself: the controller half on one event loop, the broker half perhaps on
+another.
 
 Made from the configuration. Responsible for the parts that both halves have under the same names, each its own: the
-view of the metadata with the configuration in effect, the authorizer, listeners and key stores, ways to other nodes,
-metrics. Not responsible for what a half does with them.
+view of the metadata with the configuration in effect, the authorizer, listeners and key stores. Connections to other
+nodes and metrics are further parts. Not responsible for the use of these parts.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class LoopSide:
-    """`start`, then `follow`, once each. All of it belongs to the loop of `runtime`."""
+    """Call `start`, then `follow`, once each. All of it belongs to the loop of `runtime`."""
 
     def __init__(
         self,
@@ -46,8 +47,8 @@ class LoopSide:
         connections: int,
         cluster_id: Callable[[], str],
     ) -> None:
-        """`points`: the listeners of this half, which take `connections` at the most. ConfigError for a super user that
-        is no principal, for a plugin that cannot be loaded, and for key stores that cannot be used."""
+        """`points`: the listeners of this half, which take at most `connections`. Raises ConfigError for a super user
+        that is no principal, for a plugin that cannot be loaded, and for key stores that cannot be used."""
         self.config = config
         self.runtime = runtime
         self.metadata = metadata
@@ -68,16 +69,16 @@ class LoopSide:
             self._authentication(config),
             self.metrics,
         )
-        #: None: this half makes no connections to brokers
+        #: None if this half makes no connections to brokers
         self.setup_between_brokers = (
             setup_between_brokers(config, runtime, handshakes) if points == config.listeners.broker else None
         )
         self.setup_to_controllers = setup_to_controllers(config, runtime, handshakes)
-        #: None: this half speaks no TLS
+        #: None if this half uses no TLS
         self.stores = self._tls_stores()
         self.authorizer: Authorizer = AllowAll()
         self._acls: StandardAuthorizer | None = None
-        # A half that nobody reaches asks nobody.
+        # A half without listeners gets no requests and needs no authorizer.
         self._settings = authorizer_settings(config) if points else None
         if points and self._settings is None and config.optional_str(AUTHORIZER):
             self.authorizer = _authorizer_in_python(config)
@@ -87,7 +88,7 @@ class LoopSide:
         """Bind the ports, watch the key stores and the authorizer. Raises OSError, and StorageFormatError for an audit
         that cannot be written."""
         if self._settings is not None:
-            # Not before: it says so in the log, and a node that cannot start says only why.
+            # Not earlier, because it writes log lines, and a node that cannot start logs only the reason.
             self.authorizer = self._acls = StandardAuthorizer(
                 self.config.node_id, self._settings.super_users, allow_if_no_acl=self._settings.allow_if_no_acl
             )
@@ -98,7 +99,7 @@ class LoopSide:
         self._watch_authorizer(parts)
 
     def follow(self) -> None:
-        """From now on the configuration, the key stores and the authorizer follow the metadata."""
+        """Let the configuration, the key stores and the authorizer follow the metadata from now on."""
         self.metadata.add_publisher(_LiveConfigPublisher(self.live, self.config.node_id))
         if self.stores is not None:
             from pykbroker.node.tls_stores import StorePublisher
@@ -108,16 +109,16 @@ class LoopSide:
             self._when_loaded.append(stores.complete_initial_load)
         if self._acls is not None:
             self.metadata.add_publisher(_AclPublisher(self._acls))
-            # The last: clients are answered from then on.
+            # Last, because clients are answered from then on.
             self._when_loaded.append(self._acls.complete_initial_load)
 
     def complete_initial_load(self) -> None:
-        """Everything that was committed when this node started is published."""
+        """All metadata that was committed at this node's start is published."""
         for tell in self._when_loaded:
             tell()
 
     def acls_loaded(self) -> asyncio.Future[None]:
-        """Done when clients can be told whether they may: at once without an authorizer."""
+        """Return a future that is done when requests can be authorized: at once without an authorizer."""
         loaded: asyncio.Future[None] = self.runtime.loop.create_future()
         if self._acls is None:
             loaded.set_result(None)
@@ -126,21 +127,21 @@ class LoopSide:
         return loaded
 
     def check_stores(self, config: Config) -> None:
-        """ConfigError for a changed configuration whose stores of TLS cannot be used."""
+        """Raises ConfigError for a changed configuration whose TLS stores cannot be used."""
         if self.stores is not None:
             self.stores.check(config)
 
     def _watch_authorizer(self, parts: StartedParts) -> None:
-        """Metrics, and the audit that the properties file asks for."""
+        """Start metrics, and the audit that the properties file asks for."""
         config, runtime = self.config, self.runtime
         if self._acls is not None:
-            from pykbroker.security import authorizer_metrics  # of a node that needs it
+            from pykbroker.security import authorizer_metrics  # only on a node that needs it
 
             role = "broker" if self.points == config.listeners.broker else "controller"
             authorizer_metrics.register(self.metrics, self._acls, (role,), runtime.loop.time)
         path = config.optional_str(AUDIT_FILE)
         if path and self.points:
-            from pykbroker.node.authorization_audit import audited  # of a node that needs it
+            from pykbroker.node.authorization_audit import audited  # only on a node that needs it
 
             self.authorizer = audited(self.authorizer, path, config, runtime, self.metrics, parts)
 
@@ -153,7 +154,7 @@ class LoopSide:
         if self.setup_to_controllers.tls is not None:
             users.setdefault(self.setup_to_controllers.tls.listener, []).append(self.setup_to_controllers.tls)
         if is_broker:
-            # A broker judges each change of its configuration, also what the other half will use.
+            # A broker checks each change of its configuration, also for the keys that the other half uses.
             for name, server in tls_servers(config, config.listeners.controller).items():
                 users.setdefault(name, [server])
         else:
@@ -166,17 +167,17 @@ class LoopSide:
         return TlsStores(self.config, self.runtime, self.metrics, users, own)
 
     def _authentication(self, config: Config) -> Authentication:
-        """ConfigError for a listener that could not authenticate its clients."""
+        """Raises ConfigError for a listener that could not authenticate its clients."""
         if not any(point.security_protocol.startswith("SASL_") for point in self.points):
             return without_sasl
-        # Not loaded by a node that does not need it: its start is short.
+        # A node that does not need it does not load it, so that it starts faster.
         from pykbroker.node.sasl_listeners import SaslListeners
 
         return SaslListeners(config, self._cluster_id, lambda: self.metadata.image.scram).of
 
 
 def _authorizer_in_python(config: Config) -> Authorizer:
-    # Not loaded by a node that does not need it.
+    # A node that does not need it does not load it.
     from pykbroker.plugins import AuthorizerPlugin
     from pykbroker.plugins.plugin_authorizer import PluginAuthorizer
     from pykbroker.plugins.plugin_loading import plugin
@@ -187,8 +188,8 @@ def _authorizer_in_python(config: Config) -> Authorizer:
 
 
 class _LiveConfigPublisher:
-    """Puts the dynamic layers of this broker and of all brokers into the configuration in effect. It comes before the
-    publishers that act on configuration, so that they see the new values."""
+    """Puts the dynamic configuration of this broker and of all brokers into the configuration in effect. It comes
+    before the publishers that act on configuration, so that they see the new values."""
 
     def __init__(self, live: LiveConfig, node_id: int) -> None:
         self._live = live
@@ -204,7 +205,7 @@ class _LiveConfigPublisher:
 
 
 class _AclPublisher:
-    """Passes changes of ACLs on to the authorizer. The quorum says when the first of them are complete."""
+    """Passes changes of ACLs on to the authorizer. The quorum reports when the first of them are complete."""
 
     def __init__(self, authorizer: StandardAuthorizer) -> None:
         self._authorizer = authorizer

@@ -1,6 +1,6 @@
 """GET /metrics: the node's metrics for Prometheus, at `pykbroker.metrics.listener`.
 
-No credentials are asked for, and names of topics can be read there: the listener belongs on an address that only the
+It asks for no credentials, and names of topics can be read there. So the listener belongs on an address that only the
 Prometheus server reaches.
 """
 
@@ -24,7 +24,7 @@ TakeSamples = Callable[[], Awaitable[list[Sample]]]
 async def open_metrics_listener(
     runtime: Runtime, address: str, samples: TakeSamples, *, is_secured: bool
 ) -> Callable[[], None]:
-    """Serve from now on; what is returned ends it. `is_secured`: the node's other listeners ask which user a client is.
+    """Serve from now on; return a function that ends it. `is_secured`: the node's other listeners authenticate clients.
     Raises OSError, which names the address."""
     host, port = parse_host_port(address) or ("", 0)
     server = HttpServer(runtime, host, port, metrics_handler(samples))

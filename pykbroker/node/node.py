@@ -1,8 +1,8 @@
 """A node: the shared part, a controller half, a broker half, or both (process.roles).
 
 The halves share the quorum's replica of the metadata log and exchange protocol messages over channels to the active
-controller, which may be this node's or another's. Responsible for starting them in order and for closing in reverse
-what was started; not responsible for what they are made of.
+controller, which may be this node's or another's. Responsible for starting them in order and for closing the started
+parts in reverse; not responsible for the parts of a half.
 
 Start: directories locked and formatted -> ports bound -> quorum -> controller half -> broker half registered ->
 unfenced -> ready; logs are opened on first use, or recovered, while it serves.
@@ -39,9 +39,9 @@ from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
-#: A bound beyond this is none: the default is 292 million years.
+#: A longer bound is no bound: the default is 292 million years.
 _LONGEST_START_MS = 10**12
-#: How long the metrics of the broker half are waited for.
+#: The longest wait for the metrics of the broker half.
 _SAMPLE_SECONDS = 1.0
 
 
@@ -56,8 +56,8 @@ class Node:
         may_format: bool = False,
         make_dispatcher: MakeDispatcher = Dispatcher,
     ) -> None:
-        """ConfigError for a configuration that promises protection which is not given, or names a class that is not
-        there. `make_dispatcher`: of the broker half's listeners."""
+        """Raises ConfigError for a configuration that promises protection which does not exist, or names a missing
+        class. `make_dispatcher`: for the broker half's listeners."""
         protection.refuse(config.overrides())
         checks.require_replica_selector(config)
         self.config = config
@@ -79,11 +79,12 @@ class Node:
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
 
-    # -- what it is ---------------------------------------------------------------------------------------------------
+    # -- state
+    # ------------------------------------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of the first client listener, or of all controller listeners where there is none, for programs on
+        """`host:port` of the first client listener, or of all controller listeners if there is none, for programs on
         this machine."""
         listeners = self.config.listeners
         if self._broker_loop is not None:
@@ -91,8 +92,8 @@ class Node:
         return self.shared.side.ports.local_addresses(listeners.controller)
 
     async def samples(self) -> list[Sample]:
-        """What both halves count and measure, sorted by name. The broker half has a second to say its part; if it does
-        not, it is what it said the last time."""
+        """Return the metrics of both halves, sorted by name. The broker half has a second to return its own; after that
+        its last ones are used."""
         own = self.shared.side.metrics.samples()
         if self._broker_loop is None:
             return list(own)
@@ -105,12 +106,12 @@ class Node:
         return own if self._broker_loop is None else (*self._broker_loop.side.ports.bound, *own)
 
     def port_of(self, point: EndPoint) -> int:
-        """The port that was bound, where the configuration says 0."""
+        """Return the bound port, if the configuration has 0."""
         return next((found.port for found in self.listeners if found.name == point.listener_name), point.port)
 
     @property
     def loader(self) -> MetadataLoader:
-        """What the metadata log says."""
+        """The content of the metadata log."""
         return self.shared.loader
 
     @property
@@ -147,15 +148,15 @@ class Node:
         return self.broker.services
 
     def call(self, request: Any) -> Any:
-        """Handle a request of this process to the broker half: a response, or a future or promise of one."""
+        """Handle a request of this process in the broker half: return a response, or a future or promise of one."""
         return self.broker.call(request)
 
     def recovery_progress(self) -> tuple[int, int, int] | None:
-        """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered."""
+        """Return (bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered."""
         return None if self._broker_loop is None else self._broker_loop.recovery_progress()
 
     def health(self) -> NodeHealth:
-        """At any time, also before the node has started."""
+        """Return the health at any time, also before the node has started."""
         config, broker, quorum = self.config, self._broker_loop, self.shared.started_quorum
         return NodeHealth(
             node_id=config.node_id,
@@ -168,7 +169,7 @@ class Node:
         )
 
     def on_fatal(self, callback: Callable[[], None]) -> None:
-        """`callback` when the node cannot go on; `fatal` says why. Once."""
+        """Call `callback` when the node cannot continue; `fatal` is the reason. Set it once."""
         if self._on_fatal is not None:
             raise RuntimeError("on_fatal was called before")
         self._on_fatal = callback
@@ -187,8 +188,8 @@ class Node:
     async def start(self) -> None:
         """Start every part; when it returns, clients are served. Raises StartError or OSError.
 
-        A start that fails has stopped what it started. One that is cancelled has not: the caller that cancels it calls
-        `stop`, and decides how long to wait for that.
+        A start that fails has stopped the parts that it started. A start that is cancelled has not: the caller that
+        cancels it calls `stop`, and decides how long to wait for that.
         """
         limit_ms = self.config.int("server.max.startup.time.ms")
         starting = self._starting = asyncio.current_task()
@@ -198,7 +199,7 @@ class Node:
         except asyncio.CancelledError:
             if self.fatal is None:
                 raise
-            # What start waited for will not come: a part has given up and said why. It cancelled this task.
+            # The awaited event will not come: a part has given up, has logged why, and has cancelled this task.
             if starting is not None:
                 starting.uncancel()
             failure: Exception = StartError(str(self.fatal))
@@ -226,14 +227,14 @@ class Node:
         controller = self._controller = ControllerHalf(shared) if config.is_controller else None
         if controller is not None:
             controller.start(parts)
-        # After the controller: a part that hears of a leader from the loader finds it active.
+        # After the controller, which is then active when a part gets the leader from the loader.
         shared.load()
         if controller is not None:
             await controller.serve(parts)
             controller.register(self._channel_to_controller("registration"), parts)
         if self._broker_loop is not None:
             await self._broker_loop.start(parts, None if controller is None else controller.call)
-            # The line that tools wait for since before KRaft.
+            # The log line that tools have waited for since before KRaft.
             logger.info("[KafkaServer id=%d] started", config.node_id)
         if self._broker_loop is None or self._broker_loop.has_own_loop:
             parts.add(
@@ -261,7 +262,7 @@ class Node:
             self._parts.add("metrics listener", close)
 
     def _channel_to_controller(self, purpose: str) -> ControllerChannel:
-        """One for each purpose, under Apache Kafka's names: they share no connection."""
+        """Return a channel for one purpose, under Apache Kafka's names, because they share no connection."""
         channel = ControllerChannel(
             self.runtime,
             self.shared.quorum,
@@ -276,10 +277,10 @@ class Node:
     # -- stop ---------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """A controlled shutdown, as far as the node came up. A second call waits for the first one's end."""
+        """Do a controlled shutdown, as far as the node has started. A second call waits for the end of the first."""
         if self._stopping is None:
             self._stopping = self.runtime.loop.create_task(self._stop(), name=f"stop of node {self.config.node_id}")
-        # A caller that is cancelled leaves it running: half a stop would leave directories locked.
+        # A cancelled caller does not stop it, because half a stop would leave directories locked.
         await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:

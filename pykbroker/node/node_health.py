@@ -1,9 +1,8 @@
-"""Whether a node serves: one line of JSON over a Unix socket of its own, for probes that have no credentials.
+"""The health of a node: one line of JSON over its own Unix socket, for probes that have no credentials.
 
-The line is written as soon as a client connects, and the connection ends; nothing is read. So that an answer comes says
-that the control loop turns, and what it says is `NodeHealth`, also whether the broker loop turns. Responsible for the
-socket at `pykbroker.health.socket` (its owner alone may connect). `pykbroker health` asks it
-(entry/health.py).
+The line is written as soon as a client connects, and the connection ends; nothing is read. An answer proves that the
+control loop turns. Its content is `NodeHealth`, which also has the state of the broker loop. Responsible for the socket
+at `pykbroker.health.socket` (only its owner may connect). `pykbroker health` reads it (entry/health.py).
 """
 
 from __future__ import annotations
@@ -17,28 +16,29 @@ from typing import Final, cast
 from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.runtime import ListeningSocket, Runtime
 
-#: A broker loop that has not turned for so long serves nobody in time.
+#: A broker loop that has not turned for this long serves no client in time.
 SILENT_SECONDS: Final = 2.0
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class NodeHealth:
-    """What a node knows of itself. A role that it does not have is None."""
+    """A node's view of itself. It has None for a role that the node does not have."""
 
     node_id: int
     #: of the broker half
     broker: BrokerState | None
-    #: its own metadata says that the broker is unfenced
+    #: True if its own metadata has the broker as unfenced
     active: bool
-    #: leader of the quorum as far as the node knows; None: it knows of none
+    #: the leader of the quorum that the node knows, or None if it knows none
     leader_id: int | None
     is_controller: bool
     offline_directories: tuple[str, ...] = ()
-    #: for how long the broker loop has not turned
+    #: the seconds for which the broker loop has not turned
     broker_silent_seconds: float = 0.0
 
     def problems(self) -> list[str]:
-        """Why nothing should be sent to the node. A directory that is offline leaves it serving with the others."""
+        """Return why no requests should be sent to the node. With an offline directory it still serves from the
+        others."""
         found = []
         if self.broker is not None:
             if self.broker is not BrokerState.RUNNING:
@@ -58,7 +58,7 @@ class NodeHealth:
 
 
 class HealthSocket:
-    """`open` once; `close` takes the socket away."""
+    """Call `open` once; `close` removes the socket."""
 
     def __init__(self, runtime: Runtime, path: str, health: Callable[[], NodeHealth]) -> None:
         self._runtime = runtime

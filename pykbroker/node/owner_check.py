@@ -1,8 +1,8 @@
-"""For tests: an object of one loop raises when the other loop's thread calls it.
+"""For tests: an object of one loop raises an error if the other loop's thread calls it.
 
 `install` wraps the methods of the parts that belong to one loop. Each object belongs to the thread that calls it first.
-An object with `__slots__` has no room for that: its owner is kept by its address, and forgotten when the next object is
-made there. A node that is not tested has no trace of it.
+An object with `__slots__` has no room for that: its owner is stored by its address, and forgotten when the next object
+is made there. A node outside of tests does not use this module.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _OWNER: Final = "_owner_of_tests"
 _installed: set[type] = set()
 #: the owners of objects with `__slots__`, by address
 _owners: dict[int, int] = {}
-#: What was called by the wrong thread, for tests to look at: what is raised may end in a line of a log.
+#: The calls by a wrong thread, for tests: an error that is raised may only end in a log line.
 found: list[str] = []
 
 
 class WrongLoop(BaseException):
-    """A part of one loop was called by the thread of the other. No handler of errors takes it for one of its own."""
+    """The thread of one loop called a part of the other. It is no Exception, so no handler of errors catches it."""
 
 
 def install(kinds: Iterable[type]) -> None:
@@ -71,7 +71,7 @@ def _checked(kind: type, method: Callable[..., Any], owner_of: Callable[[Any, in
 
 
 def parts_of_loops() -> tuple[type, ...]:
-    """Those whose methods the loops of a real node call, each always on its own."""
+    """Return the classes whose methods the loops of a real node call, each always on its own loop."""
     from pykbroker.config.live import LiveConfig
     from pykbroker.controller.active import ActiveController
     from pykbroker.coordinator.group.service import GroupService

@@ -1,6 +1,6 @@
 """The stack of started parts: what was started last is closed first.
 
-Responsible for the order alone. Knows no part, and does not decide when a node ends.
+Responsible only for the order. It does not know the parts, and does not decide when a node ends.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ Close = Callable[[], Awaitable[None] | None]
 
 
 class StartedParts:
-    """`add` each part before it begins to act: one that fails half-way through its start is closed, too."""
+    """Call `add` for each part before it begins to act, so that a part that fails during its start is closed, too."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[str, Close]] = []
 
     def add(self, name: str, close: Close) -> None:
-        """`close` undoes the start that comes now, as far as it got; `name` is for the log."""
+        """Add a part. `close` undoes the start that comes now, as far as it got; `name` is for the log."""
         self._parts.append((name, close))
 
     async def close(self) -> None:
-        """Close every part, the last one first. A part that fails to close keeps no other from being closed."""
+        """Close every part, the last one first. If one fails to close, the others are still closed."""
         while self._parts:
             name, close = self._parts.pop()
             try:

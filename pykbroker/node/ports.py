@@ -35,14 +35,15 @@ if TYPE_CHECKING:
     from pykbroker.security.tls.tls_server import TlsServer
 
 
-#: The answer to ApiVersions in a version.
+#: Returns the ApiVersions response of a version.
 AnswerVersions = Callable[[int], ApiVersionsResponse]
-#: Listener name, and what answers its clients' ApiVersions -> how they prove which user they are, None if they do not.
+#: Listener name, and the source of its ApiVersions responses -> the authentication of its clients, or None without.
 Authentication = Callable[[str, AnswerVersions], "ListenerAuthentication | None"]
 
 
 def answers_versions(services: Services) -> AnswerVersions:
-    """What answers ApiVersions of clients that are not authenticated: as to all others, loaded with the first."""
+    """Return the ApiVersions source for clients that are not authenticated. It loads the API's module at the first
+    request."""
 
     def answer(version: int) -> ApiVersionsResponse:
         from pykbroker.api import api_versions
@@ -53,11 +54,11 @@ def answers_versions(services: Services) -> AnswerVersions:
 
 
 def without_sasl(listener: str, versions: AnswerVersions) -> None:
-    """The `Authentication` of a node without SASL listeners."""
+    """Return the `Authentication` of a node without SASL listeners."""
 
 
 class Ports:
-    """The listeners of one half, which is a server of its own as in Apache Kafka."""
+    """The listeners of one half, which is a separate server as in Apache Kafka."""
 
     def __init__(
         self,
@@ -70,8 +71,8 @@ class Ports:
         authentication: Authentication,
         metrics: Metrics,
     ) -> None:
-        """`connections`: how many there may be at all `points`. `handshakes`: of this half. Reads the key stores of TLS
-        listeners: ConfigError for one that cannot be used."""
+        """`connections`: the most at all `points`. `handshakes`: those of this half. Reads the key stores of TLS
+        listeners, and raises ConfigError for one that cannot be used."""
         self._authentication = authentication
         self._runtime = runtime
         self._live = live
@@ -118,7 +119,8 @@ class Ports:
     async def serve(
         self, points: tuple[EndPoint, ...], dispatch: DispatchFrame, versions: AnswerVersions, parts: StartedParts
     ) -> None:
-        """Let clients in at `points`. On the stack a second time: a half that stops takes no more requests.
+        """Serve clients at `points`. The listeners are on the stack a second time, so that a half that stops takes no
+        more requests.
 
         `versions` answers ApiVersions of clients that are not authenticated."""
         for listener in self._of(points):
@@ -135,7 +137,7 @@ class Ports:
 
     @property
     def tls(self) -> Mapping[str, TlsServer]:
-        """What listeners that speak TLS have, by their names."""
+        """The TLS of the listeners that use it, by their names."""
         return self._tls
 
     @property
@@ -144,13 +146,13 @@ class Ports:
         return tuple(self._listeners)
 
     def port_of(self, point: EndPoint) -> int:
-        """The port that was bound, where the configuration says 0."""
+        """Return the bound port, if the configuration has 0."""
         if point.port:
             return point.port
         return next((listener.port for listener in self._listeners if listener.name == point.listener_name), 0)
 
     def advertised(self, points: tuple[EndPoint, ...]) -> list[Endpoint]:
-        """What other nodes are told of advertised end points."""
+        """Return advertised end points in the form for other nodes."""
         return [
             Endpoint(
                 point.listener_name,
@@ -162,7 +164,8 @@ class Ports:
         ]
 
     def local_addresses(self, points: tuple[EndPoint, ...]) -> str:
-        """`host:port` of each, with commas, for programs on this machine: one on every address is at localhost."""
+        """Return `host:port` of each, with commas, for programs on this machine; a wildcard address becomes
+        localhost."""
         return ",".join(self._local_address(point) for point in points)
 
     def _local_address(self, point: EndPoint) -> str:
@@ -172,7 +175,7 @@ class Ports:
 
 
 def tls_servers(config: Config, points: tuple[EndPoint, ...]) -> dict[str, TlsServer]:
-    """By the names of the listeners that speak TLS."""
+    """Return the TLS of the listeners that use it, by their names."""
     names = [point.listener_name for point in points if point.security_protocol in TLS_PROTOCOLS]
     if not names:
         return {}
@@ -185,7 +188,7 @@ def tls_servers(config: Config, points: tuple[EndPoint, ...]) -> dict[str, TlsSe
 def _principals(config: Config) -> PluginPrincipals | None:
     if not config.str(PRINCIPAL_BUILDER).strip().startswith(PYTHON_CLASS):
         return None
-    from pykbroker.plugins.plugin_principals import plugin_principals  # of a node that needs it
+    from pykbroker.plugins.plugin_principals import plugin_principals  # only on a node that needs it
 
     return plugin_principals(config)
 

@@ -1,4 +1,4 @@
-"""From the configuration, the formatted directories and the bound ports to what a replica of the quorum is given."""
+"""From the configuration, the formatted directories and the bound ports to the settings of a replica of the quorum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 
 
 def quorum_config(config: Config, formatted: Formatted, controllers: Sequence[ListenerEndpoint]) -> QuorumConfig:
-    """What the driver of this node needs. `controllers`: where its controller half is reached."""
+    """Return the settings of this node's driver. `controllers`: the addresses of its controller half."""
     return QuorumConfig(
         _raft_config(config, formatted, controllers),
         config.metadata_log_dir,
@@ -36,7 +36,7 @@ def quorum_config(config: Config, formatted: Formatted, controllers: Sequence[Li
 
 def _raft_config(config: Config, formatted: Formatted, controllers: Sequence[ListenerEndpoint]) -> RaftConfig:
     name = config.listeners.controller_names[0]
-    # Which kraft.version a configured voter can speak, it says itself (UpdateRaftVoter).
+    # A configured voter itself reports which kraft.version it supports (UpdateRaftVoter).
     static = VoterSet.of(
         VoterNode(ReplicaKey(node_id), (Endpoint(name, host, port),), 0, 0)
         for node_id, (host, port) in config.voters.items()

@@ -1,6 +1,6 @@
 """The authentication of this node's SASL listeners, from the configuration and the metadata that the node loads.
 
-Responsible for wiring alone: what the configuration says is config/sasl_settings.py's, an exchange security/sasl/'s.
+Responsible only for wiring: config/sasl_settings.py reads the configuration, and security/sasl/ runs an exchange.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Credentials = Mapping[tuple[int, str], StoredKeys]
 
 
 class SaslListeners:
-    """Made from the configuration of a node, which it judges: ConfigError for a listener that cannot authenticate."""
+    """Made from the configuration of a node. Raises ConfigError for a listener that cannot authenticate its clients."""
 
     def __init__(self, config: Config, cluster_id: Callable[[], str], credentials: Callable[[], Credentials]) -> None:
-        """`cluster_id` is asked when a listener serves, `credentials` with each login: those of the newest image."""
+        """`cluster_id` is called when a listener starts, `credentials` at each login, for the newest image."""
         self._settings = sasl_listeners(config)
         self._cluster_id = cluster_id
         self._credentials = credentials
         self._failure_seconds = config.int("connection.failed.authentication.delay.ms") / 1000
-        # The whole exchange has as long as one request has to arrive.
+        # The whole exchange may take as long as one request may take to arrive.
         self._deadline_seconds = config.int("pykbroker.connection.request.receive.timeout.ms") / 1000
 
     def of(self, listener: str, versions: AnswerVersions) -> ListenerAuthentication | None:
-        """None for a listener without SASL."""
+        """Return the authentication of a listener, or None without SASL."""
         settings = self._settings.get(listener)
         if settings is None:
             return None

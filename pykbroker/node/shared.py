@@ -1,7 +1,7 @@
-"""What both halves of a node stand on (Apache Kafka's SharedServer), on the loop of the controller half.
+"""The base of both halves of a node (Apache Kafka's SharedServer), on the loop of the controller half.
 
 Responsible for the log directories (formatted, locked, opened, closed), this node's replica of the quorum, and the
-metadata that it loads. Knows neither half.
+metadata that it loads. It uses neither half.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class KeptStop(NamedTuple):
 
 
 class SharedServer:
-    """`open`, `start` and `load` once each; they put on the stack what has to be closed."""
+    """Call `open`, `start` and `load` once each; they put the parts to close on the stack."""
 
     def __init__(
         self,
@@ -68,8 +68,9 @@ class SharedServer:
         on_failure: Callable[[BaseException], None],
         ending: Callable[[], KeptStop],
     ) -> None:
-        """`disk`: of the logs, which the broker half reads and writes. `on_failure`: the metadata log is lost, and the
-        node with it. `ending` is asked when the directories are closed. Raises ConfigError, as `LoopSide` does."""
+        """`disk`: the disk of the logs, which the broker half reads and writes. `on_failure`: the metadata log is lost,
+        and the node ends with it. `ending` is called when the directories are closed. Raises ConfigError, as `LoopSide`
+        does."""
         self.config = config
         self.runtime = runtime
         self._disk = disk
@@ -82,9 +83,9 @@ class SharedServer:
             connections_of(runtime.most_connections, config.listeners)[1],
             lambda: self.cluster_id,
         )
-        #: of this run of the node, for its registrations
+        #: new at each start of the node, for its registrations
         self.incarnation_id = random_uuid(runtime.random)
-        #: of the broker half, if there is one, while that runs
+        #: belongs to the broker half, if there is one, while that runs
         self.log_dirs: list[LogDir] = []
         self._offline: set[str] = set()
         self.policies = Policies.of(config) if config.is_controller else Policies()
@@ -160,14 +161,15 @@ class SharedServer:
             raise StartError(str(error)) from None
 
     def _keep_reserve(self, quorum: QuorumDriver, parts: StartedParts) -> None:
-        """Of a node without a broker half, whose appends would have to make room for the reserve."""
+        """Keep the reserve on a node without a broker half, whose appends would have to make room for it."""
         space = DiskSpace(self.runtime)
         parts.add("disk space", space.close)
         space.keep_reserve(quorum, (), self.config.int("pykbroker.metadata.reserve.bytes"))
         quorum.when_known(lambda known: space.reserve_given_up() if known.is_short_of_room else None)
 
     async def _advertise(self) -> Advertised:
-        """Called before anything is opened, so that a controller without a name leaves everything as it was."""
+        """Return the advertised listeners. It comes before anything is opened, so a controller without a name changes
+        nothing."""
         try:
             advertised = await advertise(self.config.listeners, self.runtime.own_name)
         except NoNameError as error:
@@ -179,7 +181,7 @@ class SharedServer:
         return advertised
 
     def when_leader_left(self, callback: Callable[[int], object]) -> None:
-        """Call it with the id of a leader of the quorum that has ended its connection and is not back. Once."""
+        """Call it with the id of a quorum leader that has ended its connection and is not back. Set it once."""
         assert self._leader_left is None, "one part asks"
         self._leader_left = callback
 
@@ -189,7 +191,7 @@ class SharedServer:
             self._leader_left(leader.id)
 
     def _coming_voters(self) -> int:
-        """How many there are, or will be with this controller, which joins others."""
+        """Return the number of voters, with this controller if it joins them."""
         known = {voter.key.id for voter in self.quorum.voters}
         joins = self.config.bool("controller.quorum.auto.join.enable") and self.config.node_id not in known
         return max(1, len(known)) + joins
@@ -200,18 +202,18 @@ class SharedServer:
         return tuple(log_dir.path for log_dir in self.log_dirs if log_dir.path in self._offline)
 
     def directory_failed(self, path: str) -> None:
-        """The broker half says so."""
+        """Record a failed directory (called by the broker half)."""
         self._offline.add(path)
 
     def when_loaded(self, callback: Callable[[], None]) -> None:
-        """Call it when everything is published that was committed when this node started, at once if it is."""
+        """Call it when all metadata that was committed at this node's start is published; at once if it is."""
         if self._is_loaded:
             callback()
         else:
             self._when_loaded.append(callback)
 
     def load(self) -> None:
-        """Follow the quorum: from now on publishers are told what the metadata says."""
+        """Follow the quorum: from now on publishers get the metadata."""
         self.loader.add_publisher(ConfigWatch(self.config, lambda line: self._on_failure(StartError(line))))
         self.side.follow()
         self.quorum.register(self.loader, self._up_to_date)
@@ -240,7 +242,8 @@ class SharedServer:
         return formatted
 
     def _open_directory(self, path: str, formatted: Formatted) -> LogDir:
-        """One that fails is done without, as in Apache Kafka, unless it is the metadata log's or in use elsewhere."""
+        """Open a directory, or leave it out if it fails, as in Apache Kafka. The metadata log's directory, and one that
+        is in use elsewhere, must not fail."""
         disk = self._disk
         reason = formatted.broken.get(path)
         if reason is None:

@@ -1,10 +1,10 @@
-"""The stores of this node's TLS listeners while it runs: new ones, and certificates that end.
+"""The stores of this node's TLS listeners while it runs: new stores, and certificates that expire.
 
-Responsible for when stores are read again: after AlterConfigs of `listener.name.<listener>.ssl.*` of this broker, also
-where nothing but the file has changed (Apache Kafka's DynamicBrokerConfig), and, with
-pykbroker.ssl.store.watch.interval.ms, when a file changes. Each TlsServer and TlsClient of a listener gets the same
-stores, or keeps those that it has: connections that are there go on. Says once a day which certificates end soon. Not
-responsible for what may replace what (security/tls/store_replacement.py).
+Responsible for the times at which stores are read again. These are AlterConfigs of `listener.name.<listener>.ssl.*` of
+this broker, also if only the file has changed (Apache Kafka's DynamicBrokerConfig), and, with
+pykbroker.ssl.store.watch.interval.ms, a change of a file. Each TlsServer and TlsClient of a listener gets the same
+stores, or keeps its own; existing connections continue. It logs once a day which certificates expire soon. Not
+responsible for the rules of replacement (security/tls/store_replacement.py).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class UsesStores(Protocol):
 
 
 class TlsStores:
-    """By listener. `users`: what has stores of the listener, at least one each."""
+    """The stores by listener. `users`: the objects that use the stores of the listener, at least one each."""
 
     def __init__(
         self,
@@ -55,7 +55,8 @@ class TlsStores:
         users: Mapping[str, Iterable[UsesStores]],
         served: Container[str],
     ) -> None:
-        """`served`: of these it says what happens; of others the other half of the node does."""
+        """`served`: the listeners that it writes log lines about; the other half of the node does that for the
+        others."""
         self._static = config
         self._served = served
         self._runtime = runtime
@@ -64,14 +65,14 @@ class TlsStores:
         for listener, (first, *_) in self._users.items():
             assert first.stores is not None
             self._current[listener] = first.stores
-        #: what is to be in use, also where it cannot be
+        #: the settings that should be in use, even if they cannot be
         self._wanted = {listener: stores.settings for listener, stores in self._current.items()}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._seen = {listener: _versions(settings) for listener, settings in self._wanted.items()}
         metrics.family(self._seconds_until_end)
 
     def start(self) -> None:
-        """Look after certificates, and files where that is wanted, until `close`."""
+        """Watch certificates, and files if that is configured, until `close`."""
         self._look_at_certificates()
         self._watch()
 
@@ -83,7 +84,7 @@ class TlsStores:
     # -- configuration ------------------------------------------------------------------------------------------------
 
     def check(self, config: Config) -> None:
-        """Whether the stores of a changed configuration may be used: ConfigError in Apache Kafka's words if not."""
+        """Raises ConfigError, in Apache Kafka's words, if the stores of a changed configuration must not be used."""
         for listener, current in self._current.items():
             try:
                 settings = settings_of(config, listener)
@@ -99,8 +100,8 @@ class TlsStores:
                 ) from None
 
     def update(self, config: Config, *, is_start: bool = False) -> None:
-        """Read the stores that the configuration has now. `is_start`: no client is served yet, and what the properties
-        file names may be older than what was checked against it."""
+        """Read the stores of the present configuration. `is_start`: no client is served yet, and the files of the
+        properties may be older than the dynamic configuration that was checked against them."""
         for listener in self._current:
             try:
                 self._wanted[listener] = settings_of(config, listener)
@@ -112,7 +113,7 @@ class TlsStores:
     def _reload(self, listener: str, *, compare: bool = True) -> None:
         current = self._current[listener]
         try:
-            # Before the files are read: a change while they are is seen with the next look.
+            # Before the files are read, so that a change during the read is found at the next look.
             self._seen[listener] = _versions(self._wanted[listener])
             new = read_stores(self._wanted[listener])
             if new == current:
@@ -126,7 +127,7 @@ class TlsStores:
             self._say(logging.ERROR, listener, "new stores are not taken, and the old ones stay: %s", error)
             return
         except Exception:
-            # What a library did not say that it raises must not keep what hears of the metadata from its other work.
+            # An unexpected error of a library must not keep the publisher of the metadata from its other work.
             logger.exception("Listener %s: new stores are not taken, and the old ones stay", listener)
             return
         for take in prepared:
@@ -157,7 +158,7 @@ class TlsStores:
             self._later("files", interval_ms / 1000, self._look_at_files)
 
     def _look_at_files(self) -> None:
-        # First, so that no error ends it.
+        # First, so that no error ends the watch.
         self._watch()
         for listener, settings in self._wanted.items():
             if _versions(settings) != self._seen[listener]:
@@ -189,7 +190,8 @@ class TlsStores:
         logger.log(level if listener in self._served else logging.DEBUG, f"Listener %s: {text}", listener, *args)
 
     def _seconds_until_end(self) -> list[tuple[str, float]]:
-        """The first end of a certificate of each listener's key, and of one that it trusts; negative afterwards."""
+        """Return the first expiry of a certificate of each listener's key, and of a trusted one; negative after that
+        time."""
         now = self._now()
         return [
             (metric + listener, min((end_of(each) - now).total_seconds() for each in certificates))
@@ -210,10 +212,11 @@ class TlsStores:
 
 
 class StorePublisher:
-    """Tells the stores when the configuration of this broker was set, also to what it was: that reads the files again.
+    """Updates the stores when the configuration of this broker is set, even to the same values, which reads the files
+    again.
 
-    A publisher of the loader, behind that of the live configuration. What was set before this node started is history:
-    its files may be gone, and only what it came to in the end counts (`complete_initial_load`)."""
+    A publisher of the loader, after that of the live configuration. Configuration that was set before this node's start
+    is history: its files may be gone, and only the final result counts (`complete_initial_load`)."""
 
     def __init__(self, stores: TlsStores, live: LiveConfig, node_id: int) -> None:
         self._stores = stores
@@ -231,7 +234,7 @@ class StorePublisher:
             self._has_history = True
 
     def complete_initial_load(self) -> None:
-        """Everything that was committed when this node started is published."""
+        """All metadata that was committed at this node's start is published."""
         self._is_loaded = True
         if self._has_history:
             self._stores.update(self._live.current, is_start=True)
@@ -258,7 +261,7 @@ def _name(certificate: bytes) -> str:
 
 
 def end_of(certificate: bytes) -> datetime.datetime:
-    """When a certificate (DER) ends."""
+    """Return when a certificate (DER) expires."""
     from cryptography.x509 import load_der_x509_certificate
 
     return load_der_x509_certificate(certificate).not_valid_after_utc

@@ -1,6 +1,6 @@
 """Counts the turns of a node's loops over 100 ms by their reason, and writes one line a minute about one of them.
 
-While a turn of the broker loop lasts, no client is served; while one of the control loop lasts, no heartbeat is sent.
+During a turn of the broker loop no client is served; during one of the control loop no heartbeat is sent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pykbroker.runtime.slow_turns import SlowTurn
 logger = logging.getLogger(__name__)
 
 _METRIC: Final = "pykbroker:type=EventLoop,name="
-#: Seconds. Clients see a turn of this length; shorter ones happen on a machine that has much else to do.
+#: Seconds. Clients notice a turn of this length; shorter ones happen on a busy machine.
 _WARN_SECONDS: Final = 1.0
 
 
@@ -24,7 +24,7 @@ class SlowTurnReport:
     """Call it with each slow turn."""
 
     def __init__(self, metrics: Metrics, name: str) -> None:
-        """`name`: of the loop, as a line of the log begins with it."""
+        """`name`: the loop's name, with which a log line begins."""
         self._metrics = metrics
         self._name = name
         self._lines = LineLimit(time.monotonic)

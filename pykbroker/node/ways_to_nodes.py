@@ -1,8 +1,8 @@
-"""How the connections that this node makes to others are secured: as the listener to which they lead.
+"""The security of the connections that this node makes to others, which is that of the listener to which they lead.
 
-Responsible for wiring alone, by Apache Kafka's rules: the protocol of the listener between brokers or of the first one
-of controllers, and with its prefix the keys, the stores and the JAAS line of this node. Loads neither TLS nor SASL
-where they are not spoken.
+Responsible only for wiring, by Apache Kafka's rules. The protocol is that of the listener between brokers, or of the
+first one of controllers, and with its prefix the keys, the stores and the JAAS line of this node. Loads TLS and SASL
+only if they are used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _TO_CONTROLLERS: Final = "sasl.mechanism.controller.protocol"
 
 
 def setup_between_brokers(config: Config, runtime: Runtime, handshakes: Handshakes) -> ConnectionSetup:
-    """Of the connections to brokers. ConfigError, one line without secrets, for what cannot be used."""
+    """Return the setup of connections to brokers. Raises ConfigError, one line without secrets, for unusable
+    settings."""
     if not config.is_broker:
         return setup_timeout(config)
     listener = config.listeners.inter_broker_name
@@ -30,14 +31,14 @@ def setup_between_brokers(config: Config, runtime: Runtime, handshakes: Handshak
 
 
 def setup_to_controllers(config: Config, runtime: Runtime, handshakes: Handshakes) -> ConnectionSetup:
-    """Of the connections to controllers, those between voters among them. Raises ConfigError."""
+    """Return the setup of connections to controllers, also between voters. Raises ConfigError."""
     refuse_scram_of_voters(config, len(config.voters))
     listener = config.listeners.controller_names[0]
     return _setup(config, runtime, handshakes, listener, _TO_CONTROLLERS)
 
 
 def refuse_scram_of_voters(config: Config, voters: int) -> None:
-    """ConfigError for a controller that would log in to other voters by SCRAM."""
+    """Raises ConfigError for a controller that would log in to other voters by SCRAM."""
     reason = why_one_voter(config)
     if config.is_controller and voters > 1 and reason is not None:
         raise ConfigError(
@@ -47,8 +48,9 @@ def refuse_scram_of_voters(config: Config, voters: int) -> None:
 
 
 def why_one_voter(config: Config) -> str | None:
-    """Where controllers log in by SCRAM: its users are in the log that voters cannot read before they have elected a
-    leader, for which they would have to log in. None: there may be any number of voters."""
+    """Return the reason why there can be only one voter if controllers log in by SCRAM, or None if there can be more.
+    SCRAM users are in the metadata log, which voters cannot read before they have elected a leader, and for that they
+    must log in."""
     protocol = _protocol(config, config.listeners.controller_names[0])
     mechanism = config.str(_TO_CONTROLLERS)
     if not (protocol.startswith("SASL_") and mechanism.startswith("SCRAM-")):
@@ -79,7 +81,7 @@ def _setup(
 
 
 def _protocol(config: Config, listener: str) -> str:
-    """Never a guess: what is not in the map must not be spoken without protection."""
+    """Return the protocol of a listener. It never guesses, because an unknown one could be without protection."""
     protocol = config.listeners.protocols.get(listener)
     if protocol is None:
         raise ConfigError(f"listener {listener} has no security protocol in listener.security.protocol.map")
