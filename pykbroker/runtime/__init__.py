@@ -1,7 +1,7 @@
-"""The world a node lives in: loop, clock, randomness, disk, blocking calls and sockets.
+"""The world around a node: loop, clock, randomness, disk, blocking calls and sockets.
 
-Responsible for being the only place through which the shell reaches time, threads and files, so that the simulation
-can put another world in its place. Not responsible for any policy.
+A node reaches time, threads and files only through this module, so that the simulation can replace them. Not
+responsible for any policy.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def when_done(future: asyncio.Future[Any], ended: OnEnded) -> None:
 
 
 def addresses_of(host: str) -> list[str]:
-    """The addresses of a host name, as a connection's peer shows them; nothing for one that cannot be found."""
+    """Return the addresses of a host name, as they are in a connection's peer; none for an unknown name."""
     try:
         return list(
             dict.fromkeys(str(address[0]) for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
@@ -53,15 +53,15 @@ def addresses_of(host: str) -> list[str]:
 
 
 def bind_sockets(host: str, port: int, backlog: int) -> list[socket.socket]:
-    """A listening socket for every address `host` resolves to, all on the same port; a family that the machine lacks is
-    left out. Raises OSError."""
+    """Return a listening socket for every address that `host` resolves to, all on the same port; an address family that
+    the machine lacks is left out. Raises OSError."""
     addresses = dict.fromkeys(
         (family, address[:2])
         for family, _, _, _, address in socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     )
-    # With port 0 the first address chooses, and another process may hold that port on the second: choose again then.
+    # With port 0 the first address chooses, and another process may hold that port on the second; then choose again.
     for attempt in range(32):
         bound: list[socket.socket] = []
         try:
@@ -71,7 +71,7 @@ def bind_sockets(host: str, port: int, backlog: int) -> list[socket.socket]:
                     sock = socket.socket(family, socket.SOCK_STREAM)
                 except OSError:
                     continue
-                # Kafka's acceptor reuses addresses too: a restart must not wait for TIME_WAIT.
+                # Kafka's acceptor reuses addresses too, because a restart must not wait for TIME_WAIT.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
                     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -98,7 +98,7 @@ def bind_sockets(host: str, port: int, backlog: int) -> list[socket.socket]:
 
 
 class _Fsyncs:
-    """Fsyncs in the kernel, a batch at a time, with the loop to look when they have ended."""
+    """Fsyncs in the kernel, a batch at a time; the loop checks when they have ended."""
 
     def __init__(self, runtime: OsRuntime, fsyncs: Fsyncs, idle: list[_Fsyncs]) -> None:
         self._runtime = runtime
@@ -145,8 +145,8 @@ class OsRuntime:
         *,
         two_loops: bool = False,
     ) -> None:
-        """`descriptors`: all of this process by default. `two_loops`: the broker half of the node gets a loop and a
-        thread of its own, instead of this loop."""
+        """`descriptors`: all of this process by default. `two_loops`: the broker half of the node gets its own loop and
+        thread, instead of this loop."""
         from pykbroker.runtime.descriptor_budget import of_this_process
         from pykbroker_log.os_disk.disk import OsDisk
 
@@ -155,7 +155,7 @@ class OsRuntime:
         own, self._budget_beside = budget.for_two_loops() if two_loops else (budget, budget)
         self.disk: Disk = disk if disk is not None else OsDisk(max_open_files=own.files)
         self.most_connections = budget.connections
-        #: Who has seen the ids of some fetch sessions and members of groups cannot know the next ones.
+        #: A client that has seen some ids of fetch sessions and group members cannot predict the next ones.
         self.random: random.Random = random.SystemRandom()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="pykbroker-blocking")
         self._fsyncs: list[_Fsyncs] = []
@@ -230,7 +230,7 @@ class OsRuntime:
         return self._second_loop
 
     def own_name(self) -> asyncio.Future[str]:
-        from pykbroker.runtime.own_name import ask_on_a_thread  # of a node that needs it
+        from pykbroker.runtime.own_name import ask_on_a_thread  # only on a node that needs it
 
         return ask_on_a_thread(self.loop)
 

@@ -1,10 +1,10 @@
 """Accepts the connections of one listener from its listening sockets.
 
-Responsible for turning connections away before they cost a transport, for how many are accepted in one turn of the
-loop, and for going on when the system refuses one. Not responsible for what is refused: `accept` is.
+Responsible for refusing connections before they cost a transport, for the number that is accepted in one turn of the
+loop, and for continuing after the system refuses one. Not responsible for the choice: `accept` makes it.
 
-A loop's own server is not used. It asks nothing before it makes a transport, and uvloop's closes its listening socket
-for good after one accept() that failed because no descriptor was left.
+A loop's own server is not used, because it cannot refuse before it makes a transport, and uvloop's closes its listening
+socket for good after one accept() that failed because no descriptor was left.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Acceptor:
                 sock.close()
 
     def connected(self, sock: socket.socket, address: Any, protocol: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
-        """Return what the transport of a new connection is to call. Raises OSError, and has closed the socket then."""
+        """Return the protocol for the transport of a new connection. Raises OSError, and has closed the socket then."""
         return protocol
 
     def failed(self, error: OSError) -> None:
-        """Report that a connection could not be accepted. It is tried again."""
+        """Log that a connection could not be accepted. Accepting is repeated."""
         if (more := self._lines.take("")) is not None:
             logger.warning("A connection to %s cannot be accepted: %s%s", self._name, error.strerror or error, more)
 
@@ -74,7 +74,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # It would be tried in every turn, as long as a client waits.
+                # Without a pause it would be repeated in every turn, as long as a client waits.
                 self._loop.remove_reader(listening)
                 self._loop.call_later(_AGAIN_SECONDS, self._serve_again, listening)
                 self.failed(error)
@@ -87,7 +87,7 @@ class Acceptor:
     async def _connect(self, sock: socket.socket, outer: asyncio.BaseProtocol, protocol: asyncio.BaseProtocol) -> None:
         try:
             if sock.family != socket.AF_UNIX:
-                # Python's loop leaves it, because the listening socket has no protocol's number.
+                # Python's loop does not set it, because the listening socket was made without the number of a protocol.
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.connect_accepted_socket(lambda: outer, sock)
         except Exception as error:  # noqa: BLE001  # whatever it is, others are served

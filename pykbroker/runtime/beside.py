@@ -1,6 +1,6 @@
-"""A second event loop of a node, beside the one that it was started on.
+"""A second event loop of a node, in addition to the one that it was started on.
 
-Responsible for the way there and back. Not responsible for what may pass (crossing/).
+Responsible for calls there and back. Not responsible for their content (crossing/).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ async def run_there(
     call_back: CallSoon,
     work: Callable[[], Coroutine[Any, Any, T]],
 ) -> T:
-    """`Beside.run`, called on `here`."""
+    """Do `Beside.run`; called on `here`."""
     ended: asyncio.Future[None] = here.create_future()
     tasks: list[asyncio.Task[T]] = []
 
@@ -36,7 +36,7 @@ async def run_there(
 
     call_there(begin)
     cancelled: asyncio.CancelledError | None = None
-    # However often it is cancelled: what runs there has not ended before it says so.
+    # However often it is cancelled: the work there has not ended before `ended` is done.
     while not ended.done():
         try:
             await asyncio.shield(ended)
@@ -45,7 +45,7 @@ async def run_there(
             call_there(cancel)
     if cancelled is None:
         return tasks[0].result()
-    # Looked at: the loop reports an exception that nothing has seen.
+    # Read the exception, because the loop reports one that was never read.
     if not tasks[0].cancelled():
         tasks[0].exception()
     raise cancelled

@@ -1,8 +1,8 @@
-"""Brings into memory what the loop must not wait for: on threads, so many at once, in turns.
+"""Loads data into memory for which the loop must not wait: on threads, a limited number at once, in turns.
 
-Responsible for the order and the number of loads under way. Not responsible for finding out what is cold (`ColdRead`,
-`Region.is_resident`), nor for reading it afterwards: the caller reads again, and has to get on even if memory is so
-short that it is gone again by then.
+Responsible for the order and the number of running loads. Not responsible for finding cold data (`ColdRead`,
+`Region.is_resident`), nor for the read afterwards: the caller reads again, and must make progress even if memory is so
+short that the data is evicted again by then.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Of a larger load only this much is read before the others get their turn.
+#: The part of a larger load that is read before the others get their turn.
 TURN_BYTES = 1 << 20
-#: How often a read is begun again before it may wait for the device: every time it has got further, unless memory is so
-#: short that what was loaded is gone again.
+#: The number of times that a read is repeated before it may wait for the device. Each repetition gets further, unless
+#: memory is so short that the loaded data is evicted again.
 MAX_ROUNDS = 64
 
 
 class ColdReads:
-    """Of one node. `at_once` (pykbroker.max.cold.reads): loads on threads; the others wait in the order of their
-    turns."""
+    """The cold reads of one node. `at_once` (pykbroker.max.cold.reads): the loads on threads; the others wait in the
+    order of their turns."""
 
     def __init__(self, runtime: Runtime, at_once: int = 4) -> None:
         self._runtime = runtime
@@ -38,7 +38,7 @@ class ColdReads:
         self._waiting: deque[tuple[Loadable, int, int, asyncio.Future[None]]] = deque()
 
     def load(self, source: Loadable, offset: int, length: int) -> asyncio.Future[None]:
-        """Done when the bytes were in memory; OSError when they cannot be read. May be cancelled."""
+        """Return a future that is done when the bytes were in memory, or fails with OSError. It may be cancelled."""
         future: asyncio.Future[None] = self._runtime.loop.create_future()
         self._waiting.append((source, offset, length, future))
         self._start()
@@ -61,7 +61,7 @@ class ColdReads:
         error = asyncio.CancelledError() if done.cancelled() else done.exception()
         if not future.done():
             if isinstance(error, asyncio.CancelledError):
-                future.cancel()  # the node is stopping
+                future.cancel()  # the node stops
             elif error is not None:
                 future.set_exception(error)
             elif left > 0:
@@ -71,8 +71,8 @@ class ColdReads:
         self._start()
 
     def retry(self, cold: ColdRead, operation: Callable[[bool], T]) -> asyncio.Future[T]:
-        """What `operation(wait)` returns once it raises ColdRead no more. It is begun again from the start after every
-        load, so it changes nothing before it has read everything; with `wait` it is to wait for the device."""
+        """Return the result of `operation(wait)` when it no longer raises ColdRead. It begins from the start after
+        every load, so it must change nothing before it has read everything; with `wait` it must wait for the device."""
         retry = _Retry(self, operation, self._runtime.loop.create_future())
         retry.after(cold)
         return retry.future
@@ -95,7 +95,7 @@ class _Retry(Generic[T]):
             self.future.cancel()
             return
         self._rounds += 1
-        # What a thread could not read the operation cannot read either, and knows what that means.
+        # If the thread could not read, the operation cannot either, and it raises the right error.
         wait = loaded.exception() is not None or self._rounds >= MAX_ROUNDS
         try:
             self.future.set_result(self._operation(wait))

@@ -1,10 +1,10 @@
-"""How the descriptors that a process may open are divided, so that no part takes those of another.
+"""The division of the descriptors that a process may open, so that no part takes those of another.
 
-Files of logs are closed and opened again when they are too many, and connections beyond their number are closed at
-once. The reserve is for what neither asks first: connections that this node makes, the HTTP port, worker processes,
-files that are open for a moment. Pure but for `of_this_process`.
+Files of logs are closed and opened again if they are too many, and connections beyond their number are closed at once.
+The reserve is for descriptors without such a limit: connections that this node makes, the HTTP port, worker processes,
+files that are open for a moment. Pure except for `of_this_process`.
 
-Invariant: the parts are together no more than the limit.
+Invariant: the parts together are never more than the limit.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ UNBOUNDED: Final = 2**31 - 1
 _MOST_FILES: Final = 16 * 1024
 _LEAST_RESERVE: Final = 128
 _MOST_RESERVE: Final = 2048
-#: Of the loop that has the metadata and no log of a topic.
+#: For the loop that has the metadata and no log of a topic.
 _FIRST_FILES: Final = 64
 
 
 @dataclass(slots=True, frozen=True)
 class DescriptorBudget:
-    """`connections`: of other programs, at all listeners."""
+    """`connections`: from other programs, at all listeners."""
 
     files: int
     reserve: int
     connections: int
 
     def for_two_loops(self) -> tuple[DescriptorBudget, DescriptorBudget]:
-        """The files of the first loop, which has those of the metadata, and of the second, which has the logs. Nothing
-        else is divided here."""
+        """Return the budget of the first loop, with the files of the metadata, and of the second, with the files of the
+        logs. Only files are divided here."""
         first = min(_FIRST_FILES, self.files // 2)
         return replace(self, files=first), replace(self, files=self.files - first)
 
@@ -43,6 +43,6 @@ def divide(limit: int) -> DescriptorBudget:
 
 
 def of_this_process(nodes: int = 1) -> DescriptorBudget:
-    """The part of one of `nodes` in this process."""
+    """Return the part of one of `nodes` in this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return divide(UNBOUNDED if soft == resource.RLIM_INFINITY else soft // nodes)

@@ -1,6 +1,6 @@
-"""What the environment gives a node in KAFKA_OPTS, as Apache Kafka's scripts hand it to the JVM: the JAAS file.
+"""The JAAS file of a node from KAFKA_OPTS, which Apache Kafka's scripts pass to the JVM.
 
-The one option that is looked for is `-Djava.security.auth.login.config=<path>`; config/sasl_settings.py reads the file.
+The only option that is read is `-Djava.security.auth.login.config=<path>`; config/sasl_settings.py reads the file.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-#: The whole word may be quoted, or the path alone.
+#: The whole word may be quoted, or only the path.
 _OPTION: Final = re.compile(r"(?:^|\s)([\"']?)-Djava\.security\.auth\.login\.config=(\"[^\"]*\"|'[^']*'|[^\s\"']+)\1")
 
 
 def jaas_path(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The path of the JAAS file, None for no file; the last one counts, as in Java."""
+    """Return the path of the JAAS file, or None without one; the last one counts, as in Java."""
     found = _OPTION.findall(environment.get("KAFKA_OPTS", ""))
     return found[-1][1].strip("\"'") if found else None
 

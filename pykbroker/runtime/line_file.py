@@ -1,7 +1,7 @@
 """Lines into a file, from the event loop and without waiting for the disk: a bounded queue, and a thread that writes.
 
-What finds the queue full, of lines or of bytes, is dropped and counted. A line of which the disk took only a part ends
-there: the next begins a line of its own. Not responsible for what a line says.
+A line is dropped and counted if the queue is full, of lines or of bytes. If the disk took only a part of a line, the
+next line begins after a line end. Not responsible for the content of a line.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Final
 
 logger = logging.getLogger(__name__)
 _BATCH = 1000
-#: Of lines that wait or are being written.
+#: The most bytes of lines that wait or are being written.
 MOST_BYTES: Final = 16 << 20
 
 
 class LineFile:
-    """The file is appended to; a new one is only for its owner. OSError when it cannot be opened."""
+    """The file is appended to; a new one is only for its owner. Raises OSError if it cannot be opened."""
 
     def __init__(self, path: str, most_waiting: int) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._most_waiting = most_waiting
         self._waiting: deque[bytes] = deque()
-        #: bytes that were put into the queue, by the event loop alone, and that left it, by the thread alone
+        #: bytes that only the event loop put into the queue, and bytes that only the thread took from it
         self._bytes_in = self._bytes_out = 0
         self._is_torn = False
         self._wake = threading.Event()
@@ -36,7 +36,7 @@ class LineFile:
         self._thread.start()
 
     def write(self, line: str) -> None:
-        """Without its end of line. Returns at once."""
+        """Write a line, passed without its end. Returns at once."""
         data = line.encode() + b"\n"
         bytes_waiting = self._bytes_in - self._bytes_out
         if len(self._waiting) >= self._most_waiting or bytes_waiting + len(data) > MOST_BYTES:
@@ -48,7 +48,7 @@ class LineFile:
             self._wake.set()
 
     def close(self) -> None:
-        """Write what waits, and end."""
+        """Write the waiting lines, and end."""
         self._is_closed = True
         self._wake.set()
         self._thread.join()
@@ -58,7 +58,7 @@ class LineFile:
         while True:
             self._wake.wait()
             self._wake.clear()
-            # Read before the queue is emptied: what is written before `close` is in the file after it.
+            # Read before the queue is emptied, so that lines written before `close` are in the file after it.
             is_last = self._is_closed
             while self._waiting:
                 count = min(len(self._waiting), _BATCH)

@@ -1,7 +1,7 @@
-"""Log lines that a client, or a state that lasts, could cause again and again: one a minute for each subject.
+"""A limit for log lines that a client, or a lasting state, could cause again and again: one a minute per subject.
 
-Responsible for whether a line is due and for how many were left out. Pure, on a clock that its owner passes in; it
-writes nothing.
+Decides if a line is due and counts the lines that were left out. Pure, with a clock that its owner passes in; it writes
+nothing.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 EVERY_SECONDS = 60.0
-#: Subjects that are remembered. With more of them at once, those that are new share one subject.
+#: The most subjects in memory. With more of them at once, the new ones share one subject.
 MOST_SUBJECTS = 1_000
 
 
 class LineLimit:
-    """`take` before each line."""
+    """Call `take` before each line."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         """`now` in seconds, of a clock that does not jump."""
         self._now = now
-        # When each subject had its last line, the oldest first, and how many were left out since.
+        # The time of each subject's last line, the oldest first, and the number of lines left out since.
         self._lines: dict[str, tuple[float, int]] = {}
 
     def is_due(self, subject: str) -> bool:
@@ -28,7 +28,7 @@ class LineLimit:
         return last is None or self._now() - last[0] >= EVERY_SECONDS
 
     def take(self, subject: str) -> str | None:
-        """Return None if the line is to be left out, else the words to end it with: how many were left out before."""
+        """Return None to leave the line out, else the words to append: how many were left out before."""
         now = self._now()
         subject = self._remembered(subject, now)
         last = self._lines.get(subject)

@@ -1,7 +1,7 @@
 """The name under which other machines reach this one, as `InetAddress.getLocalHost().getCanonicalHostName()` finds it.
 
-Responsible for the rules of Java's method, and for asking the resolver of the operating system on a thread: its calls
-may block for many seconds. Not responsible for what is done without a name (node/advertised.py).
+Responsible for the rules of Java's method, and for asking the resolver of the operating system on a thread, because its
+calls may block for many seconds. Not responsible for a node without a name (node/advertised.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 
-#: How long a start waits for the resolver, in all.
+#: The longest wait of a start for the resolver, in all.
 LIMIT_S: Final = 1.0
 _LOCALHOST: Final = "localhost"
 _LOOPBACK: Final = "127.0.0.1"
@@ -31,13 +31,13 @@ def canonical_name(host_name: str, addresses_of: Callable[[str], list[str]], nam
         if address in addresses_of(name):
             return name
     except OSError:
-        # A name is wanted, and an address serves as well: Java's method has the same two answers.
+        # A name is preferred, but an address works as well: Java's method returns one of both.
         return spelled(address)
     return spelled(address)
 
 
 def spelled(host: str) -> str:
-    """An IPv6 address as Java writes it, with all its groups; a name and an IPv4 address as they are."""
+    """Return an IPv6 address as Java writes it, with all its groups; a name and an IPv4 address unchanged."""
     text, percent, scope = host.partition("%")
     try:
         address = ip_address(text)
@@ -51,7 +51,7 @@ def spelled(host: str) -> str:
 
 
 def addresses_of(name: str) -> list[str]:
-    """The addresses of a name, those of IPv4 first. Raises OSError."""
+    """Return the addresses of a name, those of IPv4 first. Raises OSError."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except UnicodeError as error:
@@ -61,7 +61,7 @@ def addresses_of(name: str) -> list[str]:
 
 
 def name_of(address: str) -> str:
-    """The name of an address. Raises OSError."""
+    """Return the name of an address. Raises OSError."""
     return socket.getnameinfo((address, 0), socket.NI_NAMEREQD)[0]
 
 
@@ -77,9 +77,9 @@ def name_of_this_machine() -> str:
 def ask_on_a_thread(
     loop: asyncio.AbstractEventLoop, ask: Callable[[], str] = name_of_this_machine, limit_s: float = LIMIT_S
 ) -> asyncio.Future[str]:
-    """Return the answer of `ask`, or raise what it raises; TimeoutError if it takes longer than `limit_s`.
+    """Return the answer of `ask`, or raise its error; TimeoutError if it takes longer than `limit_s`.
 
-    The thread is a daemon: a resolver that hangs holds up neither the start nor the end of the process.
+    The thread is a daemon, so a resolver that hangs delays neither the start nor the end of the process.
     """
     answer: asyncio.Future[str] = loop.create_future()
 
@@ -100,7 +100,7 @@ def ask_on_a_thread(
         try:
             loop.call_soon_threadsafe(end, name, raised)
         except RuntimeError:
-            # The limit is over, and the loop is closed.
+            # The time limit is over, and the loop is closed.
             return
 
     timer = loop.call_later(limit_s, end, "", TimeoutError(f"the resolver did not answer within {limit_s:g} s"))

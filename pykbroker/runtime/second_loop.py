@@ -1,6 +1,6 @@
-"""A second event loop on a thread of its own.
+"""A second event loop on its own thread.
 
-Responsible for the thread, from the first use to `close`. Not responsible for what runs on it.
+Responsible for the thread, from the first use to `close`. Not responsible for the work on it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SecondLoop(Generic[R]):
         make: Callable[[asyncio.AbstractEventLoop], R],
         end: Callable[[R], None] = _close,
     ) -> None:
-        """`make` gives the runtime of the second loop; `end` is called on its thread when the loop has stopped. The
+        """`make` returns the runtime of the second loop; `end` is called on its thread when the loop has stopped. The
         thread begins with the first `run`."""
         loop = self._loop = new_loop()
         self._own = make(loop)
@@ -63,7 +63,7 @@ class SecondLoop(Generic[R]):
         return await run_there(self._first.loop, self._loop, self.call_there, self.call_back, work)
 
     async def close(self) -> None:
-        """End the second loop. Nothing of it is left when this returns."""
+        """End the second loop, with its thread, before this returns."""
         if self._thread is None:
             self.discard()
             return
@@ -76,7 +76,7 @@ class SecondLoop(Generic[R]):
             self._end_with(self._own)
 
     def join(self) -> None:
-        """Wait until the thread is gone. From any thread but its own."""
+        """Wait until the thread is gone. Call it from any thread but its own."""
         if self._thread is not None:
             self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Files with keys: read whole, and written to memory alone."""
+"""Files with keys: read whole, and written only to memory."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-#: of one file; key stores have some KiB
+#: the limit of one file; key stores have some KiB
 MAX_SECRET_BYTES: Final = 16 << 20
 
 
 def read_secret(path: str) -> bytes:
-    """Never waits for a pipe, and holds no more than MAX_SECRET_BYTES. Raises OSError, also for what is larger or no
-    regular file."""
+    """Read a file without ever waiting for a pipe, up to MAX_SECRET_BYTES. Raises OSError, also for a larger file or
+    one that is not regular."""
     data = read_regular(path, MAX_SECRET_BYTES + 1)
     if data is None:
         raise OSError(errno.EINVAL, "it is no regular file")
@@ -25,12 +25,12 @@ def read_secret(path: str) -> bytes:
 
 
 def read_regular(path: str, size: int = -1) -> bytes | None:
-    """The first `size` bytes, or all; None for what is no regular file. Raises OSError."""
-    # A pipe would be waited for.
+    """Return the first `size` bytes, or all; None if it is no regular file. Raises OSError."""
+    # With O_NONBLOCK, because otherwise a pipe would block.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except ValueError as error:
-        # A NUL in it.
+        # The path contains a NUL.
         raise OSError(errno.EINVAL, str(error)) from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -42,7 +42,7 @@ def read_regular(path: str, size: int = -1) -> bytes | None:
 
 
 def version_of(path: str) -> tuple[int, int, int] | None:
-    """What differs when a file has been written or another has its name; None while there is none."""
+    """Return a value that changes when the file is written or replaced; None if there is no file."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -55,14 +55,14 @@ def exists(path: str) -> bool:
 
 
 def environment() -> Mapping[str, str]:
-    """The variables of this process."""
+    """Return the variables of this process."""
     return os.environ
 
 
 @contextmanager
 def as_memory_file(data: bytes) -> Iterator[str]:
-    """The path of a file that is on no disk, has no name and is gone afterwards. Raises OSError where the system has
-    none (memfd_create(2) is Linux's)."""
+    """Yield the path of a file that is on no disk, has no name and is gone afterwards. Raises OSError if the system has
+    no such files (memfd_create(2) is Linux's)."""
     if not hasattr(os, "memfd_create"):
         raise OSError(errno.ENOSYS, "this system has no memfd_create, and keys are written to no disk")
     descriptor = os.memfd_create("pykbroker", os.MFD_CLOEXEC)

@@ -1,17 +1,17 @@
-"""A watch over the event loop: which of its turns took longer than 100 ms, and what they were doing.
+"""A watch over the event loop that finds turns of more than 100 ms and their causes.
 
-The loop cannot tell while it stands, and uvloop has no hook for a turn. So a thread beside it asks for a callback on
-the loop, and looks at the stack of the loop's thread when that does not come. It asks only while the loop computes,
-because an idle node would spend more on being woken than on all its work.
+The loop cannot report while it stands still, and uvloop has no hook for a turn. So a separate thread asks for a
+callback on the loop, and looks at the stack of the loop's thread if the callback does not come. It asks only while the
+loop computes, because waking an idle node would cost more than all its work.
 
-Responsible for finding slow turns and for their reasons. Not responsible for what is made of them
+Responsible for finding slow turns and for their reasons. Not responsible for the use of the findings
 (node/turn_report.py).
 
 Invariants
 * While the loop is busy, each turn of 150 ms or more is found. The first turn after a calm is found from 0.5 s on, and
   one that waits without computing (for a disk) from 1.5 s on. Shorter ones are found by chance, from 100 ms on.
-* Time in which the whole process stood still (SIGSTOP, a machine that was paused) is no turn: neither did the thread
-  look meanwhile, nor did the loop's thread compute.
+* Time in which the whole process stood still (SIGSTOP, a machine that was paused) is no turn: in that time neither did
+  the thread look, nor did the loop's thread compute.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Final, NamedTuple
 
-#: Seconds. A turn that keeps the callback waiting for longer is slow.
+#: Seconds. A turn that delays the callback for longer is slow.
 SLOW_SECONDS: Final = 0.1
 _BUSY_LOOKS_SECONDS: Final = 0.05
 _CALM_LOOKS_SECONDS: Final = 0.25
 #: The loop is busy if its thread computed for this part of the time since the last look.
 _BUSY_PART: Final = 0.25
-#: A calm loop is asked this often all the same: it may wait for a disk.
+#: A calm loop is also asked this often, because it may wait for a disk.
 _ASK_SECONDS: Final = 1.0
-#: Of a sampled stack: the innermost frames.
+#: The innermost frames of a sampled stack.
 _MOST_FRAMES: Final = 12
 UNKNOWN: Final = "unknown"
-#: With its separator: pykbroker_log and others begin alike, and are installed beside it.
+#: With its separator, because pykbroker_log and other packages next to it begin alike.
 _PACKAGE: Final = f"{PurePath(__file__).parents[1]}{os.sep}"
 
 
 class SlowTurn(NamedTuple):
-    """`seconds` on the clock and of CPU; `reason`: the API, or the module, that the turn was in when it was looked at;
-    UNKNOWN if a call of C kept the lock of the interpreter, so that nobody could look. `stack`: innermost frame
+    """`seconds` on the clock and of CPU. `reason`: the API, or the module, that the turn was in when the watch looked;
+    UNKNOWN if a call of C held the lock of the interpreter, so that the watch could not look. `stack`: innermost frame
     last."""
 
     seconds: float
@@ -64,10 +64,10 @@ class TurnWatch:
         self._closed = threading.Event()
         self._loop_thread = threading.get_ident()
         self._cpu_seconds = _cpu_clock(self._loop_thread)
-        #: when the thread asked, in seconds of the monotonic clock, and the CPU of the loop's thread then; None: the
+        #: when the thread asked, in seconds of the monotonic clock, and the CPU of the loop's thread then; None if the
         #: loop has answered
         self._asked: tuple[float, float] | None = None
-        #: what the thread has found since it asked
+        #: the reason and the stack that the thread has found since it asked
         self._found: tuple[str, tuple[str, ...]] | None = None
 
     def start(self) -> None:
@@ -104,13 +104,13 @@ class TurnWatch:
             period = _BUSY_LOOKS_SECONDS if used > _BUSY_PART * (looked - before) else _CALM_LOOKS_SECONDS
             if self._asked is None:
                 if late > SLOW_SECONDS and used > _computed(late):
-                    # A call kept the lock of the interpreter from this thread, and the loop's thread computed.
+                    # A call held the lock of the interpreter against this thread, and the loop's thread computed.
                     self._tell(self._report, SlowTurn(late, used, UNKNOWN, ()))
                 if period == _BUSY_LOOKS_SECONDS or looked - asked > _ASK_SECONDS:
                     asked = looked
                     self._asked = looked, cpu
                     self._tell(self._turned)
-            # Where this thread was late, and the loop's thread did nothing, the process may have stood still.
+            # If this thread was late, and the loop's thread did nothing, the process may have stood still.
             elif looked - asked > SLOW_SECONDS and self._found is None and (late < SLOW_SECONDS or used > late / 10):
                 frame = sys._current_frames().get(self._loop_thread)
                 if frame is not None:
@@ -124,13 +124,13 @@ class TurnWatch:
 
 
 def _computed(late: float) -> float:
-    """More CPU than this shows that the loop's thread computed, although it has to share the processor. A process that
-    stood still has used less: what it did before, between two looks."""
+    """Return the CPU time that shows that the loop's thread computed, although it shares the processor. A process that
+    stood still has used less: only its work before that, between two looks."""
     return min(late / 2, max(SLOW_SECONDS, late / 10))
 
 
 def _cpu_clock(thread: int) -> Callable[[], float]:
-    """The CPU seconds of a thread; where the system does not tell them, those of the process."""
+    """Return a clock of the CPU seconds of a thread, or of the process if the system has none for threads."""
     try:
         clock = time.pthread_getcpuclockid(thread)
     except (AttributeError, OSError):
@@ -139,7 +139,7 @@ def _cpu_clock(thread: int) -> Callable[[], float]:
 
 
 def _reason(frame: FrameType | None) -> str:
-    """The API whose module is on the stack, or else the innermost module of this package."""
+    """Return the API whose module is on the stack, or else the innermost module of this package."""
     innermost = UNKNOWN
     while frame is not None:
         path = frame.f_code.co_filename
@@ -154,7 +154,7 @@ def _reason(frame: FrameType | None) -> str:
 
 
 def _stack(frame: FrameType) -> tuple[str, ...]:
-    # Lines of source are not looked up: that would read files.
+    # Lines of source are not looked up, because that would read files.
     summary = traceback.StackSummary.extract(traceback.walk_stack(frame), limit=_MOST_FRAMES, lookup_lines=False)
     return tuple(f"{each.name} ({_place(each.filename)}:{each.lineno})" for each in summary)[::-1]
 

@@ -12,14 +12,14 @@ from pykbroker.runtime.accepting import Acceptor, MakeProtocol
 
 
 def bind_unix(path: str) -> socket.socket:
-    """A bound socket of mode 0600 that listens. A socket at `path` that no process answers is replaced; anything else
-    there is an OSError, and so is a path that is too long. Every error names the path."""
+    """Return a bound socket of mode 0600 that listens. A socket at `path` that no process answers is replaced; anything
+    else there raises OSError, and so does a path that is too long. Every error names the path."""
     try:
         _clear(path)
         sock = socket.socket(socket.AF_UNIX)
         try:
             sock.bind(path)
-            # Before it listens, so that nothing else could have connected.
+            # Before it listens, so that no other user could have connected.
             os.chmod(path, 0o600)
             sock.listen(16)
             sock.setblocking(False)
@@ -51,7 +51,7 @@ def _clear(path: str) -> None:
 
 
 class UnixSocket(Acceptor):
-    """Binds a path, which goes with it. Raises OSError as `bind_unix`."""
+    """Binds a path, and removes it when it closes. Raises OSError as `bind_unix`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, path: str, accept: MakeProtocol) -> None:
         super().__init__(loop, [bind_unix(path)], accept)
@@ -61,7 +61,7 @@ class UnixSocket(Acceptor):
     def close(self) -> None:
         super().close()
         try:
-            # Another process may have taken the path over meanwhile.
+            # Another process may have taken over the path in the meantime.
             if os.lstat(self._path).st_ino == self._inode:
                 os.unlink(self._path)
         except FileNotFoundError:

@@ -1,19 +1,19 @@
-"""Worker processes: loops over records that would keep the event loop from its clients run in one of these.
+"""Worker processes for loops over records, which would keep the event loop from its clients.
 
-Responsible for starting workers, handing them jobs, telling of progress, ending them when they idle, are cancelled, or
-when this process goes. Not responsible for what a job does.
+Responsible for starting workers, passing jobs to them, reporting progress, and ending them when they are idle, are
+cancelled, or when this process ends. Not responsible for the work of a job.
 
-A job is a generator function at the top of a module. It is called as `job(disk, *args)` with a disk of the worker's
-own, yields how many bytes it has worked through since it last did (or parts of its result, which count for nothing),
-and returns its result. Arguments and results are
-pickled: names of files and ranges go in, facts come out. It must leave the files so that being killed at any moment
-costs nothing but the work.
+A job is a generator function at the top of a module. It is called as `job(disk, *args)` with the worker's own disk. It
+yields the number of bytes that it has processed since the last yield (or parts of its result, which do not count), and
+returns its result. Arguments and results are pickled: names of files and ranges go in, facts come out. A job that is
+killed at any moment must lose only its work, and leave the files intact.
 
-A worker scans files through maps, where a file that is cut off or a device that cannot read is a SIGBUS: the worker
-dies of it, and its job fails with the OSError (EIO) that a read would have raised in the broker.
+A worker scans files through maps, in which a file that is cut off, or a device that cannot read, is a SIGBUS. The
+worker dies of it, and its job fails with the OSError (EIO) that a read would have raised in the broker.
 
 Invariants:
-* A worker ends at the latest when the pipe to its parent breaks: no worker writes to a directory whose owner is gone.
+* A worker ends at the latest when the pipe to its parent breaks, so no worker writes to a directory whose owner is
+  gone.
 * It is no fork (locks, threads and event loops do not survive one) and does not import the parent's `__main__`.
 """
 
@@ -43,14 +43,14 @@ Job: TypeAlias = Callable[..., Generator[Any, None, T]]
 
 _LENGTH = struct.Struct(">I")
 _IDLE_SECONDS = 10.0
-#: Of a worker: few files at a time.
+#: The limit of a worker, which needs few files at a time.
 _MAX_OPEN_FILES = 64
-#: Clients come first.
+#: Clients have priority.
 _NICE = 5
 _START = "import sys; sys.path[:] = sys.argv[1:]; from pykbroker.runtime.workers import main; main()"
 
 
-#: What a SIGBUS means.
+#: The meaning of a SIGBUS.
 CUT_OFF = "the file became shorter while a worker process read it through a map, or its device failed (SIGBUS)"
 
 
@@ -75,7 +75,7 @@ def finish(job: Job[T], disk: Disk, *args: object, on_progress: Callable[[Any], 
 
 
 class Workers:
-    """At most `size` processes, started when there is something to do."""
+    """At most `size` processes, started when there is work."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, size: int) -> None:
         self._loop = loop
@@ -94,8 +94,8 @@ class Workers:
         on_progress: Callable[[Any], None] | None = None,
         bytes_per_second: float | None = None,
     ) -> asyncio.Future[T]:
-        """Queue a job. `on_progress` is called on the loop with what it yields; cancelling the future kills the worker.
-        Fails with what the job raised, with OSError when a map failed beneath it, or WorkerDied."""
+        """Queue a job. `on_progress` is called on the loop with the values that it yields; cancelling the future kills
+        the worker. Fails with the error of the job, with OSError if a map failed, or with WorkerDied."""
         future: asyncio.Future[T] = self._loop.create_future()
         request = pickle.dumps((job, args, bytes_per_second))
 
@@ -134,7 +134,7 @@ class Workers:
         try:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
-            pass  # the loop is closed: no caller waits any more
+            pass  # the loop is closed, so no caller waits
 
     def _take(self) -> _Worker:
         with self._lock:
@@ -169,7 +169,7 @@ class Workers:
             worker.close()
 
     def close(self) -> None:
-        """End all of them; what they were doing is lost. Blocks until they are gone."""
+        """End all of them and lose their work. Blocks until they are gone."""
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
@@ -199,11 +199,11 @@ class _Worker:
         self.answer: tuple[str, Any] = ("", None)
         #: the file that it mapped last
         self.mapped = ""
-        #: waits for a job
+        #: True while it waits for a job
         self.usable = True
 
     def ask(self, request: bytes) -> Iterator[Any]:
-        """Progress; then `answer` has the result. Raises OSError, EOFError when the process has died."""
+        """Yield the progress; then `answer` has the result. Raises OSError or EOFError if the process has died."""
         stdin, stdout = self._pipes()
         self.usable = False
         _send(stdin, request)
@@ -224,11 +224,11 @@ class _Worker:
         return self._process.stdin, self._process.stdout
 
     def ended_by(self) -> int:
-        """The signal that has ended it, once its pipe is broken; 0 or less: none has."""
+        """Return the signal that has ended it, once its pipe is broken; 0 or less if none has."""
         return -self._process.wait()
 
     def kill(self) -> None:
-        """From any thread: the caller that waits for it hears of it."""
+        """Kill it, from any thread; the caller that waits for it then gets an error."""
         self.usable = False
         self._process.kill()
 
@@ -239,7 +239,7 @@ class _Worker:
         try:
             stdin.close()
         except BrokenPipeError:
-            pass  # it was killed before it had read its job
+            pass  # it was killed before it read its job
         stdout.close()
 
 
@@ -268,10 +268,10 @@ def _receive(pipe: IO[bytes]) -> bytes:
 
 def main() -> None:
     """Serve jobs until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the parent, which tells us by the pipe
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the parent, whose end breaks the pipe
     with contextlib.suppress(OSError):
         os.nice(_NICE)
-    # Only our own pipe: what a job prints by mistake must not get between the answers.
+    # Only our own pipe, because a job's prints must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -281,7 +281,7 @@ def main() -> None:
             while True:
                 requests.put(_receive(sys.stdin.buffer))
         except (EOFError, OSError):
-            # Wherever the job is: its directory may be another process's by now.
+            # Even in the middle of a job, because its directory may belong to another process by now.
             os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
@@ -310,12 +310,12 @@ def _tell(parent: IO[bytes], message: bytes) -> None:
     try:
         _send(parent, message)
     except BrokenPipeError:
-        # The parent was killed: no caller waits, and there is nothing to complain of.
+        # The parent was killed, so no caller waits, and this is no error.
         os._exit(0)
 
 
 class _Throttle:
-    """So many bytes a second on average, from the job's start on."""
+    """Limits the bytes a second on average, from the job's start on."""
 
     def __init__(self, bytes_per_second: float | None) -> None:
         self._rate = bytes_per_second
