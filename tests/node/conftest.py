@@ -14,6 +14,6 @@ T = TypeVar("T")
 
 @pytest.fixture
 def play() -> Iterator[Callable[..., Any]]:
-    """`play(scenario, {key: value})` on a node of its own."""
+    """`play(scenario, {key: value})` on a separate node."""
     with playing() as run:
         yield run

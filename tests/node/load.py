@@ -1,8 +1,8 @@
-"""Clients that write and read replicated topics beside a test, and the judge of what they were told.
+"""Clients that write and read replicated topics during a test, and the judge of the responses that they got.
 
-The clients and the judge are those of the torture: compat_tests/torture/journal.py says what must hold, and
-compat_tests/torture/test_journal.py plants what it must find (lost, twice, reordered, an aborted record that is read,
-two values at one offset).
+The clients and the judge are those of the torture, and compat_tests/torture/journal.py has the promises.
+compat_tests/torture/test_journal.py plants the errors that the judge must find: lost, twice, reordered, an aborted
+record that is read, two values at one offset.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from tests.node.nodes import eventually
 
 C = TypeVar("C", bound=Client)
 
-#: How the producers of each topic differ. The second may repeat and reorder records when its leader changes, so only
-#: what it lost is judged.
+#: The settings of the producers of each topic. The second may repeat and reorder records when its leader changes, so
+#: only its losses are judged.
 WRITERS: dict[str, dict[str, Any]] = {
     "once": {"enable.idempotence": True},
     "plain": {"acks": "all", "max.in.flight": 1},
 }
-#: For clusters with Apache Kafka's nodes, which take their time: the idempotent one alone.
+#: For clusters with Apache Kafka's nodes, which are slower: only the idempotent one.
 ONCE = {"once": WRITERS["once"]}
-#: A broker that is silent is given up, and asked again or another.
+#: A request to a silent broker times out, and is sent again to it or another.
 _GIVES_UP = {"socket.timeout.ms": 4_000}
-#: Answers that a writer must get before it is said to go on.
+#: The responses that a writer must get before it counts as continuing.
 _SOME = 30
 
 
 class Clustered(Protocol):
-    """A cluster, as far as clients know it."""
+    """A cluster, as far as clients need it."""
 
     @property
     def bootstrap(self) -> str: ...
 
 
 class Load:
-    """A writer of each kind (an idempotent and a plain one) and a reader of each topic (one partition), while the block
-    lasts."""
+    """A writer of each kind (an idempotent and a plain one) and a reader of each topic (one partition), during the
+    block."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Load:
         *,
         pause_s: float = 0.05,
     ) -> None:
-        """`pause_s`: what a writer waits between two bursts, so that a run does not make millions of records."""
+        """`pause_s`: the pause of a writer between two bursts, so that a run does not make millions of records."""
         self.nodes = nodes
         self._pause_s = pause_s
         self.journals: dict[str, Journal] = {}
@@ -59,7 +59,7 @@ class Load:
             self.write(topic, writers)
 
     def write(self, topic: str, writers: Mapping[str, Mapping[str, Any]]) -> None:
-        """A writer with each of these settings, and a reader."""
+        """Add a writer with each of these settings, and a reader."""
         journal = self.journals[topic] = Journal(topic)
         for name, settings in writers.items():
             bootstrap, pause_s = self.nodes.bootstrap, self._pause_s
@@ -79,7 +79,7 @@ class Load:
     def transact(
         self, transactional_id: str, topic: str, settings: Mapping[str, Any] | None = None
     ) -> TransactionalWriter:
-        """Commit and abort in turn into another topic, with a reader of what is committed."""
+        """Commit and abort in turn into another topic, with a reader of the committed records."""
         journal = self.journals[topic] = Journal(topic, transactional=True)
         self._add(Reader(self.nodes.bootstrap, journal, topic, committed=True))
         writer = TransactionalWriter(
@@ -106,10 +106,10 @@ class Load:
         for client in self.clients:
             client.ask_to_stop()
 
-    # -- while it runs
+    # -- during the run
 
     def until(self, what: str, look: Callable[[], bool]) -> None:
-        """Wait for something while every client is well."""
+        """Wait for an event, and fail if a client fails."""
 
         def watched() -> bool:
             for client in self.clients:
@@ -119,7 +119,7 @@ class Load:
         eventually(what, watched)
 
     def goes_on(self) -> None:
-        """Wait until every writer of records got more answers, and every group and transaction committed."""
+        """Wait until every writer of records got more responses, and every group and transaction committed."""
         wanted = {
             client: progress_of(client) + _step(client) for client in self.clients if not isinstance(client, Reader)
         }
@@ -135,10 +135,10 @@ class Load:
             error.add_note(f"these do not: {sorted(client.name for client in waiting)}")
             raise
 
-    # -- when it is over
+    # -- after the run
 
     def judge(self) -> None:
-        """Wait for the clients' end, read every topic from its beginning, and judge what is there."""
+        """Wait for the clients' end, read every topic from its beginning, and judge the records."""
         for client in self.clients:
             client.ask_to_stop()
         for client in self.clients:
@@ -161,7 +161,7 @@ def progress_of(client: Client) -> int:
     if isinstance(client, Group):
         return client.committed
     if isinstance(client, TransactionalWriter):
-        # Nothing is read of aborted transactions, and the judge wants to find records.
+        # Aborted transactions return no records, and the judge wants to find records.
         return sum(transaction.outcome is True for transaction in list(client.done))
     assert isinstance(client, Writer)
     return client.progress

@@ -1,4 +1,4 @@
-"""What tests ask of the nodes of a cluster from outside, over the wire and in their files: nodes of any kind."""
+"""Requests of tests to the nodes of a cluster from outside, over the wire and in their files: nodes of any kind."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ PATIENCE_SECONDS = 60
 
 
 def eventually(what: str, look: Callable[[], T | None], *, seconds: float = PATIENCE_SECONDS) -> T:
-    """What `look` returns when it is true; the cluster may be on its way there."""
+    """Return the result of `look` when it is true; the cluster may need time for that."""
     deadline = time.monotonic() + seconds
     while True:
         try:
             found = look()
         except OSError:
-            # A node that is on its way up or down.
+            # A node that starts or stops.
             found = None
         if found:
             return found
@@ -40,21 +40,21 @@ def eventually(what: str, look: Callable[[], T | None], *, seconds: float = PATI
 class Nodes(ABC):
     """The brokers of a cluster, by node id, some of which run."""
 
-    #: node id -> its process, of the brokers that run
+    #: node id -> its process, for the brokers that run
     running: dict[int, Any]
-    #: the brokers, whether they run or not
+    #: all brokers, running or not
     numbers: Sequence[int]
 
     @abstractmethod
     def address(self, number: int) -> str:
-        """Where clients find this broker."""
+        """The address of this broker for clients."""
 
     @abstractmethod
     def data(self, number: int) -> Path:
         """The directory with this broker's replicas."""
 
     def folder_of(self, number: int, topic: str, partition: int) -> Path:
-        """Where a broker keeps its replica."""
+        """Return the folder of a broker's replica."""
         return self.data(number) / f"{topic}-{partition}"
 
     @property
@@ -69,10 +69,10 @@ class Nodes(ABC):
             with Wire(self.address(number)) as wire:
                 yield number, wire
 
-    # -- what they say
+    # -- their responses
 
     def active(self, *, but: int | None = None) -> int:
-        """The active controller, as a living node says."""
+        """Return the active controller, by a living node."""
         asked = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
 
         def look() -> int | None:
@@ -86,7 +86,7 @@ class Nodes(ABC):
         return eventually("a node leads the quorum", look)
 
     def voters(self) -> dict[int, str]:
-        """The voters and their directories, as the active controller says."""
+        """Return the voters and their directories, by the active controller."""
         asked = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
         for _, wire in self.wires():
             topics = wire.call(DescribeQuorumRequest(topics=[asked])).topics
@@ -96,7 +96,7 @@ class Nodes(ABC):
         return {}
 
     def serving(self, *numbers: int) -> None:
-        """Every living node names these brokers, which are the ones that are not fenced."""
+        """Wait until every living node names these brokers, which means that they are not fenced."""
 
         def look() -> bool:
             return all(
@@ -115,16 +115,16 @@ class Nodes(ABC):
         return eventually(f"each partition of {topic} has a leader", look)
 
     def partitions(self, topic: str, number: int | None = None) -> dict[int, MetadataResponsePartition]:
-        """What a node says of a topic: the first that lives, unless one is named."""
+        """Return a node's metadata of a topic: of the first living one, unless one is named."""
         with Wire(self.address(self.living()[0] if number is None else number)) as wire:
             return {partition.partition_index: partition for partition in wire.metadata(topic).topics[0].partitions}
 
     def all_say(self, what: str, topic: str, look: Callable[[dict[int, MetadataResponsePartition]], bool]) -> None:
-        """Wait until what each living node says of a topic is so: a tool asks any of them."""
+        """Wait until `look` is true for each living node's metadata of a topic, because a tool may ask any of them."""
         eventually(what, lambda: all(look(self.partitions(topic, number)) for number in self.living()))
 
     def in_sync(self, *topics: str, for_seconds: float = 0.0) -> None:
-        """All nodes live, and each of them says that every replica of these topics is in sync, for so long."""
+        """Wait until all nodes live, and each of them has every replica of these topics in sync for this time."""
         self.serving(*self.numbers)
         began: list[float] = []
 
@@ -147,7 +147,7 @@ class Nodes(ABC):
         eventually(f"every replica of {topics} is in sync", lasts)
 
     def keys_by_coordinator(self, kind: int, prefix: str = "key") -> dict[int, str]:
-        """A group, or transactional id, for each node that coordinates it."""
+        """Return a group, or transactional id, for each node that coordinates it."""
         found: dict[int, str] = {}
         with Wire(self.address(self.living()[0])) as wire:
             for attempt in range(200):
@@ -165,7 +165,7 @@ class Nodes(ABC):
     # -- replicated topics
 
     def create(self, topic: str, *replicas: Sequence[int]) -> str:
-        """Make a topic with these replicas of its partitions, and wait until all of them are in sync."""
+        """Create a topic with these replicas of its partitions, and wait until all of them are in sync."""
         assignments = [
             CreatableReplicaAssignment(partition_index=i, broker_ids=list(r)) for i, r in enumerate(replicas)
         ]
@@ -177,7 +177,7 @@ class Nodes(ABC):
         return topic
 
     def stored(self, number: int, topic: str, partition: int, end: int) -> bytes:
-        """The batches below an offset, as they stand in a node's segment files."""
+        """Return the batches below an offset, as they are in a node's segment files."""
         folder = self.folder_of(number, topic, partition)
         data = b"".join(segment.read_bytes() for segment in sorted(folder.glob("*.log")))
         cut = 0
@@ -210,7 +210,8 @@ class Nodes(ABC):
 
 
 def _differs_at(data: bytes, whole: bytes) -> list[int]:
-    """The base offsets of the first batches that differ; none where the shorter log is the beginning of the other."""
+    """Return the base offsets of the first batches that differ; none if the shorter log is the beginning of the
+    other."""
     both = zip(iter_batches(data), iter_batches(whole), strict=False)
     for (at, one), (_, other) in both:
         end = at + one.size_in_bytes

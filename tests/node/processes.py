@@ -1,4 +1,4 @@
-"""Nodes as processes of their own: the command line, its one address line, its log."""
+"""Nodes as separate processes: the command line, its one address line, its log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def run(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 30) -> subprocess.CompletedProcess[str]:
-    """One command from start to end."""
+    """Run one command from start to end."""
     return subprocess.run(
         command(*arguments), env=environment(env), capture_output=True, text=True, timeout=timeout, check=False
     )
@@ -59,7 +59,7 @@ def format_combined(home: Path, own: Mapping[str, object]) -> Path:
 
 
 class Process:
-    """`pykbroker start ...`; stopped when the block ends, however it ends."""
+    """`pykbroker start ...`; it is stopped when the block ends, with or without an error."""
 
     def __init__(
         self, log: Path, *arguments: str, env: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
@@ -98,7 +98,7 @@ class Process:
         return self
 
     def interrupt(self, number: int = signal.SIGINT, timeout: float = 30) -> int:
-        """Send a signal and wait for the end; returns the exit status."""
+        """Send a signal and wait for the end; return the exit status."""
         self._process.send_signal(number)
         status = self._process.wait(timeout)
         assert self._process.stdout is not None

@@ -1,4 +1,5 @@
-"""Three combined nodes behind TLS and SASL, with ACLs: SCRAM between brokers, what a test says between controllers."""
+"""Three combined nodes with TLS, SASL and ACLs: SCRAM between brokers, and a test's choice between
+controllers."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tests.node.wire import Wire
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 MECHANISM = "SCRAM-SHA-512"
-#: The listeners named PLAINTEXT and CONTROLLER, as those of `Trio` are.
+#: The listeners are named PLAINTEXT and CONTROLLER, like those of `Trio`.
 BROKERS: Mapping[str, object] = {
     **REPLICATED,
     **node_properties(),
@@ -30,7 +31,7 @@ BROKERS: Mapping[str, object] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:node;User:controller;User:CN=node",
 }
-#: how controllers are reached -> properties
+#: the kind of connections to controllers -> properties
 CONTROLLERS: Mapping[str, Mapping[str, object]] = {
     "mTLS": {
         "listener.security.protocol.map": "PLAINTEXT:SASL_SSL,CONTROLLER:SSL",
@@ -47,7 +48,7 @@ CONTROLLERS: Mapping[str, Mapping[str, object]] = {
 
 
 def log_in(wire: Wire, user: str, password: str, mechanism: str = MECHANISM) -> None:
-    """By any mechanism of a client."""
+    """Log in by any mechanism of a client."""
     client = Login(mechanism, user, password).begin()
     assert wire.call(SaslHandshakeRequest(mechanism=mechanism)).error_code == ErrorCode.NONE
     token: bytes | None = client.first()
@@ -59,7 +60,7 @@ def log_in(wire: Wire, user: str, password: str, mechanism: str = MECHANISM) -> 
 
 
 class SecuredTrio(Trio):
-    """Users of SCRAM: node and alice, whose passwords are `<name>-secret`."""
+    """SCRAM has the users node and alice, whose passwords are `<name>-secret`."""
 
     def __init__(self, folder: Path, controllers: str, settings: Mapping[str, object] | None = None) -> None:
         users: Sequence[str] = [f"{MECHANISM}=[name={name},password={name}-secret]" for name in ("node", "alice")]

@@ -27,7 +27,7 @@ from tests.simulation.world import World
 
 T = TypeVar("T")
 TOPIC, BROKER = 2, 4
-#: Nothing of the node's own happens while a test lets hours pass.
+#: The node itself does nothing while a test lets hours pass.
 QUIET = {
     "metadata.max.idle.interval.ms": "0",
     "broker.heartbeat.interval.ms": "1000000",
@@ -100,7 +100,7 @@ class Sim(Client):
     async def alter(
         self, resource_type: int, name: str, values: Mapping[str, str | None], wait_seconds: float = 1
     ) -> None:
-        """IncrementalAlterConfigs, None takes a key away; waits until the broker has it."""
+        """Send IncrementalAlterConfigs, where None removes a key; wait until the broker has it."""
         configs = [
             AlterableConfig(name=key, config_operation=int(value is None), value=value) for key, value in values.items()
         ]
@@ -110,7 +110,7 @@ class Sim(Client):
         await asyncio.sleep(wait_seconds)
 
     async def lower(self, feature: str) -> None:
-        """UpdateFeatures to level 0."""
+        """Send UpdateFeatures to level 0."""
         update = FeatureUpdateKey(feature=feature, max_version_level=0, upgrade_type=2)
         answer = await self.call(UpdateFeaturesRequest(timeout_ms=30_000, feature_updates=[update]))
         assert answer.error_code == ErrorCode.NONE, answer
@@ -120,7 +120,7 @@ class Sim(Client):
         return build_batch([(key, value, (), now_ms) for value in values], **fields)
 
     async def produce(self, topic: str, records: bytes, *, partition: int = 0, acks: int = -1) -> Any:
-        """One answer that is not about metadata on its way."""
+        """Return a response that is not an error about metadata that is still on its way."""
         data = TopicProduceData(
             topic_id=await self.topic_id(topic), partition_data=[PartitionProduceData(index=partition, records=records)]
         )
@@ -132,25 +132,25 @@ class Sim(Client):
         assert answer.error_code == ErrorCode.NONE, answer
 
     async def fetch(self, topic: str, offset: int = 0, **fields: Any) -> Any:
-        """The whole response."""
+        """Return the whole response."""
         asked = FetchPartition(partition=0, fetch_offset=offset, current_leader_epoch=-1, partition_max_bytes=1 << 26)
         defaults: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 26, "session_epoch": -1}
         topics = [FetchTopic(topic_id=await self.topic_id(topic), partitions=[asked])]
         return await self.call(FetchRequest(topics=topics, **{**defaults, **fields}))
 
     def lose_a_replica(self, topic: str, partition: int = 0) -> None:
-        """The partition has one more replica from now on, and it is not in sync: what the metadata would say of it."""
+        """Give the partition one more replica that is not in sync, as the metadata would."""
         image = self.node.loader.image.topics.by_name[topic].partitions[partition]
         wider = image._replace(replicas=(*image.replicas, 99), directories=(*image.directories, bytes(16)))
         self.node.services.replicas.get(topic, partition).update(wider)
 
     async def stored(self, topic: str) -> list[BatchHeader]:
-        """The headers of the batches that a consumer is given."""
+        """Return the headers of the batches that a consumer gets."""
         answer = await self.fetch(topic, self.log(topic).log_start_offset)
         return [header for _, header in iter_batches(answer.responses[0].partitions[0].records or b"")]
 
     async def everything(self, topic: str) -> list[BatchHeader]:
-        """The headers of all batches, as a consumer that goes on finds them."""
+        """Return the headers of all batches, as a consumer reads them one after the other."""
         found: list[BatchHeader] = []
         offset = self.log(topic).log_start_offset
         while True:
@@ -164,7 +164,7 @@ class Sim(Client):
 
 @contextmanager
 def open_sims(base: Mapping[str, str] | None = None) -> Iterator[Callable[..., Sim]]:
-    """`make({key: value})` gives a node of its own, with `base` beside; all are closed at the end."""
+    """`make({key: value})` makes a separate node, with `base` as further keys; all are closed at the end."""
     made: list[Sim] = []
 
     def make(config: Mapping[str, str] | None = None) -> Sim:
@@ -180,10 +180,10 @@ def open_sims(base: Mapping[str, str] | None = None) -> Iterator[Callable[..., S
 
 @contextmanager
 def playing(base: Mapping[str, str] | None = None) -> Iterator[Callable[..., Any]]:
-    """`play(scenario, {key: value})` runs it on a node of its own, with `base` beside."""
+    """`play(scenario, {key: value})` runs it on a separate node, with `base` as further keys."""
     with open_sims(base) as make:
         yield lambda scenario, config=None: make(config).run(scenario)
 
 
-#: `play(scenario, {key: value})` runs it on a node of its own.
+#: `play(scenario, {key: value})` runs it on a separate node.
 Play = Callable[[Callable[[Sim], Awaitable[Any]], dict[str, str]], Any]

@@ -1,4 +1,4 @@
-"""An authorizer whose loop stands still when it is asked about topics with certain names."""
+"""An authorizer whose loop stands still when it decides about topics with certain names."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Final
 
 from pykbroker.plugins import RequestOfClient
 
-#: Asked whether somebody may see the topic "stand-30", the loop that asks stands still for 30 s;
+#: The decision to describe the topic "stand-30" stops its loop for 30 s;
 STAND: Final = "stand"
-#: it does so about "write-30" when somebody writes,
+#: a decision to write to "write-30" does so,
 WRITE: Final = "write"
-#: and about "hold-5" it keeps the interpreter's lock for 5 s, as a long call of C does: every loop stands still.
+#: and one about "hold-5" holds the interpreter's lock for 5 s, as a long call of C does: every loop stands still.
 HOLD: Final = "hold"
 _OPERATIONS: Final = {STAND: "DESCRIBE", WRITE: "WRITE", HOLD: "DESCRIBE"}
 PROPERTY: Final = {"authorizer.class.name": "python:tests.node.standing_authorizer.StandingAuthorizer"}
 
 
 class StandingAuthorizer:
-    """Everybody may do everything. Each name works once for an instance, because one request may ask several times."""
+    """Allows everything. Each name works once for an instance, because one request may ask several times."""
 
     def __init__(self) -> None:
         self._done: set[str] = set()

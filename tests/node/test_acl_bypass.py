@@ -1,4 +1,4 @@
-"""A user who has one ACL tries for more, on a node with ACLs: by names that look alike, forged requests, settings."""
+"""A user with one ACL tries to do more, on a node with ACLs: by names that look alike, forged requests, settings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ STORE_SECRET = "store-secret"
 
 
 def with_stores(folder: Path) -> dict[str, str]:
-    """And what the listener SSL needs."""
+    """Return the keys of the listener SSL as well."""
     folder.mkdir(exist_ok=True)
     (folder / "node.p12").write_bytes(node_identity().pkcs12(STORE_SECRET))
     (folder / "trust.p12").write_bytes(authority().truststore(STORE_SECRET))
@@ -90,7 +90,7 @@ ACLS = [
     acl(Resource.TOPIC, "team-", Operation.ALL, resource_pattern_type=PatternType.PREFIXED),
     acl(Resource.GROUP, "caf\u00e9", Operation.READ),
     acl(Resource.GROUP, "team-", Operation.READ, resource_pattern_type=PatternType.PREFIXED),
-    # What it may configure, and nothing else.
+    # The only configuration that it may alter.
     acl(Resource.CLUSTER, "kafka-cluster", Operation.ALTER_CONFIGS),
     acl(Resource.TOPIC, "configured", Operation.ALTER_CONFIGS),
 ]
@@ -125,7 +125,7 @@ def group_error(wire: Wire, name: str) -> int:
 @pytest.mark.parametrize(
     "name",
     [
-        "cafe\u0301",  # in another normal form
+        "cafe\u0301",  # in another Unicode normal form
         "CAF\u00c9",
         "Caf\u00e9",
         "caf\u00e9 ",
@@ -190,7 +190,7 @@ def test_the_id_of_a_topic_opens_nothing(node: Locked, mallory: Wire) -> None:
     assert not deleted.responses[0].name
 
 
-# What only brokers and controllers may say.
+# Requests that only brokers and controllers may send.
 
 
 def envelope(principal: bytes, inner: Any = None, version: int = 7) -> EnvelopeRequest:
@@ -216,7 +216,7 @@ def test_a_forged_principal_in_an_envelope(node: Locked, mallory: Wire) -> None:
 
 
 def test_a_client_that_says_it_is_a_follower_takes_no_place_from_others(node: Locked, mallory: Wire) -> None:
-    """Followers' sessions of fetches take those of consumers, and keep them."""
+    """Followers' fetch sessions take the places of those of consumers, and keep them."""
     asked = FetchPartition(partition=0, fetch_offset=0, current_leader_epoch=-1, partition_max_bytes=1 << 20)
 
     def open_session(replica_id: int) -> int:
@@ -243,7 +243,7 @@ def test_requests_of_controllers_on_the_listener_of_clients(mallory: Wire, reque
         mallory.call(request_)
 
 
-# Settings: run code, read a file, open a listener.
+# Settings that would run code, read a file, or open a listener.
 
 BROKER_SETTINGS = {
     "listeners": "PLAINTEXT://0.0.0.0:0",
@@ -274,7 +274,7 @@ BROKER_SETTINGS = {
     "message.max.bytes": "python:os.getpid",
     "log.cleanup.policy": "${directory:/etc:passwd}",
 }
-#: Apache Kafka takes these as keys that a plug-in may know; a node that takes them must make nothing of them.
+#: Apache Kafka accepts these as keys for a plug-in; a node that accepts them must ignore them.
 KEPT_SETTINGS = {
     "super.users": "User:mallory",
     "allow.everyone.if.no.acl.found": "true",
@@ -316,7 +316,7 @@ def test_a_user_with_nothing_but_alter_configs(
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What a node must not be made to read, by what its answer would say of it."""
+    """Files that a node must not read, by what its response would reveal about them."""
     folder = tmp_path_factory.mktemp("files")
     os.mkfifo(folder / "pipe")
     with open(folder / "large", "wb") as large:
@@ -342,7 +342,7 @@ def alter_store(wire: Wire, path: str) -> list[Any]:
 
 
 def test_a_user_without_an_acl_has_no_file_read(node: Locked, files: dict[str, str]) -> None:
-    """Each answer is the same, and says nothing of the file."""
+    """Each response is the same, and reveals nothing about the file."""
     with node.as_user("mall") as wire:
         answers = [answer for path in files.values() for answer in alter_store(wire, path)]
         assert {answer.error_code for answer in answers} == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
@@ -376,7 +376,7 @@ def test_settings_of_the_file_alone_change_nothing_after_a_restart(tmp_path: Pat
             assert wire.call(CreateAclsRequest(creations=ACLS[:1])).results[0].error_code
         with node.as_user("admin") as admin:
             for key, value in KEPT_SETTINGS.items():
-                # As it was written, hidden, or not there.
+                # It is as it was written, hidden, or not there.
                 found = admin.describe(BROKER, "1").get(key)
                 assert found is None or found.config_source not in (1, 2) or found.value in (value, None)
 

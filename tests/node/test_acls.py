@@ -1,4 +1,4 @@
-"""ACLs on a whole node: set over the protocol, kept in the metadata log, asked of each request."""
+"""ACLs on a whole node: set over the protocol, stored in the metadata log, and checked for each request."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def creations(*acls: Acl) -> CreateAclsRequest:
 
 
 async def grant(sim: Sim, *acls: Acl) -> None:
-    """As the node itself, to which nothing is denied; on the broker, too, when this returns."""
+    """Add ACLs as the node itself, to which nothing is denied; the broker has them too when this returns."""
     answer = await sim.node.controller.call(creations(*acls))
     assert [result.error_code for result in answer.results] == [0] * len(acls)
     await sim.node.loader.when(lambda image: set(acls) <= set(image.acls.values()))
@@ -91,7 +91,7 @@ def sim() -> Iterator[Sim]:
 
 @acts(broker=("authorizer.class.name",))
 def test_a_client_may_do_what_an_acl_allows_and_nothing_else() -> None:
-    """Nor does a combined node need an ACL for what its broker asks of its controller: it started."""
+    """A combined node also needs no ACL for its broker's requests to its controller, because it has started."""
     sim = Sim(ON)
 
     async def play(sim: Sim) -> None:
@@ -152,7 +152,7 @@ def test_acls_are_changed_and_described_over_both_listeners(sim: Sim) -> None:
             return await controller.send(request, 3_000)
 
         for number, send in enumerate((sim.call, ask_controller)):
-            # A new ACL, one that is there, one that is none.
+            # A new ACL, one that exists, one that is invalid.
             answer = await send(creations(reads, rules[0], reads._replace(principal="nobody")))
             assert [result.error_code for result in answer.results] == [0, 0, ErrorCode.INVALID_REQUEST], number
             await sim.node.loader.when(lambda image: reads in image.acls.values())
@@ -266,8 +266,8 @@ def test_the_keys_of_the_authorizer_are_known_beside_it_alone() -> None:
     run_shows=lambda parameters: ["early.start.listeners"] if parameters["early"] is not None else [],
 )
 def test_a_controller_that_knows_no_acls_yet_serves_nobody(early: str | None) -> None:
-    """The other voter is away, so that nothing is known to be committed. The listener is open only when it may start
-    early, and then for requests that no ACL is asked for."""
+    """The other voter is away, so no committed offset is known. The listener is open only if it may start early, and
+    then only for requests that need no ACL."""
     world = World(1)
     texts = {
         **development_profile("/data", 9092),

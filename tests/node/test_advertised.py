@@ -1,4 +1,4 @@
-"""Listeners without a host: what is advertised for them, and what a node writes and says."""
+"""Listeners without a host: the host that is advertised for them, and the files and log lines of a node."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The listeners of controllers under attack, over sockets: any frames in any pieces before a proof of the user, and
-what a user without CLUSTER_ACTION forges."""
+"""The listeners of controllers under attack, over sockets: any frames in any pieces before authentication, and
+forgeries of a user without CLUSTER_ACTION."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ STEPS: Final = st.one_of(
     st.builds(Step, st.just("garbage"), data=st.binary(min_size=1, max_size=40)),
 )
 LOGIN: Final = [Step("handshake"), Step("token")]
-#: Some get in, others almost.
+#: Some of these get in, others almost.
 WALKS: Final = st.tuples(
     st.sampled_from([[], LOGIN, [Step("versions"), *LOGIN], [Step("handshake", version=0), Step("token")]]),
     st.lists(STEPS, max_size=8),
@@ -118,7 +118,7 @@ WALKS: Final = st.tuples(
 
 
 def frames(steps: list[Step]) -> tuple[bytes, int]:
-    """What is sent, and how many DescribeCluster may be dispatched of it at most."""
+    """Return the bytes to send, and how many DescribeCluster of them may be dispatched at most."""
     numbers = count(1)
 
     def request(message: Any, version: int) -> bytes:
@@ -171,7 +171,7 @@ def say(node: Secured, listener: str, data: bytes, cuts: list[int], tls: ssl.SSL
             while connection.recv(65536):
                 pass
         except (OSError, ValueError):
-            # It ended before everything was said.
+            # It ended before everything was sent.
             pass
         finally:
             connection.close()
@@ -206,7 +206,7 @@ def test_only_proven_users_reach_a_controller(node: Secured, tmp_path: Path, lis
     assert dispatched() - before == 3
 
 
-# What is forged.
+# Forgeries.
 
 
 def as_user(node: Secured, user: str, listener: str = "CONTROLLER") -> Wire:
@@ -226,7 +226,8 @@ ADMIN: Final = encode_principal("User:admin")
 
 @pytest.mark.slow
 def test_an_authenticated_client_forges_an_envelope(node: Secured) -> None:
-    """Without CLUSTER_ACTION it is refused, whatever is in it; with it, what is inside must be what brokers pass on."""
+    """Without CLUSTER_ACTION it is refused, whatever is in it; with it, the request inside must be one that brokers
+    pass on."""
     inside = [
         (envelope(CREATE, 7, ADMIN), None),
         (envelope(VoteRequest(), 2, ADMIN), ErrorCode.INVALID_REQUEST),
@@ -246,7 +247,7 @@ def test_an_authenticated_client_forges_an_envelope(node: Secured) -> None:
     with as_user(node, "broker") as wire:
         for request, error in inside[1:]:
             assert wire.call(request).error_code == error
-        # A name that only looks like a super user's.
+        # Names that only look like a super user's.
         for name in ("user:admin", "User:Admin", "User:admin ", "SuperUser:admin", ":admin", "User:broker"):
             answer = wire.call(envelope(CREATE, 7, encode_principal(name)))
             assert answer.error_code == ErrorCode.NONE

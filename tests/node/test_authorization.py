@@ -1,5 +1,5 @@
-"""With an authorizer that denies everything, each API answers the error that Apache Kafka answers: every handler
-asks."""
+"""With an authorizer that denies everything, each API returns the error of Apache Kafka, so every handler asks for
+authorization."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ TOPIC, GROUP, CLUSTER = (
 TRANSACTION = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-#: Nobody asks before these: they are how a client begins, or are refused for another reason.
+#: These are never authorized: a client begins with them, or they are refused for another reason.
 NOT_ASKED = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 RECORDS = build_batch([(None, b"x", (), 0)])
 
 
 def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None, ErrorCode | None]]:
-    """(request, version, the error); no error: nothing is in the answer. The newest version where none is given."""
+    """Yield (request, version, error); no error means an empty response, and no version the newest one."""
     metadata_log = "__cluster_metadata"
     yield (
         produce.ProduceRequest(
@@ -368,7 +368,7 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
         None,
         TOPIC,
     )
-    # Between the nodes.
+    # Requests between nodes.
     yield vote.VoteRequest(cluster_id=cluster_id), None, CLUSTER
     yield begin_quorum_epoch.BeginQuorumEpochRequest(cluster_id=cluster_id), None, CLUSTER
     yield end_quorum_epoch.EndQuorumEpochRequest(cluster_id=cluster_id), None, CLUSTER
@@ -390,7 +390,7 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
 
 
 def codes(value: Any) -> Iterator[int]:
-    """Every error code anywhere in a response that is not 0."""
+    """Yield every error code anywhere in a response that is not 0."""
     if isinstance(value, list):
         for item in value:
             yield from codes(item)
@@ -406,7 +406,7 @@ def codes(value: Any) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def denied() -> Iterator[dict[str, Any]]:
-    """Every request above with its answer."""
+    """Return every request above with its response."""
     from pykbroker.net.client import BrokerConnection
 
     sim = Sim()
@@ -416,7 +416,7 @@ def denied() -> Iterator[dict[str, Any]]:
         topic_id = await sim.topic_id("t")
         node = sim.node
         node.services.authorizer = DenyAll()
-        # The broker of the same node reaches its controller nevertheless, or no request would be forwarded.
+        # The broker of the same node still reaches its controller; otherwise no request would be forwarded.
         node.controller.services.authorizer = DenyAll()
         controller = BrokerConnection(sim._runtime, "localhost", 9093, "test")
         sides = {int(row.key): row.on for row in TABLE}
@@ -429,7 +429,8 @@ def denied() -> Iterator[dict[str, Any]]:
                     answer = await connection.send(request, 3_000, version)
                 except (ConnectionError, TimeoutError) as error:
                     answer = error
-                # A controller reads only the metadata log, and tells of the cluster only who may alter it.
+                # A controller reads only the metadata log, and describes the cluster only to a client that may alter
+                # it.
                 apart = side is On.CONTROLLER and request.API_KEY in (ApiKey.FETCH, ApiKey.DESCRIBE_CLUSTER)
                 wanted = CLUSTER if apart else expected
                 found[f"{number} {type(request).__name__} {side.name}"] = (request, answer, wanted)

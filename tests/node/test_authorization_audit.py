@@ -1,4 +1,4 @@
-"""The audit of a node: one object a line, nothing without being asked for; and the authorizer's metrics."""
+"""The audit of a node: one object a line, nothing without the setting; and the authorizer's metrics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def told(path: Path) -> list[dict[str, object]]:
 
 
 def audited(path: Path, **more: str) -> tuple[list[dict[str, object]], dict[str, float]]:
-    """What a node tells, and its metrics, when a client writes a record that it may write."""
+    """Return a node's audit lines and metrics when a client writes a record that it may write."""
     config = {**STANDARD, FILE: str(path), "allow.everyone.if.no.acl.found": "true", **more}
     with pykbroker.Broker(config) as broker, Wire(broker.bootstrap_servers) as wire:
         wire.create("t")
@@ -113,7 +113,7 @@ def test_a_name_cannot_begin_a_line() -> None:
 
 
 def test_what_is_allowed_is_told_where_a_refusal_is_not() -> None:
-    """A permission of the cluster that opens topics is asked for quietly, since one of the topic may do."""
+    """A cluster permission that covers topics is checked quietly, because one of the topic may be enough."""
     lines: list[str] = []
     audited = AuditedAuthorizer(AllowAll(), lines.append, lambda: 0, with_allowed=True)
     assert audited.authorize(AskingClient("User:a"), Operation.DELETE, Resource.CLUSTER, "kafka-cluster", quiet=True)
@@ -127,7 +127,7 @@ def test_lines_do_not_wait_for_the_disk(tmp_path: Path) -> None:
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     file = LineFile(str(path), most_waiting=100)
-    line = "x" * 10_000  # more than a pipe holds, that no one reads
+    line = "x" * 10_000  # more than a pipe holds, and it is never read
     for _ in range(1000):
         file.write(line)
     assert file.dropped >= 800

@@ -1,4 +1,4 @@
-"""Nodes that do not belong to the cluster: each is refused with a line that says why, and changes nothing in it."""
+"""Nodes that do not belong to the cluster: each is refused with a log line that has the reason, and changes nothing."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ANOTHER_CLUSTER = "AnotherClusterAnother0"
 SETTINGS = {
     "min.insync.replicas": 2,
     "default.replication.factor": 3,
-    # The metadata log is still while nothing happens.
+    # The metadata log has no new records while nothing happens.
     "metadata.max.idle.interval.ms": 0,
     "broker.session.timeout.ms": 3_000,
     "broker.heartbeat.interval.ms": 500,
 }
-#: For a node that is to be refused. One that is to serve needs the default: an election can take this long.
+#: For a node that must be refused. A node that must serve needs the default, because an election can take this long.
 IMPATIENT = {"initial.broker.registration.timeout.ms": 2_000}
 COMBINED, BROKER = "broker,controller", "broker"
 
@@ -45,7 +45,7 @@ def trio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trio]:
 
 
 class Intruder:
-    """A node with ports of its own that is given the cluster's controllers."""
+    """A node with its own ports that gets the cluster's controllers."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Intruder:
         meta.write_text(text)
 
     def is_refused(self, *said: str) -> None:
-        """It ends by itself, and its last words say why; no line is a traceback."""
+        """It ends by itself, and its last words have the reason; no line is a traceback."""
         with Process(self.log, str(self.properties)) as process:
             assert process.wait(PATIENCE_SECONDS) == 1
         lines = self.log.read_text().splitlines()
@@ -106,8 +106,8 @@ class Intruder:
 
 @contextmanager
 def unchanged(trio: Trio, *, more_batches: int = 0) -> Iterator[None]:
-    """The metadata log of every node holds the same bytes afterwards, and so does the topic; every broker serves.
-    `more_batches`: what the log may have grown by."""
+    """Check that the metadata log of every node holds the same bytes afterwards, and so does the topic; every broker
+    serves. `more_batches`: the batches that the log may have gained."""
 
     def held() -> dict[int, bytes]:
         return {
@@ -158,7 +158,7 @@ def test_a_node_id_that_is_taken(trio: Trio, tmp_path: Path, roles: str) -> None
     intruder.format()
     words = "two nodes have the same node.id"
     before = trio.running[intruder.node_id].tail(1000).count(words)
-    # Its controller registers, once: the other one sees it, and says so.
+    # Its controller registers once; the other controller notices it and logs a line.
     with unchanged(trio, more_batches=1 if roles == COMBINED else 0):
         intruder.is_refused("DUPLICATE_BROKER_REGISTRATION (a broker with this node.id is alive")
     said = trio.running[intruder.node_id].tail(1000).count(words) - before
@@ -166,7 +166,7 @@ def test_a_node_id_that_is_taken(trio: Trio, tmp_path: Path, roles: str) -> None
 
 
 def test_a_copied_directory(trio: Trio, tmp_path: Path) -> None:
-    """Its directory.id is there twice, whether the node id is changed as well or not."""
+    """Its directory.id exists twice, whether the node id is changed as well or not."""
     number = follower(trio)
     for node_id, said in (
         (4, "INVALID_REGISTRATION (another broker has registered a directory with the directory.id"),
@@ -205,8 +205,8 @@ def test_a_node_id_that_another_took_while_its_owner_was_down(trio: Trio, tmp_pa
 
 
 def test_voters_that_disagree(tmp_path: Path) -> None:
-    """With one voter less every majority still has a common member, and a line says so. With two less the node could
-    elect itself, and does not start."""
+    """With one voter less every majority still has a common member, and a log line reports it. With two less the node
+    could elect itself, so it does not start."""
     with Trio(tmp_path, "static", SETTINGS) as trio:
         trio.serving(*NUMBERS)
         number = follower(trio)

@@ -1,6 +1,6 @@
-"""What clients name over sockets, as long as the protocol allows and ever different, does not stay in a node's memory.
+"""Names from clients over sockets, as long as the protocol allows and always different, do not stay in a node's memory.
 
-Each kind of request would fill at least 20 MB if the node kept the names, and it may grow by half of that.
+Each kind of request would fill at least 20 MB if the node kept the names, and the node may grow by half of that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests.node.wire import Wire
 
 pytestmark = pytest.mark.slow
 MB: Final = 1 << 20
-#: of a name that has no bound of its own
+#: for a name that has no bound of its own
 LONG: Final = 16_000
 IN_FLIGHT: Final = 50
 GROWTH: Final = 10 * MB
@@ -57,13 +57,13 @@ def topics(number: int) -> list[str]:
 
 
 def fetch(number: int) -> FetchRequest:
-    """A new session, with partitions that there are not."""
+    """A new session, with partitions that do not exist."""
     partitions = [FetchPartition(partition=each, partition_max_bytes=1, current_leader_epoch=-1) for each in range(100)]
     names = [FetchTopic(topic=long_name(number, 249), partitions=partitions)]
     return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1, session_id=0, session_epoch=0, topics=names)
 
 
-#: what is asked, the version (-1: the newest), and how often it is asked in the short form
+#: the request, the version (-1 for the newest), and the number of requests in the short form
 Kind = tuple[Callable[[int], Any], int, int]
 KINDS: Final[dict[str, Kind]] = {
     "client id": (lambda number: MetadataRequest(topics=[]), -1, 1_300),
@@ -129,7 +129,7 @@ KINDS: Final[dict[str, Kind]] = {
 }
 
 
-#: those that differ from another one by little, and are tried in the long form alone
+#: kinds that differ little from another one, and run only in the long form
 REPEATED: Final = {"sync", "leave", "deleted groups", "transactions", "transaction's end", "configured topics"}
 
 
@@ -153,7 +153,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, st
         "offsets.topic.replication.factor": 1,
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
-        # Every decision is asked for, and allowed: names come as far as they can.
+        # Every decision is made, and allowed, so names come as far as they can.
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "allow.everyone.if.no.acl.found": "true",
     }
@@ -166,12 +166,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, st
 
 
 def resident(process: Process) -> int:
-    """Bytes."""
+    """Return bytes."""
     return int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 def pipelined(address: str, kind: Kind, numbers: range) -> None:
-    """Each request with a client id of its own."""
+    """Send requests, each with its own client id."""
     make, version, _ = kind
     with Wire(address, timeout=60) as wire:
         wire.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -191,7 +191,7 @@ def run(node: tuple[Process, str, str], name: str, factor: int) -> None:
     process, plain, _ = node
     kind = KINDS[name]
     count = kind[2] * factor
-    # What is bounded fills up.
+    # First fill up everything that is bounded.
     pipelined(plain, kind, range(1, 1 + (SESSIONS if kind[0] is fetch else 100)))
     before = resident(process)
     pipelined(plain, kind, range(1_000_000, 1_000_000 + count))

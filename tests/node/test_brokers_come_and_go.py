@@ -1,4 +1,4 @@
-"""A fourth broker joins three nodes, takes replicas over, gives them back and leaves for good, while clients run."""
+"""A fourth broker joins three nodes, takes over replicas, gives them back and leaves for good, while clients run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.node.wire import Wire
 pytestmark = pytest.mark.slow
 
 GUEST = 4
-#: topic -> its replicas at home, and with the guest: it leads one and follows in the other
+#: topic -> its replicas at home, and with the guest: the guest leads one and follows in the other
 MOVES = {"one": ((1, 2, 3), (GUEST, 2, 3)), "two": ((2, 3, 1), (2, 3, GUEST))}
 
 
@@ -57,7 +57,7 @@ class WithGuest(Trio):
         self.serving(*self.numbers)
 
     def part_with_guest(self) -> None:
-        """It stops in order, and the cluster forgets it."""
+        """It stops in order, and the cluster unregisters it."""
         assert self.stop(GUEST) == 0
         with Wire(self.address(NUMBERS[0])) as wire:
             answer = wire.call(UnregisterBrokerRequest(broker_id=GUEST))
@@ -91,7 +91,7 @@ def reassign(cluster: WithGuest, wanted: Mapping[str, Sequence[int]]) -> None:
 
 
 def registered(cluster: WithGuest) -> set[int]:
-    """The brokers that the cluster knows, fenced ones too (KIP-1073)."""
+    """Return the registered brokers, with the fenced ones (KIP-1073)."""
     with Wire(cluster.address(NUMBERS[0])) as wire:
         answer = wire.call(DescribeClusterRequest(include_fenced_brokers=True))
     return {broker.broker_id for broker in answer.brokers}

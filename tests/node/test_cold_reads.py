@@ -1,4 +1,4 @@
-"""A device that does not answer keeps those waiting who need it, and nobody else."""
+"""A device that does not answer delays only the readers that need it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 30
 
 
 class Device:
-    """Nothing of some files is in memory, and a thread that loads waits until the test says that the device answers."""
+    """Some files have nothing in memory, and a thread that loads waits until the test lets the device answer."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, files: list[Path]) -> None:
         self.asked = threading.Semaphore(0)
@@ -48,7 +48,7 @@ class Device:
 def stop_no_other_connection(
     device: Device, readers: Sequence[Wire], warm: Wire, values: Sequence[bytes], waiting: Callable[[], None]
 ) -> None:
-    """Have all readers wait for the topic "cold", and use "warm" meanwhile. `waiting` is called before the device
+    """Let all readers wait for the topic "cold", and use "warm" in that time. `waiting` is called before the device
     answers; then each reader gets all values. The readers are closed."""
     try:
         expected = [reader.send(reader.fetch_request("cold"), 12) for reader in readers]
@@ -80,11 +80,11 @@ def test_cold_reads_that_get_no_answer_stop_no_other_connection(
         for value in values:
             assert not warm.produce("cold", batch(value)).error_code
         device = Device(monkeypatch, list(tmp_path.glob("**/cold-0/*.log")))
-        # More of them than may be loaded for at once, and than there are threads.
+        # More of them than loads at once, and than threads.
         readers = [Wire(broker.bootstrap_servers, timeout=PATIENCE_SECONDS) for _ in range(9)]
 
         def waiting() -> None:
-            # Nobody has asked a fifth time: these four still wait.
+            # There was no fifth load, so these four still wait.
             assert not device.asked.acquire(blocking=False)
 
         stop_no_other_connection(device, readers, warm, values, waiting)

@@ -1,4 +1,5 @@
-"""The stack of started parts: what a node starts is closed in reverse, whole or half-way, and nothing is left."""
+"""The stack of started parts: the parts that a node starts are closed in reverse, all or half of them, and nothing is
+left."""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ from tests.parsed import parsed
 
 
 class FaultError(Exception):
-    """Nothing of the node's own raises it."""
+    """The node itself never raises it."""
 
 
 class Watch:
-    """What is added to the stack and what is closed; at one part something happens."""
+    """Records the parts that are added to the stack and closed; at one part it calls `fault`."""
 
     def __init__(self, patch: pytest.MonkeyPatch, at: int = -1, fault: Callable[[], object] = lambda: None) -> None:
         self.added: list[str] = []
@@ -66,7 +67,7 @@ class Watch:
 
 
 def started_parts() -> list[str]:
-    """The stack of a whole node."""
+    """Return the stack of a whole node."""
     with pytest.MonkeyPatch.context() as patch:
         watch = Watch(patch)
         sim = Sim()
@@ -84,7 +85,7 @@ def started_parts() -> list[str]:
 def test_a_node_stops_in_the_reverse_order_of_its_start() -> None:
     parts = started_parts()
     assert parts[0] == "log directories"
-    # Each half's listeners stand twice on the stack: bound first of all, served when the half is ready.
+    # Each half's listeners are on the stack twice: bound first of all, served when the half is ready.
     assert parts.index("quorum") < parts.index("controller") < parts.index("broker lifecycle") < parts.index("replicas")
     assert [name for name in parts if name.startswith("listener")] == [
         "listener CONTROLLER",
@@ -132,7 +133,7 @@ def test_a_start_that_ends_after_any_part_closes_what_was_started_in_reverse(
             sim.close()
 
 
-#: what a part's start is, and how many of that kind have started before the one that fails
+#: the class and method of a part's start, and how many of that kind have started before the one that fails
 STARTS: list[tuple[type, str, int]] = [
     (LogDir, "_start", 1),
     (Listener, "bind", 0),
@@ -151,7 +152,7 @@ STARTS: list[tuple[type, str, int]] = [
 
 
 class ThatOne:
-    """One start of a part: it fails when it has done everything, so that what it began is there to be left over."""
+    """One start of a part: it fails after it has done everything, so that its work is there to be cleaned up."""
 
     def __init__(self, patch: pytest.MonkeyPatch, kind: type, method: str, earlier: int) -> None:
         self.failed = False
@@ -207,7 +208,7 @@ def test_a_fault_in_the_start_of_a_part_leaves_no_socket_no_lock_no_task(
             assert fault.failed
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == before
-        # The same ports and the same directories.
+        # The same ports and the same directories work again.
         again = Node(config, runtime, may_format=True)
         await again.start()
         await again.stop()
@@ -275,7 +276,7 @@ def test_what_is_wired_later_is_wired_once() -> None:
 
 
 def test_nothing_is_set_on_an_object_after_it_was_made() -> None:
-    """In the room that makes the parts: an attribute is set by its own object alone."""
+    """In the package that makes the parts, only an object itself sets its attributes."""
     modules = sorted(Path(pykbroker.node.__file__).parent.glob("*.py"))
     assert len(modules) > 5
     for module in modules:

@@ -129,7 +129,7 @@ def test_times_in_other_units(play: Play) -> None:
         return 1_000
 
     assert 60 <= play(minutes_until_gone, {**quick, "log.retention.hours": "1"}) <= 63
-    # The finer unit wins.
+    # The finer unit has priority.
     assert 10 <= play(minutes_until_gone, {**quick, "log.retention.hours": "1", "log.retention.minutes": "10"}) <= 13
     assert 60 <= play(minutes_until_rolled, {**quick, "log.roll.hours": "1"}) <= 62
     assert play(minutes_until_rolled, {**quick, "log.roll.hours": "1", "log.roll.jitter.hours": "1"}) < 60
@@ -209,7 +209,7 @@ def test_the_flusher_looks_as_often_as_it_is_told(play: Play) -> None:
         await asyncio.sleep(0.3)
         return sim.log("t").log_end_offset - sim.log("t").recovery_point
 
-    # Never less often than each second: `flush.ms` alone acts too.
+    # Never less often than each second, because `flush.ms` alone has an effect too.
     assert play(unflushed, {"log.flush.scheduler.interval.ms": "100"}) == 0
     assert play(unflushed, {"log.flush.scheduler.interval.ms": "100000"}) == 1
 
@@ -244,7 +244,7 @@ def test_producers_are_forgotten(play: Play) -> None:
 def test_a_node_that_cannot_tell_of_a_failed_directory_stops(play: Play) -> None:
     async def scenario(sim: Sim) -> tuple[bool, bool]:
         lifecycle = sim.node.lifecycle
-        # The controller does not hear us: nothing is ever answered.
+        # The controller never answers.
         silent: asyncio.Future[Any] = sim.world.loop.create_future()
         lifecycle._sender._channel = type("Silent", (), {"send": lambda self, request, timeout_ms: silent})()
         sim.node.services.lease.directory_failed(b"d" * 16, "/data")

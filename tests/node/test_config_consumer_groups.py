@@ -29,14 +29,14 @@ from tests.node.sim import BROKER, Sim, playing
 T = TypeVar("T")
 Play = Callable[..., Any]
 GROUP = 32
-#: Every new target is computed at once.
+#: Every new target assignment is computed at once.
 AT_ONCE = {"group.consumer.assignment.interval.ms": "0", "offsets.topic.num.partitions": "1"}
 _LOADING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 @pytest.fixture
 def play() -> Iterator[Play]:
-    """`play(scenario, {key: value})` on a node of its own, with topic t of four partitions and a coordinator."""
+    """`play(scenario, {key: value})` on a separate node, with topic t of four partitions and a coordinator."""
 
     def run(scenario: Callable[[Sim], Awaitable[T]], config: dict[str, str] | None = None) -> T:
         async def prepared(sim: Sim) -> T:
@@ -116,7 +116,7 @@ def test_who_is_silent_for_too_long_is_no_member_any_more(play: Play) -> None:
 @acts(broker=("group.consumer.assignment.interval.ms",), group=("consumer.assignment.interval.ms",))
 def test_members_that_start_together_get_one_target(play: Play) -> None:
     async def second(sim: Sim, group: str, seconds: float) -> list[int] | None:
-        """What a second member is told that joins so long after the first."""
+        """Return the assignment of a second member that joins this long after the first."""
         first = await beat(sim, "a", 0, group=group)
         assert told(first) == [0, 1, 2, 3]
         await asyncio.sleep(seconds)
@@ -232,7 +232,7 @@ def test_a_classic_group_goes_over_only_where_it_may(play: Play, policy: str, co
 
 @acts(broker=("group.consumer.regex.refresh.interval.ms",))
 def test_patterns_are_resolved_again_after_a_while(play: Play) -> None:
-    """Also when no topic came or went: who may see which topic may have changed."""
+    """Also if no topic was created or deleted, because permissions may have changed."""
 
     async def scenario(sim: Sim) -> list[bool]:
         epoch = (await beat(sim, "a", 0, subscribed_topic_names=None, subscribed_topic_regex="t.*")).member_epoch

@@ -64,7 +64,7 @@ def test_the_offsets_topic(play: Play) -> None:
         code: int = answer.coordinators[0].error_code
         return code
 
-    # One broker cannot hold three copies: as in Apache Kafka, clients are told to come again.
+    # One broker cannot hold three copies: as in Apache Kafka, clients must try again.
     assert play(refused, {"offsets.topic.replication.factor": "3"}) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
@@ -174,7 +174,7 @@ def test_a_commit_that_is_not_replicated_in_time(play: Play) -> None:
     async def scenario(sim: Sim) -> tuple[int, float]:
         await sim.create("t")
         await find_coordinator(sim)
-        # A second replica that never fetches: the high watermark stands still.
+        # A second replica that never fetches stops the high watermark.
         image = sim.node.loader.image.topics.by_name[OFFSETS].partitions[0]
         sim.node.services.replicas.get(OFFSETS, 0).update(
             image._replace(replicas=(1, 2), isr=(1, 2), partition_epoch=image.partition_epoch + 1)

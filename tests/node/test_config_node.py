@@ -99,7 +99,7 @@ def test_the_metadata_log(play: Play) -> None:
     assert play(end, {"metadata.max.idle.interval.ms": "500"}) > play(end, {"metadata.max.idle.interval.ms": "0"}) + 50
 
     async def many(sim: Sim) -> int:
-        """8.5 MB of metadata: a key that no node knows, with the longest value that fits."""
+        """Write 8.5 MB of metadata: a key that no node knows, with the longest value that fits."""
         for number in range(270):
             await sim.alter(BROKER, "", {"plugin.key": f"{number}" + "x" * 32_000}, wait_seconds=0)
         return len([name for name in sim.disk.list("/data/__cluster_metadata-0") if name.endswith(".log")])
@@ -219,7 +219,7 @@ def test_a_broker_that_is_silent_is_fenced(play: Play) -> None:
 
 @acts(broker=("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms"))
 def test_connections_that_do_not_come_about() -> None:
-    """The peer answers nothing, not even with a refusal, so each try lasts as long as it may."""
+    """The peer answers nothing, not even with a refusal, so each attempt takes as long as it may."""
     sim = Sim()
     tries: list[float] = []
 
@@ -241,7 +241,7 @@ def test_connections_that_do_not_come_about() -> None:
             with pytest.raises(ConnectionError):
                 await connection.send(MetadataRequest(), 60_000)
             ends.append(round(sim.world.loop.time() - started, 1))
-            # The pause before it connects again.
+            # The pause before the next connection.
             await asyncio.sleep(1)
         assert ends == [1, 4, 8, 12]
         assert len(tries) == 4

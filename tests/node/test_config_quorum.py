@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC110  # time is virtual here: looking again and again costs nothing
-"""Keys of the quorum and of waiting: what its peers, which are scripted, hear of a node, and when."""
+"""Keys of the quorum and of waiting: the requests that scripted peers get from a node, and when."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ VOTER = {"controller.quorum.voters": "1@localhost:9093,2@localhost:19999", "cont
 
 
 class Scripted:
-    """In the place of SocketPeers: notes what is sent, and leaves it to `answer`."""
+    """Replaces SocketPeers: records the requests, and lets `answer` answer them."""
 
     answer: Callable[[Any], Any] = staticmethod(lambda request: None)
     heard: list[tuple[float, Any]]
@@ -76,7 +76,8 @@ Heard = Callable[..., list[tuple[float, Any]]]
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
-    """What the peers hear, with the time, of a node with these keys that gives up after some seconds."""
+    """Return the requests that the peers get, with the time, from a node with these keys that gives up after some
+    seconds."""
 
     def listen(
         config: dict[str, str],
@@ -112,7 +113,7 @@ async def _awaited(what: Awaitable[None]) -> None:
 
 
 def gaps(heard: list[tuple[float, Any]]) -> list[int]:
-    """Milliseconds between one and the next."""
+    """Return the milliseconds between one and the next."""
     return [round((b - a) * 1000) for (a, _), (b, _) in pairwise(heard)]
 
 
@@ -143,7 +144,7 @@ def test_a_voter_without_a_leader_asks_for_an_election(heard: Heard) -> None:
 
 
 def the_other_leads(request: Any) -> Any:
-    """It says so when asked for a vote; it never answers a fetch."""
+    """Node 2 reports that it leads when asked for a vote; it never answers a fetch."""
     if not isinstance(request, vote.VoteRequest):
         return None
     partition = vote.ResponsePartitionData(leader_id=2, leader_epoch=7, vote_granted=False)
@@ -180,7 +181,8 @@ def test_a_follower_whose_fetches_are_not_answered_gives_its_leader_up(heard: He
 
 
 def the_leader_offers(records: bytes = b"", snapshot: OffsetAndEpoch | None = None) -> Callable[[Any], Any]:
-    """Node 2 leads in epoch 7 and answers an empty log with these records, or names a snapshot; nothing else comes."""
+    """Node 2 leads in epoch 7 and answers an empty log with these records, or names a snapshot; it answers nothing
+    else."""
 
     def answer(request: Any) -> Any:
         if not isinstance(request, FetchRequest):
@@ -248,7 +250,7 @@ def test_how_much_of_the_metadata_log_stays(play: Play) -> None:
 @acts(broker=("request.timeout.ms",))
 def test_how_long_the_controller_may_take_to_create_a_topic(play: Play) -> None:
     async def second_try_after(sim: Sim) -> float:
-        """Clients that ask for the topic do not wait for it; the broker asks the controller again when it gave up."""
+        """Clients that ask for the topic do not wait for it; the broker asks the controller again after the timeout."""
         never: asyncio.Future[Any] = sim.world.loop.create_future()
         tries: list[float] = []
 
@@ -280,7 +282,7 @@ def test_how_long_a_leader_of_the_quorum_gathers(play: Play) -> None:
         return sim.world.loop.time() - started
 
     async def scenario(sim: Sim) -> list[int]:
-        """What each of four topics waited, in tenths of seconds; the last comes when nothing is under way."""
+        """Return the wait of each of four topics, in tenths of seconds; the last comes when no flush is running."""
         took = await asyncio.gather(*(create(sim, f"t{number}") for number in range(3)))
         return [int(seconds * 10) for seconds in (*took, await create(sim, "alone"))]
 
@@ -291,7 +293,7 @@ def test_how_long_a_leader_of_the_quorum_gathers(play: Play) -> None:
 @acts(broker=("group.coordinator.append.linger.ms",))
 def test_how_long_commits_are_gathered(play: Play) -> None:
     async def commit(sim: Sim, group: str) -> float:
-        """Seconds until it is answered."""
+        """Return the seconds until it is answered."""
         started = sim.world.loop.time()
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
         topic = OffsetCommitRequestTopic(topic_id=await sim.topic_id("t"), partitions=[partition])
@@ -300,7 +302,8 @@ def test_how_long_commits_are_gathered(play: Play) -> None:
         return sim.world.loop.time() - started
 
     async def scenario(sim: Sim) -> tuple[int, int]:
-        """The longest wait of ten at once in tenths of seconds, and in how many batches they were written."""
+        """Return the longest wait of ten at once in tenths of seconds, and the number of batches that they were written
+        in."""
         await sim.create("t")
         while (
             (await sim.call(FindCoordinatorRequest(key="", key_type=0, coordinator_keys=["g0"])))

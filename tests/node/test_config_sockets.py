@@ -1,4 +1,4 @@
-"""Keys of listeners, sockets and connections, over real sockets; where time matters, in the simulated world."""
+"""Keys of listeners, sockets and connections, over real sockets; tests of time run in the simulated world."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.simulation.cluster import Client
 
 
 def listener(broker: Broker, name: str = "PLAINTEXT") -> Listener:
-    """White box, for what a client cannot see."""
+    """White box, for facts that a client cannot see."""
     return next(found for found in broker._node.listeners if found.name == name)
 
 
@@ -35,7 +35,7 @@ def until(condition: Callable[[], Any], seconds: float = 10) -> None:
 
 
 def served(wire: Wire) -> bool:
-    """Whether the broker answers on this connection within a moment."""
+    """Return True if the broker answers on this connection within a moment."""
     wire.socket.settimeout(0.3)
     try:
         wire.metadata()
@@ -54,7 +54,7 @@ def test_socket_buffers() -> None:
             (connection,) = listener(broker).connections
             return buffers_of(connection)
 
-    # Linux doubles what is asked for.
+    # Linux doubles the requested size.
     assert sizes({"socket.send.buffer.bytes": "40000", "socket.receive.buffer.bytes": "30000"}) in (
         (80_000, 60_000),
         (40_000, 30_000),
@@ -87,11 +87,11 @@ def test_connections_over_the_bound_wait() -> None:
         second, third = Wire(broker.bootstrap_servers), Wire(broker.bootstrap_servers)
         until(lambda: listener(broker).admission.waiting == 2)
         assert not served(second)
-        # The queue is full: as with a full backlog, nobody listens to the next.
+        # The queue is full, so the next connection is refused as with a full backlog.
         with Wire(broker.bootstrap_servers) as fourth:
             assert fourth.closed_by_the_broker()
         first.close()
-        # What it asked while it waited is answered now.
+        # The request that it sent while it waited is answered now.
         assert second.receive(3, 13).brokers
         second.close()
         assert served(third)
@@ -139,12 +139,12 @@ def test_the_listener_between_brokers_never_waits() -> None:
         idle, busy = Wire(a), Wire(a)
         assert served(idle)
         answer = busy.metadata()
-        # Each listener is advertised to those who come through it, with the port that was bound.
+        # Each listener is advertised to the clients that connect to it, with the bound port.
         assert (answer.brokers[0].host, answer.brokers[0].port) == ("a.example", listener(broker, "A").port)
         with Wire(b) as inner:
             found = inner.metadata().brokers[0]
             assert (found.host, found.port) == ("127.0.0.1", listener(broker, "B").port)
-            # Its place is that of the client that was idle longest.
+            # It takes the place of the client that was idle longest.
             assert idle.closed_by_the_broker()
             assert served(busy)
             with Wire(b) as another:
@@ -202,7 +202,7 @@ def test_ipv6_and_several_listeners() -> None:
 
 @acts(broker=("max.connection.creation.rate", "quota.window.num", "quota.window.size.seconds"))
 def test_connections_are_not_made_faster_than_allowed() -> None:
-    """Ten windows of a second are what was not used before, so 20 come at once and then two each second."""
+    """Ten windows of a second are unused at first, so 20 come at once and then two each second."""
 
     def seconds(config: dict[str, str]) -> float:
         sim = Sim(config)

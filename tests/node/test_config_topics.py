@@ -1,5 +1,6 @@
-"""Every topic key that acts, and the broker keys behind it, in each way of setting them: with the topic, later, in the
-properties file, as the default of the cluster, for one broker. The effect has to differ from that of the default."""
+"""Every topic key that has an effect, and the broker keys for it, in each way of setting them. These are: with the
+topic, later, in the properties file, as the default of the cluster, for one broker. The effect must differ from that of
+the default."""
 
 from __future__ import annotations
 
@@ -25,16 +26,16 @@ class Case:
     value: str
     broker_key: str | None
     observe: Callable[[Sim], Awaitable[Any]]
-    #: what `observe` finds where the key acts
+    #: True for the result of `observe` if the key has an effect
     expected: Callable[[Any], bool]
-    #: set beside it in all runs: what makes the effect quick to see
+    #: further keys in all runs, which make the effect quick to see
     beside: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         return f"{self.topic_key}-{self.broker_key or 'topic only'}"
 
 
-# What a client or the disk shows. The topic is always called `t`.
+# Effects that a client or the disk shows. The topic is always called `t`.
 
 
 async def two_large_batches(sim: Sim) -> int:
@@ -57,7 +58,7 @@ async def bytes_of_a_new_segment(sim: Sim) -> int:
 
 
 async def second_segment_after(sim: Sim) -> int:
-    """Seconds until the second segment begins, at most 90."""
+    """Return the seconds until the second segment begins, at most 90."""
     await sim.send("t", b"first")
     for second in range(1, 91):
         await asyncio.sleep(1)
@@ -92,7 +93,7 @@ async def first_offset_after_a_minute(sim: Sim) -> int:
 
 
 async def renamed_files_after_retention(sim: Sim) -> int:
-    """Files of a segment that retention took and that are still on disk."""
+    """Return the files of a segment that retention has deleted and that are still on disk."""
     await sim.send("t", b"x")
     await asyncio.sleep(12)
     await sim.send("t", b"y")
@@ -106,7 +107,7 @@ async def renamed_files_after_retention(sim: Sim) -> int:
 
 
 async def unflushed_at_once(sim: Sim) -> int:
-    """Records that a power cut right after the answer would take."""
+    """Return the number of records that a power loss right after the response would destroy."""
     await sim.send("t", b"one", b"two")
     return sim.log("t").log_end_offset - sim.log("t").recovery_point
 
@@ -148,7 +149,7 @@ async def stored_bytes(sim: Sim) -> int:
 
 
 async def error_of_acks_all(sim: Sim) -> int:
-    """Of two replicas one is in sync."""
+    """The topic has two replicas, and one is in sync."""
     sim.lose_a_replica("t")
     code: int = (await sim.produce("t", sim.batch(b"x"), acks=-1)).error_code
     return code
@@ -337,14 +338,14 @@ def play(sim: Sim, case: Case, way: str) -> Any:
     async def scenario(sim: Sim) -> Any:
         own = {case.topic_key: case.value} if way == "created with" else {}
         await sim.create("t", {**dict(case.beside), **own})
-        # Open, so that a change has to reach it.
+        # Open the log, so that a change must reach it.
         _ = sim.log("t")
         if way == "altered":
             await sim.alter(TOPIC, "t", {case.topic_key: case.value})
         elif way in ("cluster default", "this broker"):
             assert case.broker_key is not None
             if (way, case.broker_key) == ("this broker", "min.insync.replicas"):
-                # With eligible leader replicas it is refused: all brokers have the same.
+                # With eligible leader replicas it is refused, because all brokers must have the same value.
                 await sim.lower(ELR_VERSION)
             await sim.alter(BROKER, "" if way == "cluster default" else "1", {case.broker_key: case.value})
         return await case.observe(sim)
@@ -431,7 +432,7 @@ def test_each_way_of_setting_it_acts(case: Case, sims: Callable[..., Sim]) -> No
 
 @pytest.mark.slow
 def test_the_cases_are_all_claimed() -> None:
-    """The literals above and CASES say the same."""
+    """The literals above and CASES must be equal."""
     from tests.config.test_acting import claims
 
     mine = test_each_way_of_setting_it_acts.__name__

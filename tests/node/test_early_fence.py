@@ -1,4 +1,4 @@
-"""Three processes with default sessions: what `kill -9` does to the cluster is over long before a session is."""
+"""Three processes with default sessions: the effects of `kill -9` on the cluster end long before a session does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPIC = "replicated"
 
 
 def write(cluster: Trio, partition: int) -> None:
-    """Have a record acknowledged by all in-sync replicas."""
+    """Wait until all in-sync replicas acknowledge a record."""
 
     def look() -> bool:
         leader = cluster.partitions(TOPIC)[partition].leader_id
@@ -34,7 +34,7 @@ def write(cluster: Trio, partition: int) -> None:
 
 
 def test_a_node_that_is_killed_is_fenced_by_its_sockets(tmp_path: Path) -> None:
-    """First a broker, that leads one partition and follows in two; then the active controller."""
+    """First a broker that leads one partition and follows in two, then the active controller."""
     with Trio(tmp_path, "static", {"min.insync.replicas": 2}) as cluster:
         cluster.create(TOPIC, (1, 2, 3), (2, 3, 1), (3, 1, 2))
         for killed, is_controller in enumerate((False, True)):

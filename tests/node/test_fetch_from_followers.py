@@ -49,7 +49,7 @@ class RackConsumer:
         self.broker = partitions.get("0", {}).get("broker", -1)
 
     def read(self, count: int, broker: int | None = None) -> None:
-        """Until so many values are there, and the consumer reads from this broker."""
+        """Read until this many values are there, and the consumer reads from this broker."""
 
         def look() -> bool:
             messages = self._consumer.consume(1_000, timeout=0.1)

@@ -1,4 +1,4 @@
-"""A node that may open few files, under more silent connections than it has descriptors for."""
+"""A node that may open few files, with more silent connections than it has descriptors for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.node.wire import Wire, batch
 
 LIMIT = 512
 HOST = "127.0.0.1"
-#: More than the descriptors that are for files.
+#: More than the descriptors for files.
 PARTITIONS = 200
 
 
@@ -51,7 +51,7 @@ def is_closed(sock: socket.socket) -> bool:
 
 @contextmanager
 def silent(port: int, count: int, served: int) -> Iterator[None]:
-    """`count` connections that say nothing, of which the node keeps `served`, less some that it makes to itself."""
+    """Open `count` silent connections, of which the node keeps `served`, minus some that it makes to itself."""
     with ExitStack() as stack:
         ones = []
         for _ in range(count):
@@ -88,7 +88,7 @@ def test_silent_connections_take_no_descriptor_of_the_log_nor_of_other_nodes(tmp
         },
     )
     total = divide(LIMIT).connections
-    # A quarter is the controller half's, whose only listener has all of them.
+    # A quarter belongs to the controller half, whose only listener has all of them.
     of_controller = total // 4
     of_broker = total - of_controller
     own = own_places(of_broker, nodes=["BETWEEN"], clients=["PLAINTEXT"])

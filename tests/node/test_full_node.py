@@ -1,4 +1,4 @@
-"""The only disk of a node fills up. It serves reads, refuses writes, and takes them again, as one run."""
+"""The only disk of a node fills up. The node serves reads, refuses writes, and accepts them again, in one run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def lines(process: Process) -> list[str]:
-    """What was said of the full disk."""
+    """Return the log lines about the full disk."""
     return [line for line in process.tail(10_000).splitlines() if "the disk is" in line or "room again" in line]
 
 
@@ -77,13 +77,13 @@ def test_a_node_whose_only_disk_is_full_goes_on_without_a_restart(tmp_path: Path
         wire.create("t")
         sent = fill(wire, "t")
         assert len(lines(process)) == 1, process.tail()
-        # Changes of the metadata go on, with the room that was kept back; appends do not get it.
+        # Changes of the metadata continue in the reserved space; appends do not get it.
         for number in range(100):
             assert wire.alter(TOPIC, "t", {"retention.ms": str(10**9 + number)}).error_code == ErrorCode.NONE
             assert wire.produce("t", batch(b"small")).error_code == STORAGE
         assert not (data / RESERVE).exists()
         assert int(wire.try_create("new", 1, 1, {}).error_code) == STORAGE
-        # Another program takes the rest: changes are refused too, and the node goes on.
+        # Another program takes the rest: changes are refused too, and the node continues.
         ballast = small / "ballast"
         take_the_rest(ballast)
         for number in range(100):
@@ -92,7 +92,7 @@ def test_a_node_whose_only_disk_is_full_goes_on_without_a_restart(tmp_path: Path
         assert len(lines(process)) <= 2
         ballast.unlink()
         assert wire.alter(TOPIC, "t", {"retention.ms": str(10**9)}).error_code == ErrorCode.NONE
-        # Room is made, and everything is as before.
+        # Space is freed, and everything is as before.
         trim = DeleteRecordsPartition(partition_index=0, offset=len(sent) // 2)
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[trim])], timeout_ms=10_000)
         assert wire.call(request).topics[0].partitions[0].error_code == ErrorCode.NONE
@@ -105,7 +105,7 @@ def test_a_node_whose_only_disk_is_full_goes_on_without_a_restart(tmp_path: Path
         assert "Traceback" not in said
         assert len(lines(process)) <= 4, said
         assert process.interrupt() == 0
-    # The next start finds the reserve, and what was acknowledged.
+    # The next start finds the reserve, and the acknowledged records.
     with Process(tmp_path / "log2", str(properties)).ready() as process, Wire(process.address) as wire:
         assert wire.metadata("new").topics[0].error_code == ErrorCode.NONE
         assert wire.fetch("t", len(sent) - 1).error_code == ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Clients that close their writing half behind their last request get its answer, as from Apache Kafka."""
+"""Clients that close their writing half after their last request get its response, as from Apache Kafka."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield node
 
 
-#: name -> a message whose answer is not there at once, and its version
+#: name -> a message whose response comes later, and its version
 WAITING: dict[str, tuple[TopLevel, int]] = {
     "a Fetch at the end of the log": (
         FetchRequest(
@@ -91,7 +91,7 @@ def test_an_answer_leaves_after_the_clients_last_byte(node: Secured, tmp_path: P
         message.group_id = group_of(listener)
     with Wire(node.address(listener), tls=client_context(tmp_path) if listener == "SSL" else None) as wire:
         sent = wire.send(message, version)
-        # Below TLS: the method of a TLS socket would make it forget that it speaks TLS.
+        # Below TLS, because the method of a TLS socket would end its TLS.
         socket.socket.shutdown(wire.socket, socket.SHUT_WR)
         answer = wire.receive(*sent)
         assert getattr(answer, "error_code", 0) == ErrorCode.NONE

@@ -1,6 +1,6 @@
-"""Thousands of connections that stop in the middle, and clients that work meanwhile: they are not disturbed.
+"""Thousands of connections that stop in the middle do not disturb working clients.
 
-A process of its own makes the connections, so that the node has the descriptors of one side alone.
+A separate process makes the connections, so that the node has the descriptors of one side only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PROPERTIES: Final = {
     "advertised.listeners": POINTS,
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,"
     "CONTROLLER:PLAINTEXT,LOCKED:SASL_SSL",
-    # Controllers are reached by the first, which is plain, and by the second, which is SASL_SSL.
+    # The first listener of controllers is plain, the second is SASL_SSL.
     "controller.listener.names": "CONTROLLER,LOCKED",
     "sasl.enabled.mechanisms": "PLAIN",
     **{
@@ -47,7 +47,7 @@ PROPERTIES: Final = {
         for name in ("sasl_plaintext", "sasl_ssl", "locked")
     },
     "socket.listen.backlog.size": "1000",
-    # Nothing ends meanwhile.
+    # No connection ends during the test.
     "pykbroker.connection.request.receive.timeout.ms": "600000",
 }
 HANDSHAKE: Final = b"".join(encode_request(17, 1, 1, "c", SaslHandshakeRequest(mechanism="PLAIN")))
@@ -55,8 +55,8 @@ KINDS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CONTROLLERS: Final = {"CONTROLLER": "PLAINTEXT", "LOCKED": "SASL_SSL"}
 KB: Final = 1024
 
-# Connects as often as it is told, sends the same bytes on each, waits for the first byte of each answer where there is
-# one, says so, and holds everything until its input ends.
+# Connects the requested number of times, sends the same bytes on each connection, waits for the first byte of each
+# response if there is one, reports that, and holds all connections until its input ends.
 OPENER: Final = """
 import resource, socket, sys
 port, count, answered, data = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "True", bytes.fromhex(sys.argv[4])
@@ -91,7 +91,7 @@ def half_open(node: Secured, listener: str, count: int, data: bytes, *, answered
 
 
 def hello() -> bytes:
-    """The first message of TLS."""
+    """Return the first message of TLS."""
     outgoing = ssl.MemoryBIO()
     with pytest.raises(ssl.SSLWantReadError):
         ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
@@ -110,7 +110,7 @@ def client(node: Secured, listener: str, folder: Path) -> Wire:
 
 
 def resident() -> int:
-    """Bytes of this process."""
+    """Return the bytes of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
@@ -121,12 +121,12 @@ def work(wire: Wire, topic: str) -> None:
 
 
 def ask(wire: Wire) -> None:
-    """What a client of a controller does."""
+    """Send a request that a client of a controller sends."""
     assert wire.call(DescribeClusterRequest(endpoint_type=2)).error_code == ErrorCode.NONE
 
 
 def run(folder: Path, count: int) -> None:
-    """`count` connections of each kind that is listed, one kind after another, and then of all."""
+    """Open `count` connections of each listed kind, one kind after another, and then of all."""
     stops = [
         ("PLAINTEXT", b"\0\0\1\0\0", False),
         ("SSL", b"", False),
@@ -189,7 +189,7 @@ def test_10000_half_open_connections_disturb_no_client(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_connections_that_ended_in_a_handshake_leave_no_memory(tmp_path: Path) -> None:
-    """The collector of cycles comes late: each of them would hold 50 KiB until then."""
+    """The collector of cycles comes late: each connection would hold 50 KiB until then."""
     with Secured(tmp_path / "node", PROPERTIES) as node:
         data = hello()
 

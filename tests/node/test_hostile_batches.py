@@ -1,5 +1,5 @@
-"""Batches of some kilobytes that hold millions of records or headers: the node answers them, and no turn of its loop
-takes long, so that its other clients and its heartbeats are served."""
+"""Batches of some kilobytes with millions of records or headers: the node answers them, and no turn of its loop takes
+long, so that its other clients and its heartbeats are served."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC110  # time is virtual here: looking again and again costs nothing
-"""A new leader epoch with the same leader: members, transactions and waiting requests of a whole node go on."""
+"""A new leader epoch with the same leader: members, transactions and waiting requests of a whole node continue."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sim() -> Iterator[Sim]:
 
 
 async def elect_again(sim: Sim) -> None:
-    """The same leader once more, as an election among fenced and unfenced brokers may come to."""
+    """Elect the same leader once more, which an election among fenced and unfenced brokers may also do."""
 
     def operation(state: ControllerState, now_ms: int) -> Result[None]:
         changes: list[TopLevel] = [
@@ -97,7 +97,7 @@ def test_a_new_epoch_of_the_same_leader_disturbs_no_group_transaction_or_fetch(s
 
         assert not joining.done()
         assert not fetching.done()
-        # Nothing is loaded again: no answer is COORDINATOR_LOAD_IN_PROGRESS.
+        # Nothing is loaded again, so no response is COORDINATOR_LOAD_IN_PROGRESS.
         beat = ConsumerGroupHeartbeatRequest(group_id="modern", member_id="m", member_epoch=epoch)
         assert (await sim.call(beat)).error_code == ErrorCode.NONE
         assert (await producer.send("t", b"after")).error_code == ErrorCode.NONE

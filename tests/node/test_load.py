@@ -1,4 +1,4 @@
-"""What the clients of load.py must have done before a test says that they go on."""
+"""The actions that the clients of load.py must have done before a test counts them as continuing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each node writes the load of its replicas to `__pykbroker_metrics`: the numbers are those of its clients."""
+"""Each node writes the load of its replicas to `__pykbroker_metrics`, with the numbers of its clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fetched(wire: Wire, topic: str, partition: int) -> int:
 
 
 def replica_count(wire: Wire) -> int:
-    """Of the first partition of the topic of the reports; 0 where there is no such topic."""
+    """Return it for the first partition of the topic of the reports; 0 without such a topic."""
     topic = wire.metadata(METRICS_TOPIC).topics[0]
     return len(topic.partitions[0].replica_nodes) if topic.partitions else 0
 
@@ -68,7 +68,7 @@ def test_the_counts_are_those_of_the_clients() -> None:
                 "replication_bytes_in": 0,
                 "replication_bytes_out": 0,
             },
-            # The second time it is a repetition: nothing was appended.
+            # The second time it is a repetition, and nothing was appended.
             (1, 1): {
                 "bytes_in": len(again),
                 "messages_in": 1,
@@ -132,7 +132,7 @@ def test_three_nodes_tell_what_is_replicated() -> None:
             ]
             assert lags
             assert lags[-1] == 0
-            # Once more, now that all nodes are there: the first report may come before the last node.
+            # Once more when all nodes are there, because the first report may come before the last node.
             doomed = DeleteTopicsRequest(topics=[DeleteTopicState(name=METRICS_TOPIC)], timeout_ms=30_000)
             assert not wires[1].call(doomed).responses[0].error_code
             eventually("the topic has three replicas", lambda: replica_count(wires[1]) == 3)
@@ -151,7 +151,7 @@ def test_a_leader_that_stands_still_costs_reports_and_nothing_else() -> None:
 
         eventually("every node has reported", lambda: all(counts(number)[0] for number in cluster.nodes))
         writer = 3
-        # A node writes to the partition of its id. One that was stopped leads nothing when it comes back.
+        # A node writes to the partition of its id. A node that was stopped leads no partition when it starts again.
         cluster.stop(writer)
         cluster.start(writer)
         cluster.wait_until_in_sync(METRICS_TOPIC)
@@ -168,7 +168,7 @@ def test_a_leader_that_stands_still_costs_reports_and_nothing_else() -> None:
 
 
 def test_a_secured_node_reports_as_itself() -> None:
-    """Of a node alone: its own log takes the records, and the controller its CreateTopics."""
+    """A single node: its own log takes the records, and its controller the CreateTopics."""
     with SecureBroker({"alice": "secret-of-alice"}, acls=True, config=REPORTING) as broker:
         eventually(
             "reports are written",
@@ -188,7 +188,7 @@ def test_secured_nodes_report_to_each_other_as_their_principal(tmp_path: Path) -
 
 
 def test_a_topic_that_cannot_be_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """The counts wait for it, and take no more room with time."""
+    """The counts wait for it, and their memory does not grow with time."""
     policy = {"create.topic.policy.class.name": "python:tests.node.told_loads.NoTopics"}
     with Broker({**REPORTING, **policy}) as broker:
         eventually(

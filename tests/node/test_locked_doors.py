@@ -1,4 +1,4 @@
-"""A setting that promises protection which is not given stops the start. A setting without effect is named."""
+"""A setting that promises protection which does not exist stops the start. A setting without effect is named."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.node.wire import Wire
 
 STANDARD = protection.STANDARD_AUTHORIZER
 PLAIN_CONTROLLER = "CONTROLLER://localhost:0"
-#: a listener for clients that is served
+#: a supported listener for clients
 SASL = {
     "listeners": f"PLAINTEXT://localhost:0,SASL://localhost:0,{PLAIN_CONTROLLER}",
     "advertised.listeners": f"PLAINTEXT://localhost:0,SASL://localhost:0,{PLAIN_CONTROLLER}",
@@ -49,7 +49,7 @@ SASL = {
     "listener.name.sasl.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
     'user_alice="alice-secret";',
 }
-#: row -> properties over the development profile, and the key=value that the line names
+#: row -> properties over the development profile, and the key=value in the log line
 PROMISES: dict[str, list[tuple[dict[str, str], str]]] = {
     "listener.name.<listener>.ssl.*": [
         ({f"listener.name.{name}.ssl.{rest}": value}, f"listener.name.{name}.ssl.{rest}={shown}")
@@ -69,7 +69,7 @@ PROMISES: dict[str, list[tuple[dict[str, str], str]]] = {
             {"listener.name.plaintext.plain.sasl.jaas.config": "secret"},
             r"listener.name.plaintext.plain.sasl.jaas.config=\[hidden\]",
         ),
-        # A listener that is served is not served with everything.
+        # A supported listener does not support every setting.
         (
             {**SASL, "listener.name.sasl.plain.sasl.server.callback.handler.class": "com.example.One"},
             "listener.name.sasl.plain.sasl.server.callback.handler.class=com.example.One",
@@ -118,7 +118,7 @@ PROMISES: dict[str, list[tuple[dict[str, str], str]]] = {
         )
     },
 }
-#: rows that refuse only what is set while the node runs
+#: rows that are refused only if they are set while the node runs
 LATE = {
     "listeners",
     "advertised.listeners",
@@ -170,7 +170,8 @@ def test_a_broker_inside_another_process_is_refused_too(texts: dict[str, str], n
 
 @pytest.mark.parametrize(("texts", "named"), CASES)
 def test_a_node_with_such_a_configuration_is_never_made(texts: dict[str, str], named: str, tmp_path: Path) -> None:
-    """Whatever read the configuration. Some do not even load: Apache Kafka's own rules refuse them."""
+    """This holds whatever read the configuration. Some do not even load, because Apache Kafka's own rules refuse
+    them."""
     sim = Sim()
     try:
         with pytest.raises(ConfigError):
@@ -214,7 +215,7 @@ def test_one_line_names_everything(tmp_path: Path) -> None:
     ],
 )
 def test_what_promises_nothing_here_does_not_stop_the_start(texts: dict[str, str], tmp_path: Path) -> None:
-    """Apache Kafka ignores ssl.* and sasl.* beside plain listeners, too."""
+    """Apache Kafka also ignores ssl.* and sasl.* with plain listeners."""
     config = {**development_profile(str(tmp_path), 0), **texts}
     assert not protection.promises(config)
     protection.refuse(config)
@@ -228,14 +229,14 @@ def test_the_name_of_a_listener_may_have_dots(tmp_path: Path) -> None:
     for key in ("listener.name.out.side.ssl.client.auth", "listener.name.out.side.plain.sasl.jaas.config"):
         assert [promise.key for promise in protection.promises({**names, key: "required"})] == [key]
     assert not protection.promises({**names, "listener.name.out.ssl.client.auth": "required"})
-    # Also where it looks as a key.
+    # Also if the name of a listener looks like a key.
     names = {name: text.replace("OUT.SIDE", "OUT.SSL.SIDE") for name, text in names.items()}
     for key in ("listener.name.out.ssl.side.principal.builder.class", "listener.name.out.ssl.side.sasl.jaas.config"):
         assert [promise.key for promise in protection.promises({**names, key: "com.example.One"})] == [key]
 
 
 def test_a_listener_has_no_principal_builder_of_its_own(tmp_path: Path) -> None:
-    """One class makes the principals of all listeners: what would differ on one is refused."""
+    """One class makes the principals of all listeners, so a different one for one listener is refused."""
     ours, default = "python:tests.Ours", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
     key = "principal.builder.class"
     for of_all, of_one, is_refused in (
@@ -262,14 +263,14 @@ def test_a_listener_has_no_principal_builder_of_its_own(tmp_path: Path) -> None:
     ],
 )
 def test_authentication_is_as_the_properties_file_says_it(key: str, value: str, tmp_path: Path) -> None:
-    """Neither AlterConfigs nor what the metadata log has already can change it: it would not come into effect."""
+    """Neither AlterConfigs nor the metadata log can change it, because the change would have no effect."""
     config = load(properties(tmp_path, SASL))
     dynamic = DynamicConfigs(broker={key: value}, cluster={})
     for found in (
         protection.promises_of_change(config, {key: value}, ["SASL", "PLAINTEXT"]),
         protection.promises_of_layers(config, dynamic),
     ):
-        # Other listeners: the line names how they are secured.
+        # With other listeners the line names their security.
         assert key in {one.key for one in found} or (key == "listeners" and found)
 
 
@@ -281,7 +282,7 @@ def test_authentication_is_as_the_properties_file_says_it(key: str, value: str, 
     ],
 )
 def test_a_change_is_not_refused_for_what_the_properties_file_has(written: dict[str, str], tmp_path: Path) -> None:
-    """The start took it, because no listener here uses it."""
+    """The start accepted it, because no listener here uses it."""
     config = load({**development_profile(str(tmp_path), 0), **written})
     assert not protection.promises(config.overrides())
     assert not protection.promises_of_change(config, {"log.cleaner.threads": "2"}, ["PLAINTEXT"])
@@ -355,7 +356,7 @@ def test_a_plain_socket_gets_nothing(protocol: str, tmp_path: Path) -> None:
 
 # Through the APIs.
 
-#: what AlterConfigs of a broker must not be able to set, and to what
+#: keys and values that AlterConfigs of a broker must not set
 ALTERATIONS = {
     "listeners": f"SSL://localhost:9092,{PLAIN_CONTROLLER}",
     "listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT",
@@ -437,7 +438,7 @@ def test_only_the_resource_that_promises_is_refused(wire: Wire) -> None:
     assert refused.error_code == ErrorCode.INVALID_CONFIG
 
 
-# What the metadata log has already.
+# Configuration that is already in the metadata log.
 
 
 def record(resource_type: int, name: str, key: str, value: str) -> ConfigRecord:
@@ -445,7 +446,7 @@ def record(resource_type: int, name: str, key: str, value: str) -> ConfigRecord:
 
 
 async def write(sim: Sim, *records: Any) -> None:
-    """As another release's controller would: nothing is asked."""
+    """Write as another release's controller could, without any check."""
     controller = sim.node.controller.services.controller
     await controller.submit("written by a test", lambda state, now_ms: Result(None, list(records)))
 
@@ -464,7 +465,7 @@ async def write(sim: Sim, *records: Any) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_promise_in_the_metadata_stops_the_node(stored: ConfigRecord, named: str) -> None:
-    """The one that is running, and the next start, before a client is served."""
+    """It stops the running node, and the next start before a client is served."""
     sim = Sim()
 
     async def scenario(sim: Sim) -> None:
@@ -511,7 +512,7 @@ def test_one_line_at_the_start_names_all_keys_without_effect(caplog: pytest.LogC
         "sasl.kerberos.service.name": "kafka",
         "remote.log.reader.threads": "3",
         "listener.name.plaintext.num.network.threads": "2",
-        # No listener of this node speaks TLS.
+        # No listener of this node uses TLS.
         "ssl.keystore.location": "/nowhere.p12",
         "ssl.keystore.password": "secret",
         "listener.name.unused.ssl.client.auth": "required",

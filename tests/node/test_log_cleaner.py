@@ -1,4 +1,4 @@
-"""The log cleaner of a whole node: its configuration, its metrics, and what it does when things go wrong."""
+"""The log cleaner of a whole node: its configuration, its metrics, and its behaviour after errors."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_topic_becomes_compacted_and_stops_being_it(sims: Callable[..., Sim]) 
         await fill(sim)
         await asyncio.sleep(60)
         assert await records(sim) == left + 9
-        # What was compacted has gaps, and a crash does not take them for a loss.
+        # A compacted log has gaps, and recovery after a crash does not take them for a loss.
         end = sim.log("t").log_end_offset
         sim.sim_node.kill(Survive.EVERYTHING)
         await sim.sim_node.start()
@@ -237,7 +237,7 @@ def test_a_log_is_known_to_have_gaps_before_it_has_them(sims: Callable[..., Sim]
 
 
 def test_a_log_that_moves_is_compacted_when_it_has_arrived(sims: Callable[..., Sim]) -> None:
-    """What is copied has to stay where it is: the cleaner waits, and goes on in the other directory."""
+    """The copied batches must stay in place: the cleaner waits, and continues in the other directory."""
 
     async def scenario(sim: Sim) -> None:
         await sim.create("t", COMPACTED)

@@ -26,7 +26,7 @@ from tests.node.wire import BROKER, Wire, batch
 
 pytestmark = pytest.mark.slow
 LOG = "00000000000000000000.log"
-#: How long a worker runs before the test looks again what it has mapped.
+#: The time that a worker runs before the test checks again which files it has mapped.
 PULSE_SECONDS = 0.002
 
 
@@ -45,10 +45,10 @@ class Node:
 
     @contextmanager
     def running(self, **configs: Any) -> Iterator[tuple[Process, Wire]]:
-        """The node, with both topics; `configs` are those of `b`."""
+        """Yield the node, with both topics; `configs` are those of `b`."""
         with Process(self.home / "log", str(self.properties)).ready() as process, Wire(process.address) as wire:
             if not wire.metadata().topics:
-                # A topic that is not there yet comes into being where it is to be.
+                # A topic that does not exist yet is created in the directory that was set before.
                 move(wire, "b", self.failing)
                 wire.create("b", **configs)
                 move(wire, "a", self.sound)
@@ -61,7 +61,7 @@ class Node:
         return {result.log_dir for result in results if result.error_code == ErrorCode.KAFKA_STORAGE_ERROR}
 
     def lost_one_directory(self, process: Process, wire: Wire, path: Path) -> None:
-        """One line says so, and the node goes on with the other."""
+        """Check that one line reports it, and that the node continues with the other directory."""
         until(lambda: self.offline(wire) == {str(self.failing)})
         lines = [line for line in process.tail(1000).splitlines() if "taken offline" in line]
         assert len(lines) == 1
@@ -77,7 +77,7 @@ class Node:
 
 
 def worker_with(node: Process, path: Path) -> psutil.Process:
-    """The worker that has this file mapped. It is stopped."""
+    """Return the worker that has this file mapped, stopped."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for worker in psutil.Process(node.pid).children():
@@ -100,7 +100,7 @@ def test_g_a_recovery_that_dies_of_sigbus_costs_its_directory(node: Node) -> Non
         process.kill()
     path = node.failing / "b-0" / LOG
     one = build_batch([(None, b"x" * 30, (), 1_700_000_000_000)], leader_epoch=0)
-    # So many that a worker is busy with them for a hundred pulses.
+    # So many that a worker needs a hundred pulses for them.
     path.write_bytes(b"".join(struct.pack(">q", offset) + one[8:] for offset in range(300_000)))
     with node.running() as (process, wire):
         worker = worker_with(process, path)

@@ -1,4 +1,4 @@
-"""`pykbroker.metrics.listener`: what Prometheus reads of a running node."""
+"""`pykbroker.metrics.listener`: the metrics that Prometheus reads from a running node."""
 
 from __future__ import annotations
 

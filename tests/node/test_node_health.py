@@ -1,4 +1,4 @@
-"""What a node says of its health, over its own socket and through `pykbroker health`."""
+"""A node's health, over its own socket and through `pykbroker health`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_node_answers_on_its_health_socket(tmp_path: Path) -> None:
         asked = run("health", "--socket", str(path))
         assert (asked.returncode, asked.stdout) == (0, "node 1 serves\n")
         assert json.loads(run("health", "--socket", str(path), "-o", "json").stdout)["broker"] == "RUNNING"
-        # Another node does not take the socket of one that lives.
+        # Another node does not take the socket of a living one.
         second = run("start", str(file), "--set", f"log.dirs={tmp_path / 'other'}", "--format")
         assert second.returncode == 1
         assert f"the socket {path} cannot be bound: another process answers there" in second.stderr
@@ -64,7 +64,7 @@ def test_a_node_answers_on_its_health_socket(tmp_path: Path) -> None:
 
 
 def test_a_node_that_does_not_serve_is_alive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A probe that kills a node for having no quorum would keep the quorum away."""
+    """A probe that kills a node because there is no quorum would prevent the quorum."""
     path = tmp_path / "health.sock"
     starting = NodeHealth(node_id=1, broker=BrokerState.STARTING, active=False, leader_id=None, is_controller=True)
     words = ["health", "--socket", str(path)]

@@ -1,4 +1,4 @@
-"""Requests that name many logs which nobody has used since the start keep their order on real connections."""
+"""Requests that name many logs that were not used since the start keep their order on real connections."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_request_behind_one_that_waits_for_logs_does_not_overtake_it(
         wire.create("t", PARTITIONS)
         wire.call(produce(*range(PARTITIONS)), VERSION)
     node.close()
-    # Else the node would open them meanwhile.
+    # Otherwise the node would open them in the meantime.
     monkeypatch.setattr(Opener, "serve", lambda self: None)
     node = Served(tmp_path)
     try:

@@ -1,4 +1,4 @@
-"""The check that tests have of which loop calls what."""
+"""The tests' own check that no loop calls the parts of the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which listeners have places that clients cannot take, for any listeners and any limit of open files."""
+"""Listeners have places that clients of others cannot take, for any listeners and any limit of open files."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_clients_never_shut_out_the_listener_between_brokers_nor_those_of_contro
 ) -> None:
     total = divide(limit).connections
     parts = connections_of(total, found)
-    # Each half has an event loop, and asks no other.
+    # Each half has an event loop, and they share no count.
     assert sum(parts) == total
     for part, points in zip(parts, (found.broker, found.controller), strict=True):
         assert part >= total // 4 or not points
         places = places_of(part, points, found)
         names = [point.listener_name for point in points]
-        # Where clients and brokers have one listener, nothing tells them apart.
+        # If clients and brokers share one listener, they cannot be distinguished.
         nodes = [
             name for name in names if points is found.controller or (len(names) > 1 and name == found.inter_broker_name)
         ]
@@ -47,7 +47,7 @@ def test_clients_never_shut_out_the_listener_between_brokers_nor_those_of_contro
         for name in nodes:
             for _ in range(min(256, part // 4 // len(nodes))):
                 assert places.take(name), name
-        # All of them have no more than there are descriptors for.
+        # All of them together have no more than there are descriptors.
         for name in nodes:
             while places.take(name):
                 pass

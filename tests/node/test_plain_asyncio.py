@@ -1,4 +1,4 @@
-"""A node on the loop that comes with Python: its sockets are sent files by the kernel as those of uvloop are."""
+"""A node on Python's own loop: the kernel sends files to its sockets as with uvloop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MB = 1 << 20
 
 
 class Served:
-    """A node in a thread of its own."""
+    """A node in a separate thread."""
 
     def __init__(self, data: Path) -> None:
         self.address = ""
@@ -69,13 +69,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def pattern(size: int, seed: int) -> bytes:
-    """Bytes in which a piece in the wrong place shows."""
+    """Return bytes in which a misplaced piece is visible."""
     return b"".join(number.to_bytes(4, "big") for number in range(seed << 24, (seed << 24) + size // 4))
 
 
 @pytest.fixture
 def takes_regions(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """What each new connection was told."""
+    """Return the flag of each new connection."""
     seen: list[bool] = []
     made = Connection.connection_made
 
@@ -97,7 +97,7 @@ def test_large_messages_and_large_answers(served: Served, takes_regions: list[bo
         for number, value in enumerate(values):
             answer = wire.produce("large", batch(value))
             assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, number)
-        # One answer of more than 10 MB, cut nowhere.
+        # One response of more than 10 MB, without a cut.
         answer = wire.fetch("large", 0)
         assert len(answer.records) > 10 * MB
         assert wire.values("large") == values
@@ -121,14 +121,14 @@ def test_many_partitions_in_one_answer(served: Served, takes_regions: list[bool]
             session_epoch=-1,
             topics=[FetchTopic(topic="many", partitions=asked)],
         )
-        # Several at once behind one another, while the client does not read: the node waits for room.
+        # Several responses in a row while the client does not read: the node waits for room.
         expected = [wire.send(request, 12) for _ in range(5)]
         for api_key, version in expected:
             found = wire.receive(api_key, version).responses[0].partitions
             assert [partition.partition_index for partition in found] == list(range(30))
             for partition in found:
                 original = sent[partition.partition_index]
-                # All but what the broker sets: the leader epoch before the checksum.
+                # Compare everything except the bytes that the broker sets, like the leader epoch before the checksum.
                 assert bytes(partition.records)[16:] == original[16:]
                 assert [header.base_offset for _, header in iter_batches(partition.records)] == [0]
     assert takes_regions == [True]

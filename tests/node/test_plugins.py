@@ -1,4 +1,4 @@
-"""The example of docs/plugins.md in a node, what cannot be loaded, and what raises."""
+"""The example of docs/plugins.md in a node, plugins that cannot be loaded, and plugins that raise."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Incomplete:
 
 
 class Async(Raising):
-    """What is never awaited would refuse nothing."""
+    """A coroutine that is never awaited would refuse nothing."""
 
     async def validate(self, asked: NewTopic | ChangedConfigs) -> None:  # type: ignore[override]
         raise RuntimeError("secret")
@@ -82,7 +82,7 @@ class Async(Raising):
 
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """The properties of the page, with its module where Python finds modules."""
+    """Yield the properties of the page, with its module on Python's path."""
     (tmp_path / "guards.py").write_text(EXAMPLE)
     monkeypatch.syspath_prepend(tmp_path)
     yield dict(line.split("=", 1) for line in PROPERTIES.splitlines())
@@ -163,7 +163,7 @@ PLAIN_LISTENER = {
 
 
 def log_in(wire: Wire, user: str) -> int:
-    """The error code; Closed where the node ends the connection."""
+    """Return the error code; raises Closed if the node ends the connection."""
     assert wire.call(SaslHandshakeRequest(mechanism="PLAIN")).error_code == ErrorCode.NONE
     token = f"\0{user}\0{user}-secret".encode()
     return int(wire.call(SaslAuthenticateRequest(auth_bytes=token)).error_code)

@@ -1,5 +1,5 @@
-"""What a node writes is for its own user, whatever its umask is and whoever made its directory; and what it runs is its
-own code, whatever lies in the current directory."""
+"""A node's files are only for its own user, whatever its umask is and whichever user made its directory. A node runs
+only its own code, whatever is in the current directory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.node.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 
-#: A umask that takes nothing away.
+#: A umask that removes no permission.
 OPEN = ("sh", "-c", 'umask 0; exec "$@"', "sh")
 
 
 def open_to_others(folder: Path) -> dict[str, str]:
-    """What others may look into, by name."""
+    """Return the files that other users may read, by name."""
     found = {}
     for path in folder.rglob("*"):
         mode = stat.S_IMODE(path.lstat().st_mode)
@@ -32,13 +32,13 @@ def open_to_others(folder: Path) -> dict[str, str]:
 
 
 def use(addresses: str) -> None:
-    """Every kind of file that a node makes as it serves."""
+    """Make the node write every kind of file that it writes while it serves."""
     each = addresses.split(",")
     with Wire(each[0]) as wire:
         assert wire.try_create("t", 1, 1, {}).error_code == ErrorCode.NONE
 
     def is_written() -> bool:
-        """The leader is one of them."""
+        """Return True if a node accepts a record; one of them is the leader."""
         for address in each:
             with Wire(address) as wire:
                 if wire.produce("t", batch(b"x")).error_code == ErrorCode.NONE:
@@ -81,7 +81,7 @@ def test_a_cluster_by_one_command(tmp_path: Path) -> None:
     for name in ("uvloop", "h11", "google_crc32c"):
         (here / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write(__name__)\n")
     data = tmp_path / "tree"
-    # The command itself is run as by its script, which has no current directory in its path.
+    # The command runs as by its script, which has no current directory in its path.
     go = ("sh", "-c", f'cd {here} && umask 0; python=$1; shift; exec "$python" -P "$@"', "sh")
     with Process(tmp_path / "log", "--brokers", "2", "--port", "0", "--data-dir", str(data), prefix=go) as cluster:
         use(cluster.ready(120).address)

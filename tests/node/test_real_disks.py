@@ -1,8 +1,8 @@
-"""A node on real file systems that fill up, become read-only, disappear, or refuse: what is there goes on, what is lost
-says so.
+"""A node on real file systems that fill up, become read-only, disappear, or refuse writes: healthy replicas continue,
+and losses are reported.
 
-Two directories: one on the test's own disk, with the metadata log, and a small tmpfs that the test mounts, so it needs
-to be root where mounting is allowed.
+There are two directories: one on the test's own disk, with the metadata log, and a small tmpfs that the test mounts,
+for which it must be root and mounting must be allowed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def mount(*arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A tmpfs of this size, or a skip where mounting is not allowed."""
+    """Mount a tmpfs of this size, or skip if mounting is not allowed."""
     folder.mkdir()
     if os.geteuid() != 0:
         pytest.skip("only root can mount a file system")
@@ -59,7 +59,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 class Disks:
-    """A formatted node with topic `a` on the large disk and `b` on the small one, and what they hold."""
+    """A formatted node with topic `a` on the large disk and `b` on the small one, and their contents."""
 
     def __init__(self, home: Path, small: Path) -> None:
         self.home = home
@@ -76,7 +76,7 @@ class Disks:
 
     @contextmanager
     def running(self) -> Iterator[tuple[Process, Wire]]:
-        """The node, with both topics."""
+        """Yield the node, with both topics."""
         with Process(self.home / "log", str(self.properties)).ready() as process, Wire(process.address) as wire:
             if not wire.metadata().topics:
                 for topic, path in (("a", self.large), ("b", self.lost)):
@@ -90,13 +90,13 @@ class Disks:
         return next(line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id="))
 
     def offline(self, wire: Wire) -> list[int]:
-        """The error codes of the two directories."""
+        """Return the error codes of the two directories."""
         results = wire.call(DescribeLogDirsRequest(topics=None)).results
         found = {result.log_dir: result.error_code for result in results}
         return [found[str(self.large)], found[str(self.lost)]]
 
     def is_lost(self, wire: Wire) -> None:
-        """`b` is gone, nobody leads it, and `a` goes on; so do new topics."""
+        """Check that `b` is offline and has no leader, and that `a` and new topics work."""
         until(lambda: self.offline(wire) == [ErrorCode.NONE, STORAGE])
         assert wire.produce("a", batch(b"goes on")).error_code == ErrorCode.NONE
         until(lambda: leader(wire, "b") == (-1, [1]))
@@ -109,10 +109,10 @@ class Disks:
         assert wire.values("a")[:2] == [b"before", b"goes on"]
 
     def is_back(self, also: list[bytes] | None = None) -> None:
-        """After a restart with a healthy disk."""
+        """Check the state after a restart with a healthy disk."""
         with self.running() as (process, wire):
             assert self.offline(wire) == [ErrorCode.NONE, ErrorCode.NONE]
-            # An unclean stop is recovered from while the node serves.
+            # The node serves while it recovers from an unclean stop.
             until(lambda: all(wire.fetch(topic).error_code == ErrorCode.NONE for topic in ("a", "b")))
             assert wire.values("b")[: 1 + len(also or [])] == [b"before", *(also or [])]
             assert wire.produce("b", batch(b"after")).error_code == ErrorCode.NONE
@@ -170,7 +170,7 @@ def test_a_full_disk(disks: Disks) -> None:
             sent.append(value)
         assert answer.error_code == STORAGE
         assert 2 <= len(sent) <= 6
-        # Full is not broken: all of it can be read, the other disk takes more, and so does this one when it can.
+        # Full is not broken: all of it can be read, the other disk accepts more, and so does this one when it has room.
         assert wire.values("b") == [b"before", *sent]
         assert wire.produce("a", batch(b"x" * 500_000)).error_code == ErrorCode.NONE
         assert disks.offline(wire) == [ErrorCode.NONE, ErrorCode.NONE]
@@ -191,7 +191,7 @@ def test_a_copy_does_not_fit_on_a_disk(disks: Disks) -> None:
         until(lambda: not list(disks.lost.glob("a-0*")))
         assert disks.offline(wire) == [ErrorCode.NONE, ErrorCode.NONE]
         assert wire.produce("b", batch(b"room")).error_code == ErrorCode.NONE
-        # The other way there is room.
+        # In the other direction there is room.
         assert move(wire, "b", disks.large) == ErrorCode.NONE
         until(lambda: (disks.large / "b-0").exists() and not list(disks.lost.glob("b-0*")))
         assert wire.values("b") == [b"before", b"room"]
@@ -199,7 +199,7 @@ def test_a_copy_does_not_fit_on_a_disk(disks: Disks) -> None:
 
 
 def test_a_disk_that_becomes_read_only(disks: Disks, small: Path) -> None:
-    """What ext4 does with a damaged disk: from one moment to the next nothing can be written."""
+    """As ext4 does with a damaged disk: from one moment to the next nothing can be written."""
     image, folder = disks.home / "image", disks.lost
     image.write_bytes(bytes(12 << 20))
     subprocess.run(["mkfs.ext4", "-q", "-F", "-O", "^has_journal", str(image)], check=True, capture_output=True)
@@ -212,14 +212,14 @@ def test_a_disk_that_becomes_read_only(disks: Disks, small: Path) -> None:
         formatted = run("format", str(disks.properties), "--standalone", "--ignore-formatted", "-t", disks.cluster_id())
         assert formatted.returncode == 0, formatted.stderr
         with disks.running() as (process, wire):
-            # Read-only means also that nothing of the page cache is written any more.
+            # Read-only also means that nothing of the page cache is written.
             for path in (folder / "b-0").iterdir():
                 flush(path)
             trigger.write_text("broken")
             assert wire.produce("b", batch(b"never")).error_code == STORAGE
             disks.is_lost(wire)
             assert process.interrupt() == 0
-        # It cannot be written to at the start either.
+        # At the start it cannot be written either.
         with disks.running() as (process, wire):
             assert disks.offline(wire) == [ErrorCode.NONE, STORAGE]
             assert refused(wire)
@@ -241,7 +241,7 @@ def test_a_disk_that_is_unmounted(disks: Disks, small: Path) -> None:
             assert subprocess.run(["umount", "-l", str(small)], check=False).returncode == 0
             disks.is_lost(wire)
             assert process.interrupt() == 0
-        # An empty directory is no disk of ours: as in Apache Kafka, the node does not start on it.
+        # An empty directory is not one of our disks: as in Apache Kafka, the node does not start on it.
         refusal = run("start", str(disks.properties))
         assert refusal.returncode == 1
         assert "No `meta.properties` found" in refusal.stderr
@@ -253,7 +253,7 @@ def test_a_disk_that_is_unmounted(disks: Disks, small: Path) -> None:
 
 
 def test_a_directory_that_nobody_may_write_to(disks: Disks) -> None:
-    """Root may everything, except what chattr forbids."""
+    """Root may do everything, except what chattr forbids."""
     with disks.running() as (process, _):
         assert process.interrupt() == 0
     if subprocess.run(["chattr", "+i", str(disks.lost)], capture_output=True, check=False).returncode:

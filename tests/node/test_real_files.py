@@ -1,4 +1,4 @@
-"""A flipped bit in the metadata log of a process, in real files: what it looks like to an operator."""
+"""A flipped bit in the metadata log of a process, in real files, as an operator sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A node with two log directories in a cluster: one fails, and comes back empty, while clients write and read."""
+"""A node with two log directories in a cluster: one fails, and is replaced by an empty one, while clients write and
+read."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from tests.node.wire import Wire
 
 pytestmark = pytest.mark.slow
 
-#: Where node 2 has its replica, and the replicas: node 2 leads `stays` and `led`, and follows `followed`.
+#: The directory of node 2's replica, and the replicas: node 2 leads `stays` and `led`, and follows `followed`.
 TOPICS = {"stays": ("kept", (2, 3, 1)), "led": ("lost", (2, 1, 3)), "followed": ("lost", (3, 1, 2))}
 
 
@@ -60,7 +61,7 @@ class Disks:
         eventually(f"the directory {disk} is offline", lambda: self.errors() == expected)
 
     def replace(self, disk: str) -> None:
-        """An empty disk instead, formatted as Apache Kafka's tool does it."""
+        """Replace it by an empty disk, formatted as Apache Kafka's tool does it."""
         self.paths[disk].mkdir()
         lines = (self.paths["kept"] / "meta.properties").read_text().splitlines()
         (cluster_id,) = [line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id=")]
@@ -91,7 +92,7 @@ def test_a_directory_that_fails_costs_its_replicas_and_an_empty_one_is_filled(di
         load.goes_on()
         whole = trio.partitions("stays")[0]
         assert (whole.leader_id, set(whole.isr_nodes)) == (2, {1, 2, 3})
-        # The node serves on, and its other replicas with it.
+        # The node still serves, and its other replicas with it.
         trio.serving(*NUMBERS)
         assert trio.stop(2) == 0
         load.goes_on()
@@ -115,7 +116,7 @@ def test_a_replica_moves_to_the_other_directory_while_it_follows_and_while_it_le
             eventually(f"{topic} is there", lambda t=target, name=topic: (t / f"{name}-0").is_dir())  # type: ignore[misc]
             load.goes_on()
         trio.in_sync(*TOPICS)
-        # What has failed behind its back is no replica of it any more.
+        # Only the replica that has moved there fails with this directory; the others have left it.
         disks.paths["lost"].rename(disks.paths["lost"].with_name("taken"))
         disks.has_failed("lost")
         assert new_leader(trio, "stays", but=2) in (1, 3)

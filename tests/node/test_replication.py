@@ -1,4 +1,4 @@
-"""Topics with three replicas on three processes: what was acknowledged survives the end of any one of them."""
+"""Topics with three replicas on three processes: acknowledged records survive the end of any one of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def create_one_for_each(trio: Trio) -> list[str]:
 
 
 def new_leader(trio: Trio, topic: str, *, but: int) -> int:
-    """The leader of partition 0 when it is not a certain node any more."""
+    """Return the leader of partition 0 when it is no longer a certain node."""
 
     def look() -> int | None:
         leader = trio.leaders(topic)[0]
@@ -83,7 +83,7 @@ def test_a_leader_that_returns_gives_up_what_was_never_committed(trio: Trio) -> 
     with Wire(trio.address(1)) as wire:
         assert wire.produce(topic, batch(b"kept")).error_code == ErrorCode.NONE
         with trio.paused(2, 3):
-            # An answer with the first may be on its way to a follower. The second is in no other log.
+            # A fetch response with the first record may be on its way to a follower. The second is in no other log.
             for value in (b"perhaps", b"lost"):
                 assert wire.produce(topic, batch(value), acks=1).error_code == ErrorCode.NONE
             trio.kill(1)
@@ -121,7 +121,7 @@ def test_nothing_acknowledged_is_lost_with_a_killed_leader(trio: Trio, victim: s
 
 
 def test_nothing_acknowledged_is_lost_when_all_nodes_are_killed_at_once(trio: Trio) -> None:
-    """No stop was clean, so that each replica leaves the ISR as its broker registers; the last of them leads again."""
+    """No stop was clean, so each replica leaves the ISR when its broker registers; the last one leads again."""
     topics = create_one_for_each(trio)
     with Load(trio, topics) as load:
         load.goes_on()
@@ -140,7 +140,7 @@ def test_nothing_acknowledged_is_lost_when_all_nodes_are_killed_at_once(trio: Tr
 
 
 def test_below_min_isr_nothing_is_acknowledged_or_committed(trio: Trio) -> None:
-    """Two of three nodes go, the second in order: the active controller is left, and knows that it is alone."""
+    """Two of three nodes stop, the second in order: the active controller is left, and knows that it is alone."""
     left = trio.active()
     first, second = (number for number in NUMBERS if number != left)
     topic, quiet = (trio.create(name, (left, first, second)) for name in ("t", "quiet"))
@@ -184,7 +184,7 @@ def test_a_rolling_restart_fails_no_request_of_a_client(trio: Trio) -> None:
 
 
 def test_a_partition_moves_to_another_node_while_clients_run(trio: Trio) -> None:
-    """KIP-455: its leader leaves, and the leadership goes with the last step."""
+    """KIP-455: its leader leaves, and the leadership moves with the last step."""
     topic = trio.create("t", (1, 2))
     wanted = ReassignableTopic(name=topic, partitions=[ReassignablePartition(partition_index=0, replicas=[3, 2])])
     with Load(trio, [topic]) as load:

@@ -1,4 +1,4 @@
-"""Nodes end and come back in any way while clients run: the same promises as in test_replication.py, for longer."""
+"""Nodes end and start again in any way while clients run: the promises of test_replication.py, for longer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def two_killed(trio: Trio, load: Load, number: int, rng: random.Random) -> None:
 
 
 def paused(trio: Trio, load: Load, number: int, rng: random.Random) -> None:
-    """Shorter, or longer than a session."""
+    """Pause for less, or for more than a session."""
     with trio.paused(number):
         time.sleep(rng.choice([0.5, 2, 6]))
 

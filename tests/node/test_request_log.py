@@ -1,6 +1,7 @@
-"""`kafka.request.logger` of a node: a line of JSON for each request while it is on, none else, and no secret in any.
+"""`kafka.request.logger` of a node: a line of JSON for each request while it is on, otherwise none, and no secret in
+any.
 
-Key by key Apache Kafka's lines are compared in compat_tests/our_tools/test_request_log.py.
+compat_tests/our_tools/test_request_log.py compares each key with Apache Kafka's lines.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Kept(logging.Handler):
         self.texts.append(record.getMessage())
 
     def take(self) -> list[dict[str, Any]]:
-        """The lines since the last time."""
+        """Return the lines since the last call."""
         texts, self.texts = self.texts, []
         assert all(text.startswith(PREFIX) and text.isascii() and text.isprintable() for text in texts)
         return [json.loads(text.removeprefix(PREFIX)) for text in texts]
@@ -189,7 +190,7 @@ def test_the_principal_is_that_of_the_client_behind_the_envelope(
     assert (inner["isForwarded"], inner["principal"]) == (True, "User:alice\nINFO")
     assert inner["requestHeader"]["clientId"] == "her\r\nclient\u2028\x9b"
     assert f"-127.0.0.1:{node_port(inner)}-" in inner["connection"]
-    # An Envelope that holds nothing to be done has a line of its own, without what was in it.
+    # An Envelope whose request is invalid has its own line, without its content.
     assert (outer["requestHeader"]["requestApiKeyName"], outer["request"]["requestData"]) == ("ENVELOPE", "[hidden]")
 
 

@@ -1,4 +1,4 @@
-"""Brokers that authenticate to each other: replication with sessions that end, and what stops the start."""
+"""Brokers that authenticate to each other: replication with sessions that end, and settings that stop the start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.node.wire import Wire, batch
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 USER = 'username="node" password="node-secret"'
-#: The listener named PLAINTEXT, as that of `Trio` is, speaks SASL.
+#: The listener is named PLAINTEXT, like that of `Trio`, and uses SASL.
 BETWEEN = {
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
     "inter.broker.listener.name": "PLAINTEXT",
@@ -42,7 +42,7 @@ def wire_of_alice(trio: Trio, number: int) -> Wire:
 @pytest.mark.slow
 @acts(broker=("sasl.mechanism.inter.broker.protocol",))
 def test_three_nodes_replicate_with_sessions_that_end(tmp_path: Path) -> None:
-    """What was acknowledged is there when the leader is gone."""
+    """Acknowledged records are there after the leader is gone."""
     sessions = {"listener.name.plaintext.scram-sha-256.connections.max.reauth.ms": 1500}
     settings = note({**REPLICATED, **BETWEEN, **sessions})
     with Trio(tmp_path, "static", settings, users=["SCRAM-SHA-256=[name=node,password=node-secret]"]) as trio:

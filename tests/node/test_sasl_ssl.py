@@ -1,4 +1,4 @@
-"""A listener whose protocol is SASL_SSL: TLS first, then SASL, and SASL's user is the principal."""
+"""A listener whose protocol is SASL_SSL, with TLS first, then SASL, whose user is the principal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.certificates import client_context, client_identity, node_properties
 from tests.node.test_tls_listeners import LISTENERS, Secured
 from tests.node.wire import Closed, Wire, batch
 
-#: The listener that is called SSL speaks SASL as well.
+#: The listener with the name SSL uses SASL as well.
 BELOW_SASL = {
     **LISTENERS,
     **node_properties(),
@@ -29,7 +29,7 @@ BELOW_SASL = {
 
 
 def log_in(wire: Wire, password: str = "alice-secret") -> ErrorCode:
-    """As alice, by PLAIN."""
+    """Log in as alice, by PLAIN."""
     assert wire.call(SaslHandshakeRequest(mechanism="PLAIN")).error_code == ErrorCode.NONE
     token = Login("PLAIN", "alice", password).begin().first()
     return ErrorCode(wire.call(SaslAuthenticateRequest(auth_bytes=token)).error_code)
@@ -46,7 +46,7 @@ def test_tls_then_sasl_then_requests(node: Secured, tmp_path: Path) -> None:
         assert log_in(wire) == ErrorCode.NONE
         assert node.principals() == ["User:alice"]
         wire.create("t")
-        # More than one record of TLS, each way.
+        # More than one record of TLS, in each direction.
         values = [bytes([index]) * 300_000 for index in range(3)]
         for value in values:
             assert wire.produce("t", batch(value)).error_code == ErrorCode.NONE
@@ -73,7 +73,7 @@ def test_sasl_without_tls_gets_no_answer(node: Secured) -> None:
 
 @pytest.mark.slow
 def test_only_the_key_of_the_listener_asks_for_certificates(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """`ssl.client.auth` without a prefix does not, as with Apache Kafka, and a line says so."""
+    """`ssl.client.auth` without a prefix does not, as in Apache Kafka, and a log line reports it."""
     with (
         caplog.at_level(logging.WARNING),
         Secured(tmp_path / "one", {**BELOW_SASL, "ssl.client.auth": "required"}) as node,
@@ -85,7 +85,7 @@ def test_only_the_key_of_the_listener_asks_for_certificates(tmp_path: Path, capl
     required = {
         **BELOW_SASL,
         "listener.name.ssl.ssl.client.auth": "required",
-        # A rule that takes no subject: it is not asked.
+        # A rule that matches no subject, because it is not used.
         "ssl.principal.mapping.rules": "RULE:^nothing$/x/",
     }
     with Secured(tmp_path / "two", required) as node:

@@ -1,4 +1,4 @@
-"""Several nodes behind TLS and SASL: forwarded principals, elections, and settings that cannot work."""
+"""Several nodes with TLS and SASL, and forwarded principals, elections, and settings that cannot work."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ TOPIC_RESOURCE, LITERAL, ANY_CREATE, ALLOW = 2, 3, 5, 3
 )
 @pytest.mark.parametrize("controllers", list(CONTROLLERS))
 def test_three_nodes_with_acls(controllers: str, tmp_path: Path) -> None:
-    """The active controller judges the client of a follower's broker by the client's own principal; nodes are let in
-    by theirs; the quorum and the partitions outlive the active controller."""
+    """The active controller authorizes the client of a follower's broker by the client's own principal, and nodes by
+    theirs. The quorum and the partitions survive the end of the active controller."""
     with SecuredTrio(tmp_path, controllers) as trio:
         active = trio.active()
         follower = next(number for number in NUMBERS if number != active)
@@ -86,7 +86,7 @@ def trio_leader_of(wire: Wire, topic: str, not_by: int = -1) -> int:
     return eventually("the partition has a leader", look)
 
 
-# Which settings stop the start.
+# Settings that stop the start.
 
 NODE = {
     "process.roles": "broker,controller",
@@ -102,7 +102,7 @@ NODE = {
 
 
 def refused(folder: Path, changed: Mapping[str, object], *, format_with: tuple[str, ...] = ()) -> str:
-    """The one line with which the node does not start."""
+    """Return the only line with which the node refuses to start."""
     whole = {**NODE, "log.dirs": folder / "data", **changed}
     file = write_properties(folder / "server.properties", {key: value for key, value in whole.items() if value})
     if format_with:
@@ -199,7 +199,7 @@ def test_a_broker_logs_in_by_scram_to_the_only_controller(tmp_path: Path) -> Non
             assert wire.produce("t", batch(b"a")).error_code == ErrorCode.NONE
 
 
-# What the listener of a controller lets in.
+# Clients of a controller's listener.
 
 CONTROLLER = {
     "listener.security.protocol.map": "SSL:SSL,PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL",
@@ -226,7 +226,7 @@ def test_a_controller_answers_only_clients_that_have_proved_their_user(tmp_path:
 
 
 def test_silent_clients_of_a_controller_end_and_count(tmp_path: Path) -> None:
-    """Before TLS, in its middle, and before SASL."""
+    """They end before TLS, in its middle, and before SASL."""
     properties = {
         **node_properties(),
         **CONTROLLER,
@@ -239,7 +239,7 @@ def test_silent_clients_of_a_controller_end_and_count(tmp_path: Path) -> None:
         silent = [socket.create_connection((host, int(port)), 60) for _ in range(3)]
         silent[0].sendall(b"\x16\x03\x01\x01")
         silent[1] = client_context(tmp_path).wrap_socket(silent[1], server_hostname=host)
-        # One too many.
+        # This one is too many.
         silent.append(socket.create_connection((host, int(port)), 60))
         assert silent[3].recv(1) == b""
         for each in silent:

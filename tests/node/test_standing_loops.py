@@ -1,4 +1,5 @@
-"""Three nodes as processes, and what clients are told while the broker loop of a leader stands still, and after it."""
+"""Three nodes as processes, and the responses that clients get while the broker loop of a leader stands still, and
+later."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.slow
 SESSION_S = 9
 #: Longer than any of these waits.
 PATIENT_S = 120
-#: Sessions as long as by default: a stall of 5 s is shorter, and one of 12 s is longer.
+#: Sessions are as long as by default: a stall of 5 s is shorter, and one of 12 s is longer.
 SETTINGS = {
     **REPLICATED,
     **standing_authorizer.PROPERTY,
@@ -50,7 +51,7 @@ def trio(tmp_path: Path) -> Iterator[Trio]:
 
 @contextmanager
 def asked(trio: Trio, number: int, name: str) -> Iterator[None]:
-    """A node is asked for the metadata of a topic that makes it stand still, and has answered when the block ends."""
+    """Ask a node for the metadata of a topic that makes it stand still; it has answered when the block ends."""
     with Wire(trio.address(number), timeout=PATIENT_S) as wire:
         thread = threading.Thread(target=wire.metadata, args=(name,))
         thread.start()
@@ -60,7 +61,7 @@ def asked(trio: Trio, number: int, name: str) -> Iterator[None]:
 
 
 class LeaderOnly:
-    """Writes at acks=1 to one node, whether it leads or not, and keeps what was acknowledged and when."""
+    """Writes with acks=1 to one node, leader or not, and records the acknowledged values and their times."""
 
     def __init__(self, trio: Trio, number: int, topic: str) -> None:
         self._trio, self._number, self._topic = trio, number, topic
@@ -107,7 +108,8 @@ def quorum_epoch(trio: Trio, number: int) -> int:
 def test_a_leader_that_stands_still_loses_nothing_and_its_node_stays_active_controller(
     trio: Trio, seconds: int
 ) -> None:
-    """It leads under acks=1, acks=all and transactions, and a topic of it is deleted and made again meanwhile."""
+    """It leads with acks=1, acks=all and transactions, and one of its topics is deleted and created again in that
+    time."""
     active = trio.active()
     other = next(number for number in NUMBERS if number != active)
     replicas = (active, *(number for number in NUMBERS if number != active))
@@ -120,7 +122,7 @@ def test_a_leader_that_stands_still_loses_nothing_and_its_node_stays_active_cont
         load.goes_on()
         assert late.produce_once("again", batch(b"old")).error_code == ErrorCode.NONE
         with asked(trio, active, f"{STAND}-{seconds}"):
-            # What was acknowledged before is not judged at acks=1: the leader alone may have it.
+            # Records from before are not judged with acks=1, because only the leader may have them.
             time.sleep(1)
             began = time.monotonic()
             told: list[int] = []
@@ -172,7 +174,7 @@ def test_a_call_that_keeps_the_interpreters_lock_costs_no_session(trio: Trio) ->
 
 
 def test_a_node_whose_loop_stands_tells_of_it_and_does_not_wait_for_it_when_it_stops(tmp_path: Path) -> None:
-    """Nothing can be closed in order any more. What was written is there at the next start, as after `kill -9`."""
+    """Parts can no longer be closed in order. Written records are there at the next start, as after `kill -9`."""
     log, health = tmp_path / "log", tmp_path / "health"
     own = {
         **standing_authorizer.PROPERTY,
@@ -208,7 +210,7 @@ def test_a_node_whose_loop_stands_tells_of_it_and_does_not_wait_for_it_when_it_s
 
 @pytest.mark.long(amount="a process that is stopped for 20 s")
 def test_a_process_that_stood_still_as_a_whole_makes_no_pause_of_its_own(trio: Trio) -> None:
-    """Its session is over meanwhile. When it goes on its broker loop has not stood still for itself, and it sends
+    """Its session ends in that time. When the process continues, its broker loop counts no stall, and it sends
     heartbeats at once."""
     active = trio.active()
     stopped, other = (number for number in NUMBERS if number != active)

@@ -1,4 +1,4 @@
-"""Three combined nodes as three processes: one cluster without replication, by clients that others wrote."""
+"""Three combined nodes as three processes: one cluster without replication, with foreign clients."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def trio(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Trio]:
 
 def test_three_combined_nodes_are_one_cluster(trio: Trio) -> None:
     for number, wire in trio.wires():
-        # A forwarded request is sent again when its answer was lost: the topic may exist by then.
+        # A forwarded request is sent again if its response was lost, and the topic may exist by then.
         made = wire.try_create(f"made-by-{number}", 3, 1, {})
         assert made.error_code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}, made
     topics = [f"made-by-{number}" for number in NUMBERS]
@@ -62,7 +62,7 @@ def test_three_combined_nodes_are_one_cluster(trio: Trio) -> None:
 
 
 def test_a_broker_judges_its_new_configuration_by_its_own_file(trio: Trio) -> None:
-    """Whichever of them is the active controller: a pool of threads grows at most to double."""
+    """This holds for each active controller: a pool of threads may at most double."""
     for number, wire in trio.wires():
         double = THREADS[number] * 2
         answer = wire.alter(BROKER, str(number), {"num.io.threads": str(double + 1)})
@@ -72,14 +72,15 @@ def test_a_broker_judges_its_new_configuration_by_its_own_file(trio: Trio) -> No
         assert answer.error_code == ErrorCode.NONE, answer.error_message
     active = trio.active()
     with Wire(f"{trio.host(active)}:{trio.controller_ports[active]}") as wire:
-        # No broker was asked, and the controller does not know the broker's file: the value is judged alone.
+        # This request went to no broker, and the controller does not know the broker's file, so it only checks the
+        # value.
         for number in NUMBERS:
             assert wire.alter(BROKER, str(number), {"num.io.threads": "many"}).error_code == ErrorCode.INVALID_REQUEST
             assert wire.alter(BROKER, str(number), {"num.io.threads": "1000"}).error_code == ErrorCode.NONE
 
 
 def produce(address: str, topics: list[str], name: str) -> set[bytes]:
-    """Through one node as bootstrap, to every partition."""
+    """Produce through one node as bootstrap, to every partition."""
     producer = Producer({"bootstrap.servers": address, "acks": "all"})
     written = {f"{name}-{topic}-{partition}".encode() for topic in topics for partition in range(3)}
     for value in written:
@@ -90,7 +91,7 @@ def produce(address: str, topics: list[str], name: str) -> set[bytes]:
 
 
 def consume(address: str, topics: list[str], group: str, count: int) -> set[bytes]:
-    """What a new group reads, committed transactions only."""
+    """Return the values that a new group reads, only of committed transactions."""
     consumer = Consumer(
         {
             "bootstrap.servers": address,
@@ -113,7 +114,7 @@ def consume(address: str, topics: list[str], group: str, count: int) -> set[byte
 
 
 def transact(address: str, topics: list[str], transactional_id: str, group: str) -> set[bytes]:
-    """One transaction over every partition with an offset of a group, and one that is aborted."""
+    """Run one transaction over every partition with an offset of a group, and one that is aborted."""
     producer = Producer({"bootstrap.servers": address, "transactional.id": transactional_id})
     consumer = Consumer({"bootstrap.servers": address, "group.id": group})
     producer.init_transactions(PATIENCE_SECONDS)
@@ -149,7 +150,7 @@ def test_standby_controllers_register(trio: Trio) -> None:
 
 
 def test_brokers_go_on_when_the_active_controller_is_killed(trio: Trio) -> None:
-    """Each node passes CreateTopics on to the controller of the moment, and nothing acknowledged is lost."""
+    """Each node forwards CreateTopics to the present controller, and no acknowledged record is lost."""
     with Wire(trio.address(1)) as wire:
         wire.create("before", partitions=3)
     leaders = trio.leaders("before")
@@ -186,13 +187,13 @@ def test_a_node_stops_in_a_controlled_way_whether_it_leads_or_not(trio: Trio) ->
     trio.serving(*trio.running)
     trio.start(active).ready(PATIENCE_SECONDS)
     trio.serving(*NUMBERS)
-    # It led before, and does not now: its own controller half cannot let it go.
+    # It led before, and no longer does, so its own controller half cannot let it go.
     assert trio.active() == other
     stopped = trio.running.pop(active)
     assert stopped.interrupt(signal.SIGTERM, PATIENCE_SECONDS) == 0
     assert stopped.log.read_text().count(granted) == 2
     trio.start(active).ready(PATIENCE_SECONDS)
-    # All at once: the last has no controller any more, and ends all the same.
+    # All at once: the last has no controller, and still ends.
     for process in trio.running.values():
         os.kill(process.pid, signal.SIGTERM)
     assert [process.wait(PATIENCE_SECONDS) for process in trio.running.values()] == [0, 0, 0]

@@ -1,4 +1,4 @@
-"""Brokers that speak TLS with each other: replication, coordinators, and peers that are not what they should be."""
+"""Brokers that use TLS between each other: replication, coordinators, and peers with wrong certificates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.node.trio import NUMBERS, REPLICATED, Trio
 from tests.node.wire import Wire, batch
 
 PATIENCE_MS = 60_000
-#: The listener named PLAINTEXT, as that of `Trio` is, speaks TLS.
+#: The listener is named PLAINTEXT, like that of `Trio`, and uses TLS.
 SECURED_BETWEEN = {
     **node_properties(),
     "listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT",
@@ -36,7 +36,7 @@ SECURED_BETWEEN = {
 
 @pytest.mark.slow
 def test_three_nodes_replicate_over_tls_alone(tmp_path: Path) -> None:
-    """What was acknowledged is there when the leader is gone."""
+    """Acknowledged records are there after the leader is gone."""
     context = client_context(tmp_path, client_identity())
     with Trio(tmp_path, "static", {**REPLICATED, **SECURED_BETWEEN}) as trio:
         with Wire(trio.address(1), tls=context, timeout=60) as wire:
@@ -55,7 +55,7 @@ def test_three_nodes_replicate_over_tls_alone(tmp_path: Path) -> None:
 
 
 def trio_leader(wire: Wire, not_by: int = -1) -> int:
-    """The leader of the only partition, once it has one."""
+    """Return the leader of the only partition, once it has one."""
     deadline = time.monotonic() + PATIENCE_MS / 1000
     while time.monotonic() < deadline:
         (topic,) = wire.metadata("t").topics
@@ -68,7 +68,7 @@ def trio_leader(wire: Wire, not_by: int = -1) -> int:
 
 
 async def ask(runtime: OsRuntime, port: int, host: str, properties: dict[str, str]) -> object:
-    """One request over TLS, by the rules of a broker with these properties."""
+    """Send one request over TLS, by the rules of a broker with these properties."""
     config = load({**development_profile("/nowhere", 0), **SECURED_BETWEEN, **properties})
     setup = setup_between_brokers(config, runtime, Handshakes(runtime))
     connection = BrokerConnection(runtime, host, port, "test", setup)
@@ -145,7 +145,7 @@ def test_the_usual_file_of_one_node_with_nothing_but_tls(tmp_path: Path) -> None
 
 
 def test_a_listener_of_controllers_in_small_letters_keeps_its_protection() -> None:
-    """Apache Kafka's broker finds no protocol for it and does not start. It must not be spoken in plain."""
+    """Apache Kafka's broker finds no protocol for it and does not start. It must not be used without TLS."""
     config = load(
         {
             **node_properties(),

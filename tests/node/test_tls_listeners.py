@@ -43,7 +43,7 @@ LISTENERS = {
 
 
 class Secured:
-    """A node with an SSL listener and a plain one, in a thread of its own."""
+    """A node with an SSL listener and a plain one, in a separate thread."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Secured:
         *,
         config: dict[str, str] | None = None,
     ) -> None:
-        """`config`: everything, instead of a few properties over the development profile."""
+        """`config`: all properties, instead of a few over the development profile."""
         self._config = load(config or {**development_profile(str(data), 0), **LISTENERS, **properties})
         self._new_loop = new_loop
         self.failure: BaseException | None = None
@@ -96,7 +96,7 @@ class Secured:
         return next(f"localhost:{each.port}" for each in self.node.listeners if each.name == listener)
 
     def principals(self) -> list[str]:
-        """Of the connections to the SSL listener."""
+        """Return those of the connections to the SSL listener."""
         (listener,) = (each for each in self.node.listeners if each.name == "SSL")
         return [connection.session.principal for connection in list(listener.connections)]
 
@@ -117,7 +117,7 @@ def uvloop_or_plain() -> list[Callable[[], asyncio.AbstractEventLoop]]:
 
 
 def pattern(size: int, seed: int) -> bytes:
-    """Bytes in which a piece in the wrong place shows."""
+    """Return bytes in which a misplaced piece is visible."""
     return b"".join(number.to_bytes(4, "big") for number in range(seed << 24, (seed << 24) + size // 4))
 
 
@@ -178,7 +178,7 @@ def test_a_client_without_a_certificate_is_anonymous(plain_key: Secured, tmp_pat
 
 @pytest.mark.slow
 def test_silent_clients_end_and_count_before_their_handshake(tmp_path: Path) -> None:
-    """The bounds and the deadline are those of the listener: nothing is left out because a client says nothing."""
+    """The bounds and the deadline of the listener also hold for clients that send nothing."""
     properties = {
         **node_properties(),
         "pykbroker.connection.request.receive.timeout.ms": "500",
@@ -197,7 +197,7 @@ def test_silent_clients_end_and_count_before_their_handshake(tmp_path: Path) -> 
         assert time.monotonic() - started < PATIENCE_SECONDS
 
 
-# What the keys do.
+# The effects of the keys.
 
 
 def encrypted_key() -> bytes:
@@ -247,7 +247,7 @@ def test_clients_must_prove_who_they_are(tmp_path: Path) -> None:
             assert wire.metadata().brokers
             assert node.principals() == ["User:ALICE"]
         for identity in (None, client_identity("alice", "Another authority")):
-            # With TLS 1.3 a client hears of it when it reads.
+            # With TLS 1.3 a client gets the error when it reads.
             with (
                 pytest.raises((ssl.SSLError, Closed)),
                 Wire(node.address(), tls=client_context(tmp_path, identity)) as wire,
@@ -279,7 +279,7 @@ def test_a_version_that_is_not_enabled_is_refused(tmp_path: Path) -> None:
 
 @acts(broker=("ssl.cipher.suites",))
 def test_only_the_cipher_suites_that_are_named_are_used(tmp_path: Path) -> None:
-    """None of them is one of TLS 1.3: that is off."""
+    """None of them is one of TLS 1.3, so that is off."""
     suites = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
     properties = {**node_properties(), "ssl.cipher.suites": suites}
     with Secured(tmp_path / "data", properties) as node, Wire(node.address(), tls=client_context(tmp_path)) as wire:
@@ -364,7 +364,7 @@ def test_an_engine_of_another_kind_stops_the_start() -> None:
 
 
 def test_the_key_of_another_listener_is_not_that_of_this_one(tmp_path: Path) -> None:
-    """A listener's own keys count before those for all."""
+    """A listener's own keys have priority over those for all."""
     properties = {
         **node_properties(),
         "listener.name.ssl.ssl.keystore.type": "PKCS12",

@@ -1,4 +1,5 @@
-"""Readers over TLS on a node that is a process: what it holds for those that take nothing, and what all of them get."""
+"""Readers over TLS on a node in a process: the memory for those that read nothing, and the data that all of them
+get."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ MB = 1 << 20
 READERS = 100
 VALUE_BYTES = 900_000
 VALUES = 10
-#: Of one reader: a piece of its answer, its TLS object, the connection.
+#: The bytes of one reader: a piece of its response, its TLS object, the connection.
 READER_BYTES = 512 * 1024
 
 
@@ -57,7 +58,7 @@ def test_a_node_holds_little_for_readers_that_take_nothing(tmp_path: Path) -> No
             try:
                 before = resident_bytes(node.pid)
                 asked = [reader.send(reader.fetch_request("large"), 12) for reader in readers]
-                # Each answer has begun to leave.
+                # Each response has begun to leave.
                 sizes = [int.from_bytes(reader.read(4)) for reader in readers]
                 assert min(sizes) > VALUES * VALUE_BYTES
                 assert resident_bytes(node.pid) - before < READERS * READER_BYTES

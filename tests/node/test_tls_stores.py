@@ -1,4 +1,4 @@
-"""New key stores and trust stores while a node runs, and certificates that end."""
+"""New key stores and trust stores while a node runs, and certificates that expire."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Folder:
         return self._put(name, of.truststore(SECRET))
 
     def _put(self, name: str, data: bytes) -> str:
-        """In one step, as a careful program puts a new file."""
+        """Write it in one step, as a careful program replaces a file."""
         new = self.path / f"{name}.new"
         new.write_bytes(data)
         return str(new.replace(self.path / f"{name}.p12"))
@@ -90,7 +90,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def serial(node: Secured, listener: str = "SSL") -> int:
-    """Of the certificate that a new connection is shown."""
+    """Return that of the certificate that a new connection gets."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with connected(node, context, listener=listener) as connection:
@@ -134,16 +134,16 @@ def test_new_connections_get_the_new_store_and_old_ones_go_on(folder: Folder, tm
         assert serial(node) == node_identity().certificate.serial_number
         with Wire(node.address(), tls=context) as wire:
             use(node, {KEYSTORE: folder.key("two", two)}, two)
-            # The same path again: the file is read again.
+            # The same path again makes the node read the file again.
             folder.key("two", three)
             assert serial(node) == two.certificate.serial_number
             use(node, {KEYSTORE: str(folder.path / "two.p12")}, three)
-            # Without the key, that of the properties file counts again.
+            # Without the key, that of the properties file is used again.
             use(node, {KEYSTORE: None}, node_identity())
             use(node, {KEYSTORE: str(folder.path / "two.p12")}, three)
             wire.create("t")
             assert wire.metadata("t").topics[0].error_code == ErrorCode.NONE
-    # A node that starts again has what the metadata says.
+    # A node that starts again uses the configuration in the metadata.
     with Secured(tmp_path / "data", folder.properties()) as node:
         assert serial(node) == three.certificate.serial_number
 
@@ -182,7 +182,7 @@ def test_a_store_that_cannot_be_used_changes_nothing(
             assert message is not None
             assert "Validation of dynamic config update of SSLFactory failed: " in message
             assert SECRET not in message
-        # The path stays, and the file is none any more: the change is taken, the store is not.
+        # The path stays, and the file is no store: the change is accepted, the store is not.
         use(node, {KEYSTORE: folder.key("two", node_identity())}, node_identity())
         folder.junk("two")
         caplog.clear()
@@ -235,7 +235,7 @@ def test_between_brokers_old_and_new_stores_must_trust_each_other(folder: Folder
 
 @pytest.mark.slow
 def test_after_a_restart_the_last_stores_count_and_not_the_way_to_them(folder: Folder, tmp_path: Path) -> None:
-    """An authority that was exchanged for another stays withdrawn when the store on the way, with both, is gone."""
+    """An authority that was replaced stays withdrawn, also when an earlier store with both authorities is gone."""
     properties = folder.properties(**{"inter.broker.listener.name": "SSL", "ssl.client.auth": "required"})
     two = issued(issuer=OTHER)
     both = folder._put("both", authority().certificate_pem + authority(OTHER).certificate_pem)
@@ -255,7 +255,7 @@ def test_after_a_restart_the_last_stores_count_and_not_the_way_to_them(folder: F
 
 
 def key_of(client: TlsClient) -> int:
-    """The serial number of its certificate."""
+    """Return the serial number of its certificate."""
     assert client.stores is not None
     assert client.stores.material.key is not None
     return x509.load_der_x509_certificate(client.stores.material.key.chain[0]).serial_number
@@ -270,7 +270,7 @@ def test_no_session_is_resumed_after_a_change(version: ssl.TLSVersion, folder: F
 
     def session(given: ssl.SSLSession | None = None) -> tuple[bool, ssl.SSLSession]:
         with connected(node, context, given) as connection:
-            # Tickets of TLS 1.3 come behind the handshake, with the first answer.
+            # Tickets of TLS 1.3 come after the handshake, with the first response.
             connection.sendall(b"\0\0\0\x0d\0\x12\0\0\0\0\0\1\0\3abc")
             connection.read(4)
             assert connection.session is not None
@@ -308,14 +308,14 @@ def test_an_authority_that_is_withdrawn_lets_no_one_in(version: ssl.TLSVersion, 
                 return True
 
             wait(taken)
-            # The connection that is there goes on, as in Apache Kafka; a new one is refused, a resumed one too.
+            # The existing connection continues, as in Apache Kafka; a new one is refused, a resumed one too.
             wire.metadata()
         for given in (None, session):
             assert not is_let_in(node, context, given)
 
 
 def is_let_in(node: Secured, context: ssl.SSLContext, session: ssl.SSLSession | None) -> bool:
-    """In TLS 1.3 a client hears of a refusal with the first answer."""
+    """Return True if the node accepts the client. In TLS 1.3 a client gets a refusal with the first response."""
     try:
         with connected(node, context, session) as connection:
             connection.sendall(b"\0\0\0\x0d\0\x12\0\0\0\0\0\1\0\3abc")
@@ -340,14 +340,14 @@ def test_a_file_that_changes_is_read_again(folder: Folder, tmp_path: Path, caplo
 
 
 def unread_by_openssl() -> bytes:
-    """A trust store in PEM that cryptography reads and OpenSSL does not: a name in it is no UTF-8."""
+    """Return a trust store in PEM that cryptography reads and OpenSSL does not, because a name in it is not UTF-8."""
     der = authority().certificate.public_bytes(serialization.Encoding.DER)
     encoded = base64.encodebytes(der.replace(b"Authority of", b"\xffuthority of"))
     return b"-----BEGIN CERTIFICATE-----\n" + encoded + b"-----END CERTIFICATE-----\n"
 
 
 def with_strange_hosts() -> bytes:
-    """A key store whose certificate has subject alternative names that are none."""
+    """Return a key store whose certificate has invalid subject alternative names."""
     identity = node_identity()
     builder = (
         x509.CertificateBuilder(identity.certificate.issuer, identity.certificate.subject)
@@ -362,7 +362,7 @@ def with_strange_hosts() -> bytes:
 
 
 def with_strange_key() -> bytes:
-    """A key store in PEM whose key has a curve that there is not."""
+    """Return a key store in PEM whose key has a curve that does not exist."""
     der = node_identity().key.private_bytes(
         serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -382,7 +382,7 @@ STRANGE = {
 def test_a_store_that_no_library_expects_is_refused_as_any_other(
     reason: str, folder: Folder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """When it is named, when its file changes, and where it counts at the start; the next good one is taken."""
+    """When it is named, when its file changes, and when it is in use at the start; the next good one is accepted."""
     name, make = STRANGE[reason]
     key = KEYSTORE if name == "one" else TRUSTSTORE
     strange, two = folder._put("strange", make()), issued()
@@ -412,7 +412,7 @@ def test_a_store_that_no_library_expects_is_refused_as_any_other(
 def test_brokers_that_would_not_trust_each_other_do_not_start(
     trust: str, protocol: str, folder: Folder, tmp_path: Path
 ) -> None:
-    """On the listener between brokers alone, whatever clients must prove, as in Apache Kafka's SslFactory."""
+    """Only on the listener between brokers, whatever clients must prove, as in Apache Kafka's SslFactory."""
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule required username=n password=p user_n=p;"
     given = {
         "listener.security.protocol.map": f"SSL:{protocol},PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -436,7 +436,7 @@ def test_brokers_that_would_not_trust_each_other_do_not_start(
 
 @pytest.mark.slow
 def test_the_name_of_a_listener_may_have_dots(folder: Folder, tmp_path: Path) -> None:
-    """Its keys count, and new ones while the node runs; their passwords are shown to no client."""
+    """Its keys count, also new ones while the node runs; no client gets their passwords."""
     two = issued()
     listeners = "SSL.IN.SIDE://localhost:0,PLAINTEXT://localhost:0,CONTROLLER://localhost:0"
     properties = folder.properties(
@@ -462,7 +462,7 @@ def test_the_name_of_a_listener_may_have_dots(folder: Folder, tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_what_cannot_change_while_a_node_runs_is_refused(folder: Folder, tmp_path: Path) -> None:
-    """Apache Kafka takes most of these, and nothing comes of them before the next start."""
+    """Apache Kafka accepts most of these, and they have no effect before the next start."""
     with Secured(tmp_path / "data", folder.properties()) as node:
         for key, value in (
             (f"{PREFIX}ssl.client.auth", "required"),
@@ -492,7 +492,7 @@ DAY_SECONDS = 86_400.0
 def test_the_end_of_a_certificate_is_told_each_day(
     folder: Folder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """From 30 days before it, in the log and in a metric, and when it has come."""
+    """From 30 days before it, in the log and in a metric, and after it."""
     sim = Sim()
     try:
         runtime = sim.world.runtime("stores", sim.disk)
@@ -516,7 +516,7 @@ def test_the_end_of_a_certificate_is_told_each_day(
                 TRUSTED_METRIC + "SSL": pytest.approx(90 * DAY_SECONDS, abs=5),
             }
             assert await days(1.5) == []
-            # Two days are gone with the next look, and then there is one each day.
+            # The next look comes after two days, and then there is one each day.
             (line,) = await days(1)
             assert line.startswith("Listener SSL: the certificate of CN=node ends in 29 days (")
             assert len(await days(10)) == 10

@@ -1,5 +1,6 @@
 # ruff: noqa: ASYNC110  # time is virtual here: looking again and again costs nothing
-"""Transactions on a whole node: producers of both versions, what readers see, restarts, and the keys that act."""
+"""Transactions on a whole node: producers of both versions, the view of readers, restarts, and the keys with
+effects."""
 
 from __future__ import annotations
 
@@ -43,13 +44,13 @@ BUSY = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRES
 
 @pytest.fixture
 def play() -> Iterator[Play]:
-    """`play(scenario, {key: value})` on a node of its own."""
+    """`play(scenario, {key: value})` on a separate node."""
     with playing(ONE) as run:
         yield run
 
 
 class Producer:
-    """A transactional producer, plainly: no retries but those of coming into being."""
+    """A simple transactional producer, which repeats only the first requests until the coordinator is ready."""
 
     def __init__(self, sim: Sim, transactional_id: str = "x", version: int = 2, timeout_ms: int = 60_000) -> None:
         self.sim = sim
@@ -82,7 +83,7 @@ class Producer:
         return await self.call(request, 5 if self.version == 2 else 4)
 
     async def add(self, *partitions: tuple[str, int]) -> list[int]:
-        """What clients do before they write, up to transaction.version 1."""
+        """Add partitions, as clients do before they write, up to transaction.version 1."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
@@ -136,7 +137,7 @@ class Producer:
 
 
 async def values(sim: Sim, topic: str, isolation_level: int = 1) -> list[bytes]:
-    """What a consumer makes of a topic: it drops what the answer says is aborted."""
+    """Return the values that a consumer reads: it drops records that the response lists as aborted."""
     answer = (await sim.fetch(topic, isolation_level=isolation_level)).responses[0].partitions[0]
     aborted = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
     open_aborts: set[int] = set()
@@ -168,7 +169,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(play: Play, versio
                 answer = await producer.send("t", b"%d" % number, index=index)
                 assert answer.error_code == ErrorCode.NONE, answer
             await sim.send("t", b"plain %d" % number)
-            # What comes after an open transaction is not stable either.
+            # Records after an open transaction are not stable either.
             assert b"plain %d" % number not in await values(sim, "t")
             assert await producer.end(number % 2 == 0) == ErrorCode.NONE
             assert (await state_of(sim)).transaction_state == ("CompleteCommit" if number % 2 == 0 else "CompleteAbort")
@@ -192,7 +193,7 @@ def test_open_and_decided_transactions_outlive_the_node(play: Play) -> None:
         await sim.sim_node.start()
         assert (await state_of(sim)).transaction_state == "Ongoing"
         assert await values(sim, "t") == [b"first"]
-        # A sequence goes on where it was, and the transaction with it.
+        # The sequence continues, and the transaction with it.
         assert (await producer.send("t", b"third")).error_code == ErrorCode.NONE
         assert await producer.end(True) == ErrorCode.NONE
         assert await values(sim, "t") == [b"first", b"second", b"third"]
@@ -227,13 +228,13 @@ def test_records_that_wait_for_the_coordinator_are_kept_as_they_were_sent(play: 
         producer = await Producer(sim).init()
         image = sim.node.loader.image.topics.by_name[STATE].partitions[0]
         state = sim.node.services.replicas.get(STATE, 0)
-        # A second replica that never fetches: the coordinator's answers wait.
+        # A second replica that never fetches makes the coordinator's responses wait.
         state.update(image._replace(replicas=(1, 2), isr=(1, 2), partition_epoch=image.partition_epoch + 1))
         sending = asyncio.ensure_future(producer.send("t", b"a" * 10_000))
         late = asyncio.ensure_future(producer.send("t", b"b", acks=1))
         await asyncio.sleep(0.5)
         assert not sending.done()
-        # Other requests have gone through the receive buffer meanwhile.
+        # Other requests have gone through the receive buffer in the meantime.
         other = Client(sim.world, "other")
         for number in range(5):
             data = PartitionProduceData(records=sim.batch(b"%d" % number * 20_000))
@@ -352,7 +353,7 @@ def test_partitions_of_a_request_that_are_not_all_good(play: Play) -> None:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ]
-        # Nothing of it was added, so old clients are told in words that they know.
+        # None of it was added, so old clients get an error that they know.
         assert (await producer.send("t", b"x", version=10)).error_code == ErrorCode.INVALID_TXN_STATE
         assert (await producer.send("t", b"x", version=11)).error_code == ErrorCode.TRANSACTION_ABORTABLE
 
@@ -392,7 +393,7 @@ def test_the_transaction_topic(play: Play) -> None:
         code: int = (await sim.call(asked)).coordinators[0].error_code
         return code
 
-    # One broker cannot hold three copies: as in Apache Kafka, clients are told to come again.
+    # One broker cannot hold three copies: as in Apache Kafka, clients must try again.
     assert play(refused, {"transaction.state.log.replication.factor": "3"}) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     async def began(sim: Sim, *, lost: bool) -> int:
@@ -412,7 +413,7 @@ def test_the_transaction_topic(play: Play) -> None:
     two = {"transaction.state.log.min.isr": "2"}
     assert play(unsafe) == ErrorCode.NONE
     assert play(unsafe, two) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    # One replica is all that the partition has, and so enough.
+    # The partition has only one replica, so one is enough.
     assert play(as_safe_as_one_node_can_be, two) == ErrorCode.NONE
 
 
@@ -467,7 +468,7 @@ def test_ids_that_nobody_uses(play: Play) -> None:
         await busy.send("t", b"x")
         for minute in range(300):
             if (await state_of(sim, "idle")).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                # It is open, so somebody uses it.
+                # It has an open transaction, so it is in use.
                 assert (await state_of(sim, "busy")).error_code == ErrorCode.NONE
                 return minute
             await asyncio.sleep(60)
@@ -507,14 +508,14 @@ def test_loading_reads_so_much_at_a_time(play: Play) -> None:
 
 @acts(broker=("add.partitions.to.txn.retry.backoff.ms", "add.partitions.to.txn.retry.backoff.max.ms"))
 def test_a_broker_waits_for_the_end_of_the_last_transaction(play: Play) -> None:
-    """Between two transactions, while markers are under way, Produce of version 12 asks the coordinator again."""
+    """Between two transactions, while markers are being written, Produce of version 12 asks the coordinator again."""
 
     async def asked(sim: Sim) -> tuple[int, int, int]:
         await sim.create("t")
         await sim.create("blocked")
         producer = await Producer(sim).init()
         await producer.send("blocked", b"x")
-        # Its leader is somebody who never answers: the marker does not arrive.
+        # Its leader is a broker that never answers, so the marker does not arrive.
         image = sim.node.loader.image.topics.by_name["blocked"].partitions[0]
         sim.node.services.replicas.get("blocked", 0).update(image._replace(leader=2))
         assert await producer.end(True) == ErrorCode.NONE

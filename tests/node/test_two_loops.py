@@ -1,6 +1,6 @@
-"""A broker loop that stands still costs its node no place in the cluster, and what it missed comes before any client.
+"""A broker loop that stands still costs its node no place in the cluster, and missed messages come before any client.
 
-The kit runs the same two loops as a process. A loop stands still as by a call that waits: `time.sleep` on it.
+The kit runs the same two loops as a process. A blocking call makes a loop stand still: `time.sleep` on it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def values(cluster: Cluster, topic: str = "t") -> list[bytes | None]:
     except KafkaError as error:
         if error.code != ErrorCode.OFFSET_NOT_AVAILABLE:
             raise
-        return []  # a new leader that has to catch up
+        return []  # a new leader that must catch up
 
 
 def control_side_knows_of_another_leader(cluster: Cluster, leader: int) -> bool:
-    """Between two turns of that loop: whatever it knows it has handed over."""
+    """Return True between two turns of that loop; by then it has handed over everything that it knows."""
     node = cluster._node(leader)
 
     async def look() -> bool:
@@ -59,7 +59,7 @@ def quorum_epoch(cluster: Cluster) -> int:
 
 @pytest.mark.slow
 def test_a_broker_loop_that_stands_still_costs_no_election_and_no_topic() -> None:
-    """Its node is the active controller, and clients of the other nodes notice nothing of it."""
+    """Its node is the active controller, and clients of the other nodes notice nothing."""
     with Cluster(nodes=3) as cluster:
         active = cluster.controller()
         assert active is not None
@@ -99,7 +99,7 @@ def test_a_stall_under_a_session_fences_nobody_and_a_longer_one_does_until_it_tu
             while time.monotonic() - began < 0.8 * SESSION_SECONDS:
                 assert not is_fenced()
                 time.sleep(0.05)
-            # A zombie keeps no lease.
+            # A node that does not work keeps no lease.
             eventually("it is fenced", is_fenced, seconds=2 * SESSION_SECONDS)
         eventually("it takes part again", lambda: not is_fenced())
         assert cluster._node(stuck).shared.incarnation_id == incarnation
@@ -116,7 +116,7 @@ def test_a_leader_that_stood_still_acknowledges_nothing_that_the_next_leader_lac
         leader = cluster.leader("t")
         assert leader is not None
         with Wire(cluster.address(leader), timeout=120) as wire:
-            # The leader hears of the topic a moment after the controller.
+            # The leader learns of the topic a moment after the controller.
             assert wire.produce("t", batch(b"before")).error_code == ErrorCode.NONE
             answers: list[int] = []
             with loop_standing_still(cluster._node(leader).broker_loop):
@@ -133,14 +133,14 @@ def test_a_leader_that_stood_still_acknowledges_nothing_that_the_next_leader_lac
 
 @pytest.mark.slow
 def test_a_request_over_whose_authorizer_its_leader_stood_still_appends_nothing_either() -> None:
-    """Nothing is read behind it, so it is the request itself that has to look before it appends."""
+    """No frame is read after it, so the request itself must look before it appends."""
     topic = f"{WRITE}-{3 * SESSION_SECONDS}"
     with Cluster(nodes=3, properties=standing_authorizer.PROPERTY) as cluster:
         assert create(cluster.address(1), topic) == ErrorCode.NONE
         eventually("all are in sync", lambda: len(cluster.in_sync_replicas(topic)) == 3)
         leader = cluster.leader(topic)
         assert leader is not None
-        # The leader hears of the topic a moment after the controller.
+        # The leader learns of the topic a moment after the controller.
         known = cluster._node(leader).services.metadata
         eventually("the leader knows it", lambda: topic in known.image.topics.by_name)
         with Wire(cluster.address(leader), timeout=120) as wire:
@@ -165,7 +165,8 @@ def test_metrics_and_health_are_answered_while_the_broker_loop_stands_still() ->
 
 @pytest.mark.slow
 def test_threads_that_wait_for_a_disk_keep_no_thread_of_the_control_side() -> None:
-    """Eight cold reads, as many as the broker half has threads, wait while a topic is made: its record is flushed."""
+    """Eight cold reads, as many as the broker half has threads, wait while a topic is created: its record is
+    flushed."""
     with Broker() as broker:
         node = broker._node
         waits = threading.Event()
@@ -184,7 +185,7 @@ def test_threads_that_wait_for_a_disk_keep_no_thread_of_the_control_side() -> No
 
 @pytest.mark.slow
 def test_a_broker_whose_threads_end_slowly_is_not_silent_at_its_stop() -> None:
-    """Its loop has ended then, and does not stand still: a process that ends would not be ended for it."""
+    """Its loop has ended then, and does not stand still: a probe must not kill a process that is ending."""
     with Broker() as broker:
         node = broker._node
         waits = threading.Event()

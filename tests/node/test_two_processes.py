@@ -1,4 +1,5 @@
-"""process.roles=controller and process.roles=broker as two processes: what a client needs goes round over the wire."""
+"""process.roles=controller and process.roles=broker as two processes: a client's requests go over the wire between
+them."""
 
 from __future__ import annotations
 
@@ -99,11 +100,11 @@ def test_client_smoke(tmp_path: Path, quorum: str) -> None:
         admin.delete_topics(["smoke"])
         admin.close()
         with Wire(address) as wire:
-            # The controller has answered; this broker hears of it from the quorum.
+            # The controller has answered; this broker gets the change from the quorum.
             while "smoke" in {topic.name for topic in wire.metadata().topics}:
                 pass
             assert [node.node_id for node in wire.metadata().brokers] == [2]
-            # The broker is an observer of the quorum, the controller its one voter.
+            # The broker is an observer of the quorum, the controller its only voter.
             asked = RequestTopicData(
                 topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)]
             )
@@ -116,7 +117,7 @@ def test_client_smoke(tmp_path: Path, quorum: str) -> None:
 
 
 def consume(consumer_class: type, address: str, count: int) -> set[bytes]:
-    """What a member of the group reads from where the group was."""
+    """Return the values that a member of the group reads from the committed position."""
     consumer = consumer_class(
         "smoke",
         bootstrap_servers=address,
@@ -144,7 +145,7 @@ def test_the_broker_may_come_first_and_outlives_its_controller(tmp_path: Path) -
                 wire.create("kept", partitions=1)
                 assert wire.produce("kept", batch(b"one")).error_code == ErrorCode.NONE
             controller.kill()
-        # Without a controller what exists is still served.
+        # Without a controller existing topics are still served.
         with Wire(broker.address) as wire:
             assert wire.produce("kept", batch(b"two")).error_code == ErrorCode.NONE
         with pair.controller() as controller:
@@ -153,7 +154,7 @@ def test_the_broker_may_come_first_and_outlives_its_controller(tmp_path: Path) -
                 wire.create("again", partitions=1)
                 assert wire.produce("again", batch(b"three")).error_code == ErrorCode.NONE
                 assert wire.values("kept") == [b"one", b"two"]
-            # Both at once, as `make stop` of a machine would.
+            # Both at once, as when a machine is shut down.
             waiting = threading.Thread(target=broker.interrupt)
             waiting.start()
             waiting.join(30)

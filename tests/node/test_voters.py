@@ -1,4 +1,5 @@
-"""Voters that come and go while clients write: three processes, and the requests of `kafka-metadata-quorum`."""
+"""Voters that are added and removed while clients write: three processes, and the requests of
+`kafka-metadata-quorum`."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ SETTINGS = {"offsets.topic.replication.factor": 3, "default.replication.factor":
 
 @contextmanager
 def writing(trio: Trio, topic: str) -> Iterator[list[int]]:
-    """Another thread appends numbers, and goes on through every failure; which ones were acknowledged."""
+    """Let another thread append numbers, through every failure; yield those that were acknowledged."""
     acknowledged: list[int] = []
     stop = Event()
 
@@ -52,7 +53,7 @@ def writing(trio: Trio, topic: str) -> Iterator[list[int]]:
 
 
 def ask(trio: Trio, request: Any) -> tuple[ErrorCode, str | None]:
-    """Through any broker, which forwards it to the active controller."""
+    """Send a request through any broker, which forwards it to the active controller."""
     with Wire(trio.address(min(trio.running))) as wire:
         answer = wire.call(request)
     return ErrorCode(answer.error_code), answer.error_message
@@ -117,7 +118,7 @@ def test_voters_are_removed_and_added_while_clients_write(tmp_path: Path, quorum
             assert ask(trio, refused)[0] is ErrorCode.UNSUPPORTED_VERSION
             update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
             raised = UpdateFeaturesRequest(feature_updates=[update], timeout_ms=5000)
-            # Each voter tells the leader within a fetch timeout what it can do.
+            # Each voter reports its versions to the leader within a fetch timeout.
             eventually("kraft.version is raised", lambda: ask(trio, raised)[0] is ErrorCode.NONE)
             eventually("the leader knows all directories", lambda: "A" * 22 not in trio.voters().values())
         topic = trio.create("written", [1, 2, 3])
@@ -134,7 +135,7 @@ def test_voters_are_removed_and_added_while_clients_write(tmp_path: Path, quorum
             add(trio, leader)
             eventually("all three vote", lambda: set(trio.voters()) == {1, 2, 3})
             written = len(acknowledged)
-            # A majority of the three, which the one that was added belongs to.
+            # The remaining voters are a majority of the three, with the one that was added.
             gone = next(number for number in (1, 2, 3) if number not in (leader, trio.active()))
             trio.kill(gone)
             eventually("clients write on", lambda: len(acknowledged) > written)

@@ -1,5 +1,5 @@
-"""Before a node knows the ACLs it allows nothing that they deny, though everything is allowed where there are none:
-clients that ask through each start, on listeners that early.start.listeners names."""
+"""Before a node has loaded the ACLs it allows nothing that they deny, although everything is allowed without ACLs.
+Clients send requests during each start, on listeners that early.start.listeners names."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def set_up(address: str) -> None:
 
 
 class Asking(InBackground):
-    """A client that asks again and again, whatever becomes of its connection. `answers`: what it was told."""
+    """A client that sends requests again and again, whatever happens to its connection. `answers`: its responses."""
 
     def __init__(self, ask: Callable[[], list[int]]) -> None:
         super().__init__(PATIENCE_S)
@@ -95,7 +95,7 @@ class Asking(InBackground):
             try:
                 self.answers.update(map(ErrorCode, self._ask()))
             except (OSError, Closed):
-                # Not there, not yet, or not to be served so early.
+                # The node is down, not ready, or does not serve this early.
                 self._stop.wait(0.001)
 
     def is_answered_again(self, known: int) -> None:
@@ -161,7 +161,7 @@ def test_clients_that_ask_through_each_start(tmp_path: Path) -> None:
 
 
 def test_a_broker_whose_controller_is_away_answers_nothing(tmp_path: Path) -> None:
-    """Its directory has the ACLs, and clients wait at its door; it does not know which of them still hold."""
+    """Its directory has the ACLs, and clients wait for it; it does not know which of the ACLs still hold."""
     broker, controller = steady_port(), steady_port()
     common = {
         **SECURED,
@@ -192,7 +192,7 @@ def test_a_broker_whose_controller_is_away_answers_nothing(tmp_path: Path) -> No
     with socket.create_server(("127.0.0.1", controller)) as deaf:
         deaf.settimeout(PATIENCE_S)
         with Process(tmp_path / "2.log", str(files[1])) as second:
-            # It looks for the controller: its ports are bound.
+            # It looks for the controller, so its ports are bound.
             asking = [deaf.accept()[0] for _ in range(2)]
             wire = Wire(address, timeout=PATIENCE_S)
             wire.send(ApiVersionsRequest(), 0)
@@ -206,7 +206,7 @@ def test_a_broker_whose_controller_is_away_answers_nothing(tmp_path: Path) -> No
             with Process(tmp_path / "1.log", str(files[0])) as first:
                 first.ready(PATIENCE_S)
                 second.ready(PATIENCE_S)
-                # What waited is answered now.
+                # The waiting requests are answered now.
                 assert wire.read(4)
                 wire.close()
                 assert set(ask_as_alice(address)) == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}

@@ -1,4 +1,4 @@
-"""What nodes have written to `__pykbroker_metrics`, summed up by plain Python."""
+"""The reports of nodes in `__pykbroker_metrics`, summed up by plain Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNTS = ("bytes_in", "messages_in", "bytes_out", "replication_bytes_in", "repli
 
 
 def reports(wires: Iterable[Wire]) -> list[dict[str, Any]]:
-    """Everything that is there, each partition from its leader. `wires`: one to each broker."""
+    """Return all reports, each partition from its leader. `wires`: one to each broker."""
     found: list[dict[str, Any]] = []
     for wire in wires:
         answer = wire.call(MetadataRequest(topics=None))
@@ -34,7 +34,7 @@ def reports(wires: Iterable[Wire]) -> list[dict[str, Any]]:
 
 
 def sums(found: Iterable[Mapping[str, Any]], topic: str) -> dict[tuple[int, int], Counter[str]]:
-    """What each broker has counted of each partition of a topic: (broker, partition) -> counts."""
+    """Return the counts of each broker for each partition of a topic: (broker, partition) -> counts."""
     totals: dict[tuple[int, int], Counter[str]] = {}
     for report in found:
         for row in report["partitions"]:
@@ -45,7 +45,7 @@ def sums(found: Iterable[Mapping[str, Any]], topic: str) -> dict[tuple[int, int]
 
 
 class NoTopics:
-    """A create.topic.policy that lets no topic be."""
+    """A create.topic.policy that allows no topic."""
 
     def configure(self, configs: Mapping[str, str]) -> None:
         pass

@@ -16,7 +16,7 @@ from tests.standing_still import standing_still
 
 NUMBERS = (1, 2, 3)
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
-#: Settings of nodes whose topics all have three replicas, the internal ones too.
+#: Settings of nodes whose topics all have three replicas, also the internal ones.
 REPLICATED: Mapping[str, object] = {
     "min.insync.replicas": 2,
     "offsets.topic.replication.factor": 3,
@@ -24,7 +24,7 @@ REPLICATED: Mapping[str, object] = {
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
     "transaction.state.log.num.partitions": 6,
-    # A killed broker is missed sooner than after nine seconds.
+    # A killed broker is fenced sooner than after nine seconds.
     "broker.session.timeout.ms": 4_000,
     "broker.heartbeat.interval.ms": 500,
 }
@@ -43,7 +43,7 @@ class Trio(Nodes):
         own: Mapping[int, Mapping[str, object]] | None = None,
         users: Sequence[str] = (),
     ) -> None:
-        """`users`: of SCRAM, from the first start on, as `--add-scram` takes them."""
+        """`users`: users of SCRAM from the first start on, in the form of `--add-scram`."""
         self.folder = folder
         self._users = [word for user in users for word in ("--add-scram", user)]
         self.ports, self.controller_ports = self.choose_ports()
@@ -77,14 +77,15 @@ class Trio(Nodes):
             )
             for number in NUMBERS
         }
-        # Each node is given all voters and their directories, as Apache Kafka's tool is.
+        # Each node gets all voters and their directories, as with Apache Kafka's tool.
         initial = [f"{number}@{addresses[number]}:{uuid_to_str(bytes([number]) * 16)}" for number in NUMBERS]
         for number in NUMBERS:
             self.format(number, *self._voters(quorum, number, initial))
 
     @staticmethod
     def _voters(quorum: str, number: int, initial: Sequence[str]) -> Sequence[str]:
-        """What the tool is told of the first voters. `joining`: node 1 is the first, and the others add themselves."""
+        """Return the tool's words for the first voters. `joining`: node 1 is the first, and the others add
+        themselves."""
         if quorum == "static":
             return ()
         if quorum == "joining":
@@ -105,7 +106,7 @@ class Trio(Nodes):
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    # -- nodes that come and go
+    # -- starting and stopping nodes
 
     def start(self, number: int) -> Process:
         self.running[number] = self._stack.enter_context(self.launch(number))
@@ -123,11 +124,11 @@ class Trio(Nodes):
 
     @contextmanager
     def paused(self, *numbers: int) -> Iterator[None]:
-        """The processes stand still within the block: they keep their sockets, and do nothing."""
+        """Stop the processes within the block: they keep their sockets, and do nothing."""
         with standing_still(*(self.running[number].pid for number in numbers)):
             yield
 
-    # -- where they are
+    # -- addresses and directories
 
     def data(self, number: int) -> Path:
         return self.folder / f"data{number}"
@@ -139,17 +140,17 @@ class Trio(Nodes):
         return f"{self.host(number)}:{self.ports[number]}"
 
     def choose_ports(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Those for clients and those for controllers. They are free again when a node comes back."""
+        """Return ports for clients and ports for controllers. A node that restarts finds its ports free."""
         clients = {number: steady_port() for number in NUMBERS}
         return clients, {number: port + 1 for number, port in clients.items()}
 
     def lines(self, part: str) -> list[str]:
-        """What the nodes have logged, with this part."""
+        """Return the log lines of the nodes with this part."""
         texts = [(self.folder / f"{number}.log").read_text(errors="replace") for number in self.files]
         return [line for text in texts for line in text.splitlines() if part in line]
 
     def complaints(self) -> list[str]:
-        """Lines of the nodes' logs that tell of an error, or of a bug."""
+        """Return the lines of the nodes' logs that report an error, or a bug."""
         wrong = (" ERROR ", " CRITICAL ", "Traceback")
         return [
             f"node {number}: {line}"

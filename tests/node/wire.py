@@ -100,10 +100,11 @@ class Wire:
     def call(self, request: Any, version: int | None = None) -> Any:
         return self.receive(*self.send(request, version))
 
-    # -- what most tests need ------------------------------------------------------------------------------------------
+    # -- requests of most tests ----------------------------------------------------------------------------------------
 
     def create(self, name: str, partitions: int = 1, replication: int = 1, **configs: object) -> Any:
-        """Keys of `configs` are written with underscores. Fails unless the topic is there afterwards."""
+        """Create a topic. Keys of `configs` are written with underscores. Fails unless the topic is there
+        afterwards."""
         answer = self.try_create(
             name, partitions, replication, {key.replace("_", "."): str(value) for key, value in configs.items()}
         )
@@ -126,7 +127,7 @@ class Wire:
         return self.call(MetadataRequest(topics=topics, allow_auto_topic_creation=create))
 
     def produce(self, topic: str, records: bytes, *, partition: int = 0, acks: int = -1, version: int = 12) -> Any:
-        """As every client: again, for a while, where the broker does not know yet what the controller does."""
+        """Repeat it for a while, as every client does, until the broker knows what the controller knows."""
         deadline = time.monotonic() + 5
         while True:
             answer = self.produce_once(topic, records, partition=partition, acks=acks, version=version)
@@ -158,14 +159,15 @@ class Wire:
         )
 
     def fetch(self, topic: str, offset: int = 0, *, partition: int = 0, max_wait_ms: int = 500, **fields: Any) -> Any:
-        """From the leader: in this version no follower answers."""
+        """Fetch from the leader, because in this version no follower answers."""
         answer = self.call(
             self.fetch_request(topic, offset, partition=partition, max_wait_ms=max_wait_ms, **fields), 10
         )
         return answer.responses[0].partitions[0]
 
     def values(self, topic: str, partition: int = 0) -> list[bytes]:
-        """Every value of a partition; while its log is being recovered it is asked for again, as every client does."""
+        """Return every value of a partition; while its log is being recovered, the fetch is repeated, as in every
+        client."""
         found: list[bytes] = []
         offset = 0
         deadline = time.monotonic() + 60
@@ -182,7 +184,7 @@ class Wire:
                 offset = header.next_offset
 
     def alter(self, resource_type: int, name: str, values: Mapping[str, str | None]) -> Any:
-        """IncrementalAlterConfigs: SET, or DELETE for None."""
+        """Send IncrementalAlterConfigs: SET, or DELETE for None."""
         request = incremental_alter_configs.IncrementalAlterConfigsRequest(
             resources=[
                 incremental_alter_configs.AlterConfigsResource(
