@@ -1,4 +1,4 @@
-"""What the handlers of records see: a replica table on a memory disk, and nothing else that is real."""
+"""The world of the handlers of records: a replica table on a memory disk; everything else is a stand-in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.replica.world import World
 
 
 class Denied(AllowAll):
-    """Everything but these (operation, resource, name)."""
+    """Allows everything except these (operation, resource, name)."""
 
     def __init__(self, *denied: tuple[Operation, Resource, str]) -> None:
         self.denied = denied
@@ -31,7 +31,7 @@ class Denied(AllowAll):
 
 
 class Half:
-    """`ask` gives the answer, brought through its bytes, or the future of one."""
+    """`ask` returns the response, encoded and decoded again, or the future of one."""
 
     def __init__(self, world: World | None = None) -> None:
         self.world = world if world is not None else World()
@@ -62,7 +62,7 @@ class Half:
         )
 
     def with_broker(self, broker_id: int) -> None:
-        """Another broker that clients can be sent to."""
+        """Add another broker that clients can be sent to."""
         endpoint = Endpoint("PLAINTEXT", f"host{broker_id}", 9092, 0)
         broker = BrokerImage(broker_id, 0, bytes(16), {"PLAINTEXT": endpoint}, None, False, False, (), {})
         object.__setattr__(self.world.image, "brokers", {**self.world.image.brokers, broker_id: broker})

@@ -44,7 +44,7 @@ NONE, PLACE = ErrorCode.NONE, ("t", 0)
 
 
 class Client:
-    """A connection to a broker half, whose transactions are verified when the test says so."""
+    """A connection to a broker half, whose transactions are verified when the test allows it."""
 
     enabled = True
 
@@ -70,7 +70,7 @@ class Client:
         return False
 
     def opens_later(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The next request has to wait for its logs."""
+        """The next request must wait for its logs."""
         opener = self.half.replicas.logs.opener
 
         def when_open(handles: object) -> asyncio.Future[None] | None:
@@ -81,7 +81,7 @@ class Client:
         monkeypatch.setattr(opener, "when_open", when_open)
 
     def frame(self, value: bytes, *, sequence: int = -1, acks: int = -1, is_listed_twice: bool = False) -> bytes:
-        """A request with a batch; one with a sequence number belongs to a transaction. A request that lists its
+        """Return a request with a batch; with a sequence number it belongs to a transaction. A request that lists its
         partition twice does not take the short way."""
         fields: dict[str, Any] = {}
         if sequence >= 0:
@@ -94,7 +94,7 @@ class Client:
         return b"".join(encode_request(0, VERSION, 1, "me", request))
 
     def send(self, *frames: bytes) -> None:
-        """All in one piece."""
+        """Send all frames in one piece."""
         feed(self.connection, b"".join(frames))
         self.half.loop.settle()
 
@@ -151,7 +151,7 @@ def _opening_then_verification(client: Client, patch: pytest.MonkeyPatch) -> lis
 
 def _verification_twice(client: Client, patch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     def answered_too_late() -> None:
-        # The marker of the transaction before takes the guard away.
+        # The marker of the transaction before removes the guard.
         end_transaction(client.partition, commit=True, pid=PRODUCER)
         client.questions[0].set_result({PLACE: NONE})
 
@@ -300,7 +300,7 @@ def test_waiting_for_acknowledgements_holds_nothing_up() -> None:
 
 @pytest.mark.parametrize("what", ["moves", "offline"])
 def test_a_log_that_cannot_be_used_is_refused_at_once_and_holds_nothing_up(client: Client, what: str) -> None:
-    """A log whose records are being cut off or moved is not waited for: clients try again."""
+    """A request does not wait for a log whose records are being cut off or moved; clients try again."""
     handle = client.partition.handle
     if what == "offline":
         handle.take_offline()
@@ -314,7 +314,7 @@ def test_a_log_that_cannot_be_used_is_refused_at_once_and_holds_nothing_up(clien
 
 
 class Waits:
-    """A service that hands its wait to `when_done`, as the last positional argument."""
+    """A service that passes its wait to `when_done`, which is the last positional argument."""
 
     enabled = True
 
@@ -399,7 +399,7 @@ def test_a_step_that_waits_again_keeps_the_connection_muted(client: Client) -> N
 
 
 def test_a_request_without_a_connection_holds_nothing_up(client: Client) -> None:
-    """A client behind an Envelope, or this process itself."""
+    """The client is in an Envelope, or is this process itself."""
     context = SimpleNamespace(peer=object())
     future: asyncio.Future[int] = client.half.services.runtime.loop.create_future()
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""The work of a handler grows with what a request has and no faster: elements named twice, and lists in lists."""
+"""The work of a handler grows with the size of a request and no faster: elements named twice, and lists in lists."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_what_is_described_twice_is_answered_once() -> None:
 
 
 def test_what_resources_have_in_common_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of groups, which need not exist, and thousands of keys of one broker."""
+    """There are thousands of groups, which need not exist, and thousands of keys of one broker."""
     described: list[str] = []
 
     def counted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -73,7 +73,7 @@ ZERO = bytes(16)
 
 
 class Node:
-    """A running broker and its controller; `ask` runs a handler and brings the answer through its bytes and back."""
+    """A running broker and its controller; `ask` runs a handler, and encodes and decodes its response."""
 
     def __init__(self, world: World, lifecycle: Membership) -> None:
         self.world = world
@@ -246,7 +246,7 @@ async def test_configs_through_the_wire(node: Node) -> None:
     old = ac.AlterConfigsResource(resource_type=2, resource_name="t", configs=[])
     legacy = await node.ask(alter_configs, ac.AlterConfigsRequest(resources=[old]))
     assert legacy.responses[0].error_code == 0
-    # All that is left is what a new cluster begins with.
+    # Only the configuration of a new cluster is left.
     assert list(node.world.loader.image.configs.by_resource) == [(4, "")]
 
 
@@ -334,7 +334,7 @@ async def test_not_controller(node: Node) -> None:
     node.world.controller.stop()
     response = await node.ask(create_topics, request)
     assert response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
-    # In an Envelope it is the Envelope's error: the broker looks for the new controller.
+    # In an Envelope it is the Envelope's error, so that the broker looks for the new controller.
     peer = ForwardedPeer(PeerSession("User:x"), "127.0.0.1", "CONTROLLER", "PLAINTEXT")
     ctx = RequestContext(peer, node.services, 19, 7, 0, None, 0)
     with pytest.raises(KafkaError):
@@ -406,7 +406,7 @@ DENIED: list[tuple[Any, Any, ErrorCode, str]] = [
 @pytest.mark.asyncio
 @pytest.mark.parametrize(("handler", "request_", "code", "items"), DENIED)
 async def test_every_handler_asks(node: Node, handler: Any, request_: Any, code: ErrorCode, items: str) -> None:
-    """`items`: where the response has its errors; empty when it has one for the whole."""
+    """`items`: the field with the response's errors; empty if it has one error for the whole."""
     await node.create("t")
     before = node.world.loader.image.topics
     node.services.authorizer = DenyAll()
@@ -441,7 +441,7 @@ async def test_what_may_not_be_described_is_not_listed(node: Node) -> None:
 async def test_authorized_operations(node: Node) -> None:
     await node.create("t")
     response = await node.ask(metadata, names("t", include_topic_authorized_operations=True))
-    # READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS, as Apache Kafka 4.3.1 says.
+    # READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS, as in Apache Kafka 4.3.1.
     assert response.topics[0].topic_authorized_operations == 3576
     request = names("t", include_cluster_authorized_operations=True)
     assert (await node.ask(metadata, request, 8)).cluster_authorized_operations == 8096
@@ -539,5 +539,5 @@ async def test_every_version_can_be_answered(node: Node, authorizer: Any) -> Non
             data = answer.encode_bytes(version)
             again, end = type(answer).decode(memoryview(data), 0, version)
             assert end == len(data)
-            # What an older version cannot carry is left out once, not again.
+            # Fields that an older version lacks are lost once, and not again.
             assert again.encode_bytes(version) == data

@@ -1,4 +1,4 @@
-"""What is not in memory makes a request wait, and changes nothing else about its answer."""
+"""Data that is not in memory makes a request wait, and does not change its response in any other way."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARTITIONS = 3
 
 
 def fill(half: Half, batches: int = 30) -> list[Partition]:
-    """Partitions of several segments, with transactions that were aborted."""
+    """Return partitions of several segments, with transactions that were aborted."""
     choice = random.Random(batches)
     half.world.create("t", partitions=PARTITIONS)
     partitions = [half.replicas.get("t", index) for index in range(PARTITIONS)]
@@ -118,7 +118,7 @@ def test_memory_that_keeps_nothing_delays_and_ends() -> None:
 
 
 class Threads:
-    """Calls that a test lets happen."""
+    """Calls that run when a test allows it."""
 
     def __init__(self, half: Half) -> None:
         self._half = half
@@ -223,7 +223,7 @@ def test_offsets_by_time(timestamp: int) -> None:
     )
     warm = half.ask(list_offsets, asked)
     for evict in (None, lambda: True):
-        # What was looked up before is remembered: open the logs again.
+        # The results of earlier look-ups are kept, so open the logs again.
         half.world.disk.make_cold()
         half.world.disk.evict = evict
         answer = half.ask(list_offsets, asked)

@@ -1,5 +1,5 @@
-"""ConsumerGroupHeartbeat and ConsumerGroupDescribe as clients see them: what is refused before a group is asked, who
-may see what, and what the cluster's features allow."""
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe as clients see them: refusals before a group is asked, the visible
+groups and topics, and the cluster's features."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_the_feature_level_decides_without_a_restart(node: Node) -> None:
 
 
 def test_heartbeats_of_one_turn_see_each_other(node: Node) -> None:
-    """A commit may be collected for the rest of the loop turn; what a heartbeat writes may not."""
+    """A commit may be collected for the rest of the loop turn; the records of a heartbeat may not."""
     node.ask(consumer_group_heartbeat.handle, joining())
     first = node.groups.consumer_heartbeat(joining(member_id="n"), "me", "127.0.0.1", 1, lambda _topic: True)
     second = node.groups.consumer_heartbeat(joining(member_id="o"), "me", "127.0.0.1", 1, lambda _topic: True)

@@ -1,4 +1,4 @@
-"""DeleteRecords waits until no replica on a live broker has what was deleted."""
+"""DeleteRecords waits until no replica on a live broker has the deleted records."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_it_waits_for_every_follower(half: Half) -> None:
     assert told(answer) == {"t": (ErrorCode.NONE, 3), "alone": (ErrorCode.NONE, 2)}
     half.loop.settle()
     assert not half.loop.sleeping()
-    # Every replica has deleted it: nothing is waited for.
+    # Every replica has deleted the records, so nothing is left to wait for.
     assert told(ask(half, t=3)) == {"t": (ErrorCode.NONE, 3)}
 
 
@@ -79,7 +79,7 @@ def test_when_its_time_is_up_it_says_how_far_the_replicas_had_come(half: Half) -
     answer = ask(half, t=3, alone=2)
     half.loop.advance(1.1)
     assert told(answer) == {"t": (ErrorCode.REQUEST_TIMED_OUT, 0), "alone": (ErrorCode.NONE, 2)}
-    # Nothing of it is called any more.
+    # None of its callbacks is called later.
     fetched(half, 2, 3)
     fetched(half, 3, 3)
 

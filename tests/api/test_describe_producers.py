@@ -1,4 +1,4 @@
-"""DescribeProducers: what is known of producers, and how a topic or a partition is refused."""
+"""DescribeProducers: the known producers, and the refusal of a topic or a partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_producers_and_their_open_transactions() -> None:
     partition.append(made, required_acks=1, now_ms=NOW_MS, verification=guard)
     found, empty = ask(half, "t", 0, 1)
     assert (empty.error_code, empty.active_producers) == (0, [])
-    # In the order of a Java hash map: 1 and 17 share a bucket.
+    # In the order of a Java hash map, where 1 and 17 share a bucket.
     assert [
         (
             one.producer_id,

@@ -1,4 +1,4 @@
-"""Fetch: limits, sessions, and who waits for what."""
+"""Fetch: limits, sessions, and the waits of consumers and followers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_limit_of_the_request_is_for_all_partitions(half: Half) -> None:
 
 
 def test_more_than_may_be_sent_is_not_waited_for(half: Half) -> None:
-    """With min_bytes over max_bytes it always waited to the end, with a full answer in hand."""
+    """Formerly, with min_bytes over max_bytes, it always waited to the end, although it had a full response."""
     write(half.world.create("t"), 5)
     asked = request((topic_id("t"), [asks()]), max_wait_ms=1_000, min_bytes=1_000_000, max_bytes=2 * SIZE)
     assert sizes(half.ask(fetch, asked)) == {0: 2 * SIZE}
@@ -141,7 +141,7 @@ def test_with_too_many_that_wait_it_is_answered_at_once(half: Half) -> None:
 
 
 def test_a_follower_waits_also_where_too_many_consumers_do(half: Half) -> None:
-    """It would ask again at once. As many followers may wait as consumers."""
+    """It would fetch again at once. As many followers may wait as consumers."""
     half.world.register(1, 2)
     half.world.create("t", replicas=(1, 2))
     half.replicas.purgatory.most = 1
@@ -152,7 +152,7 @@ def test_a_follower_waits_also_where_too_many_consumers_do(half: Half) -> None:
 
 
 def test_a_partition_that_is_not_there_keeps_nobody_from_waiting(half: Half) -> None:
-    """It was answered at once, and the client asked again at once, for as long as the topic stayed away."""
+    """Formerly it was answered at once, and the client fetched again at once, as long as the topic was missing."""
     partition = half.world.create("t")
     topics = (topic_id("t"), [asks(), asks(7)]), (UNKNOWN, [asks()])
     answer = waits(half, request(*topics, max_wait_ms=1_000))
@@ -226,7 +226,7 @@ def test_a_moved_partition_says_where_to(half: Half) -> None:
 
 
 def test_only_brokers_speak_as_replicas(half: Half) -> None:
-    """CVE-2018-1288. Per partition, as Apache Kafka."""
+    """CVE-2018-1288. The error is per partition, as in Apache Kafka."""
     half.world.create("t")
     half.services.authorizer = Denied((Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME))
     asked = request((topic_id("t"), [asks()]), replica_state=ReplicaState(replica_id=1))
@@ -238,7 +238,8 @@ def test_only_brokers_speak_as_replicas(half: Half) -> None:
 
 
 def test_a_parked_follower_is_woken_by_an_append(half: Half) -> None:
-    """It waited until its deadline, for what it read was not committed, and could not be before it had read it."""
+    """Formerly it waited until its deadline: its records were not committed, and could not be before it had read
+    them."""
     partition = half.world.create("t", replicas=(1, 2))
     answer = waits(half, by_follower((topic_id("t"), [asks()]), max_wait_ms=500))
     write(partition)
@@ -247,7 +248,7 @@ def test_a_parked_follower_is_woken_by_an_append(half: Half) -> None:
 
 
 def test_at_its_deadline_it_has_what_came_too_little_to_wake_it(half: Half) -> None:
-    """It was answered with what its first read had found: nothing."""
+    """Formerly it got the result of its first read: no records."""
     partition = half.world.create("t", replicas=(1, 2))
     answer = waits(half, by_follower((topic_id("t"), [asks()]), max_wait_ms=500, min_bytes=2 * SIZE))
     write(partition)
@@ -344,7 +345,8 @@ def test_a_followers_session_tells_it_of_the_high_watermark(half: Half) -> None:
 
 
 def test_a_follower_that_has_truncated_is_told_the_high_watermark_once_more(half: Half) -> None:
-    """It takes none over from the answer that says where its log diverges. Nothing else may change for long."""
+    """It does not use the high watermark of the response that reports the divergence, and no other change may follow
+    for long."""
     partition = half.world.create("t", replicas=(1, 2))
     write(partition, 2)
     half.world.change(partition, leader=1, isr=[1])
@@ -359,7 +361,7 @@ def test_a_follower_that_has_truncated_is_told_the_high_watermark_once_more(half
 
 
 def test_a_followers_session_in_which_nothing_happens_keeps_it_in_the_isr(half: Half) -> None:
-    """Each fetch proves anew that it has all there is, also of partitions that neither side mentions."""
+    """Each fetch proves again that it has all records, also of partitions that neither side mentions."""
     partition = half.world.create("t", replicas=(1, 2))
     write(partition)
     begun = by_follower((topic_id("t"), [asks(offset=1)]), session_epoch=0)
@@ -406,7 +408,7 @@ def test_a_followers_session_in_which_nothing_happened_is_told_when_something_do
 
 
 def throttled(half: Half, rate: int, *, isr: list[int]) -> Partition:
-    """Broker 2 follows, throttled by this leader to so many bytes a second."""
+    """Broker 2 follows, throttled by this leader to this many bytes a second."""
     half.world.register(1, 2)
     half.world.quota_rates["leader.replication.throttled.rate"] = rate
     partition = half.world.create("t", replicas=(1, 2), leader_replication_throttled_replicas="0:1")
@@ -446,7 +448,7 @@ def test_a_throttled_follower_in_sync_is_served_and_counted(half: Half) -> None:
 
 
 def test_what_a_throttled_follower_proves_counts(half: Half) -> None:
-    """It may come into the ISR while the quota is exceeded."""
+    """It may enter the ISR while the quota is exceeded."""
     partition = throttled(half, 1, isr=[1])
     half.ask(fetch, by_follower((topic_id("t"), [asks()])))
     half.ask(fetch, by_follower((topic_id("t"), [asks(offset=3)])))
@@ -524,7 +526,7 @@ def test_an_error_is_repeated_and_its_end_told_once(half: Half) -> None:
 
 
 def test_a_session_knows_the_name_of_a_topic_that_is_deleted(half: Half) -> None:
-    """As Apache Kafka 4.3.1 answers. A fetch without a session knows only the id."""
+    """As in Apache Kafka 4.3.1. A fetch without a session has only the id."""
     half.world.create("t")
     session = half.ask(fetch, request((topic_id("t"), [asks()]), session_epoch=0)).session_id
     half.world.delete("t")
@@ -538,7 +540,7 @@ def test_a_session_knows_the_name_of_a_topic_that_is_deleted(half: Half) -> None
 
 
 def test_a_topic_that_was_made_again_is_told_at_once(half: Half) -> None:
-    """However often it is asked for, and though another partition of the session could be waited for."""
+    """This holds for each repetition, even if the fetch could wait for another partition of the session."""
     half.world.create("t")
     half.world.create("idle")
     session = begin(half, (topic_id("t"), [asks()]), (topic_id("idle"), [asks()]))
@@ -565,7 +567,7 @@ def test_wrong_epochs_and_sessions(half: Half) -> None:
 
 
 def test_of_two_requests_of_one_session_the_later_has_the_records(half: Half) -> None:
-    """Both had them, and the first at the offsets of the second."""
+    """Formerly both had them, and the first at the offsets of the second."""
     partition = half.world.create("t")
     session = begin(half, (topic_id("t"), [asks()]))
     first = follow(half, session, 1, max_wait_ms=1_000)
@@ -594,7 +596,7 @@ def test_a_topic_that_was_deleted_and_created_again_by_name(half: Half) -> None:
 
 
 def write_open(partition: Partition, pid: int) -> None:
-    """A record of a transaction that stays open."""
+    """Write a record of a transaction that stays open."""
     guard = partition.start_verification(pid, 0, 0, supports_epoch_bump=False)
     made = batch(b"x" * 100, producer_id=pid, producer_epoch=0, base_sequence=0, transactional=True)
     partition.append(made, required_acks=1, now_ms=NOW_MS, verification=guard)

@@ -1,4 +1,4 @@
-"""Fetch by consumers from followers, and where a leader sends them (KIP-392)."""
+"""Fetch by consumers from followers, and the replica that a leader sends them to (KIP-392)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = topic_id("t")
 
 
 def in_racks(half: Half, **racks: str) -> None:
-    """Brokers by number, `b2="west"`; alive on the listener of the clients."""
+    """Add brokers by number, `b2="west"`; they are alive on the listener of the clients."""
     for name, rack in racks.items():
         number = int(name[1:])
         half.world.publish(
@@ -42,7 +42,7 @@ def in_racks(half: Half, **racks: str) -> None:
 
 
 def led(half: Half, records: int = 3) -> Partition:
-    """A partition that this node leads, and broker 2 follows."""
+    """Return a partition that this node leads, and broker 2 follows."""
     in_racks(half, b1="east", b2="west")
     partition = half.world.create("t", replicas=(1, 2))
     write(partition, records)
@@ -52,7 +52,7 @@ def led(half: Half, records: int = 3) -> Partition:
 
 
 def following(half: Half, records: int = 3, high_watermark: int = 2) -> tuple[Partition, PartitionFollower]:
-    """A partition that broker 2 leads, and this node follows."""
+    """Return a partition that broker 2 leads, and this node follows."""
     in_racks(half, b1="east", b2="west")
     partition = half.world.create("t", replicas=(1, 2))
     half.world.change(partition, leader=2)
@@ -125,7 +125,7 @@ def test_a_consumer_with_another_leader_epoch_is_told_of_that_first(half: Half) 
     assert codes(half.ask(fetch, asked)) == [ErrorCode.UNKNOWN_LEADER_EPOCH]
 
 
-# -- what a follower answers ------------------------------------------------------------------------------------------
+# -- responses of a follower ------------------------------------------------------------------------------------------
 
 
 def test_a_follower_serves_consumers_up_to_the_high_watermark_that_it_knows(half: Half) -> None:
@@ -143,7 +143,7 @@ def test_what_a_follower_does_not_have_is_out_of_range(half: Half, offset: int) 
 
 
 def test_a_follower_serves_only_consumers_that_may_have_been_sent_to_it(half: Half) -> None:
-    """Older consumers know of no other replica than the leader, and followers fetch from no follower."""
+    """Older consumers know only the leader, and followers fetch from no follower."""
     following(half)
     in_old_version = request((T, [asks()]))
     in_old_version.topics[0].topic = "t"
@@ -216,7 +216,7 @@ def test_a_selector_that_is_not_there_stops_the_start(selector: str) -> None:
 
 
 def test_a_controller_takes_any_selector() -> None:
-    """It never uses one, and Apache Kafka's does not look for it either."""
+    """It never uses one, and Apache Kafka's controller does not look for it either."""
     load(
         {
             "process.roles": "controller",

@@ -1,6 +1,6 @@
 """The group APIs over the real service, the real machine and a partition in memory: authorization, versions, topics.
 
-What groups decide is tested in tests/coordinator; what Apache Kafka answers, in compat_tests/differential.
+tests/coordinator tests the decisions of groups; compat_tests/differential compares them with Apache Kafka.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def topic(name: str, topic_id: bytes, partitions: int) -> TopicImage:
 
 
 class Only(AllowAll):
-    """Everything but these (operation, resource, name)."""
+    """Allows everything except these (operation, resource, name)."""
 
     def __init__(self, *denied: tuple[Operation, Resource, str]) -> None:
         self.denied = denied
@@ -83,7 +83,7 @@ class Only(AllowAll):
 
 
 class Node:
-    """The broker half as far as the group APIs see it."""
+    """The broker half, as far as the group APIs need it."""
 
     connection_number = 1
 
@@ -119,7 +119,7 @@ class Node:
         self.authorizer: Any = AllowAll()
 
     def ask(self, handle: Callable[[RequestContext[Any], Any], Any], request: Any, version: int | None = None) -> Any:
-        """The answer, encoded in its version and back where it came at once."""
+        """Return the response; if it came at once, it is encoded in its version and decoded again."""
         version = request.MAX_VERSION if version is None else version
         peer = SimpleNamespace(
             session=ANONYMOUS,

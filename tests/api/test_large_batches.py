@@ -1,5 +1,5 @@
-"""A batch that takes longer to check than a turn of the loop may is checked elsewhere, and what is written and answered
-is the same."""
+"""A batch that takes longer to check than a turn of the loop may is checked elsewhere, and the written records and the
+response are the same."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def small(key: bytes | None = b"k") -> bytearray:
 
 
 def request(*batches: bytearray, acks: int = -1) -> ProduceRequest:
-    """A batch for each partition."""
+    """Return a request with a batch for each partition."""
     data = [PartitionProduceData(index=index, records=records) for index, records in enumerate(batches)]
     topics = [TopicProduceData(topic_id=topic_id("t"), partition_data=data)]
     return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=1_000, topic_data=topics)
 
 
 class Threads:
-    """Of a broker half: calls run when the test says so."""
+    """The threads of a broker half, whose calls run when the test allows it."""
 
     def __init__(self, half: Half, patch: pytest.MonkeyPatch) -> None:
         self.half = half
@@ -61,7 +61,7 @@ class Threads:
         return future
 
     def run(self) -> None:
-        """Whatever runs when this begins."""
+        """Run the calls that wait when this begins."""
         waiting, self.waiting = self.waiting, []
         for future, call in waiting:
             try:
@@ -113,7 +113,7 @@ def test_a_batch_of_more_than_a_turn_is_checked_on_a_thread(half: Half, threads:
 def test_a_large_batch_is_looked_at_once_before_it_is_checked_elsewhere(
     half: Half, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the handler that reads a frame, and not by the one that decodes it too."""
+    """The handler that reads a frame checks it, and not also the one that decodes it."""
     partition = half.world.create("t")
     looked: list[bool] = []
 

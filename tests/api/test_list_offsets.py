@@ -1,4 +1,4 @@
-"""ListOffsets and its neighbours: what each special timestamp means, and how far a consumer may see."""
+"""ListOffsets and related APIs: the meaning of each special timestamp, and the offsets that a consumer may see."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ask(
 
 
 def found(half: Half, timestamp: int, **fields: Any) -> tuple[int, int, int]:
-    """Offset, timestamp, leader epoch."""
+    """Return offset, timestamp, leader epoch."""
     answer = ask(half, timestamp, **fields)
     assert answer.error_code == ErrorCode.NONE
     return answer.offset, answer.timestamp, answer.leader_epoch
@@ -108,7 +108,7 @@ def test_what_is_refused(half: Half) -> None:
 
 
 def test_a_disk_that_cannot_be_read_is_an_answer(half: Half) -> None:
-    """It was an internal error, the connection was closed and the directory kept."""
+    """Formerly it was an internal error, the connection was closed and the directory stayed online."""
     partition = half.world.create("t")
     write(partition, 300, 200)
     half.world.disk.fail_next("pread", errno.EIO)
@@ -120,14 +120,14 @@ def test_a_disk_that_cannot_be_read_is_an_answer(half: Half) -> None:
     ("version", "code"), [(11, ErrorCode.OFFSET_NOT_AVAILABLE), (4, ErrorCode.LEADER_NOT_AVAILABLE)]
 )
 def test_a_new_leader_does_not_say_where_the_end_is_before_it_knows(half: Half, version: int, code: ErrorCode) -> None:
-    """Records that a former leader had committed may lie behind its high watermark (KIP-207)."""
+    """Records that a former leader had committed may lie after its high watermark (KIP-207)."""
     partition = half.world.create("t", replicas=(1, 2))
     write(partition, 300, 200)
     half.world.change(partition, leader=1)
     assert ask(half, -1, version).error_code == code
     assert ask(half, NOW_MS - 250, version).error_code == code
     assert ask(half, -2, version).error_code == ErrorCode.NONE
-    # A follower asks about the log, not about what is committed.
+    # A follower asks for the end of the log, not of the committed records.
     assert found(half, -1, version=version, replica_id=2)[0] == 2
     partition.note_fetched(2, 2)
     assert found(half, -1, version=version)[0] == 2

@@ -1,4 +1,4 @@
-"""Produce: what each kind of acknowledgement waits for, and what is answered when it does not come."""
+"""Produce: the wait of each kind of acknowledgement, and the response if the awaited event does not come."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_leadership_goes_meanwhile(half: Half) -> None:
 
 
 def test_the_replica_set_becomes_too_small_meanwhile(half: Half) -> None:
-    """It is not committed before there are enough again (KIP-966)."""
+    """It is not committed before there are enough replicas again (KIP-966)."""
     partition = half.world.create("t", replicas=(1, 2), min_insync_replicas="2")
     answer, other = waits(half, request("t")), waits(half, request("t", timeout_ms=5_000))
     half.world.change(partition, isr=[1])
@@ -120,7 +120,7 @@ def test_whose_connection_closes_leaves_no_timer(half: Half) -> None:
 
 
 def test_a_directory_that_fails_under_the_second_partition(half: Half) -> None:
-    """The first was told of it with an exception, and the connection closed for an internal error."""
+    """Formerly the first partition got an exception, and the connection closed for an internal error."""
     half.world.create("t", 2, replicas=(1, 2))
     half.world.disk.fail_next("pwritev", errno.EIO, path_contains="t-1")
     answer = half.ask(produce, request("t", 0, 1))
@@ -128,7 +128,7 @@ def test_a_directory_that_fails_under_the_second_partition(half: Half) -> None:
 
 
 def test_a_folder_of_another_topic_of_the_same_name(half: Half) -> None:
-    """The refusal asked the log where it begins, which there is not: an internal error."""
+    """Formerly the refusal asked the missing log for its start, which was an internal error."""
     folder = half.world.log_dirs[0]
     folder.open_log("t", 0, b"another topic id", half.replicas.topic_config("t"), 0)
     half.world.create("t")
@@ -176,7 +176,7 @@ def test_topics_of_a_transaction_are_authorised_once(half: Half) -> None:
             return True
 
     half.services.authorizer = Counting()
-    # The coordinator says no: what is asked before is what counts here.
+    # The coordinator refuses, because only the checks before that matter here.
     refuses = SimpleNamespace(enabled=True, verify=lambda *_, **__: {("t", 0): ErrorCode.INVALID_PRODUCER_ID_MAPPING})
     half.services.verifier = cast(Any, refuses)
     transactional = request("t", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)

@@ -1,5 +1,5 @@
-"""ListOffsets by time looks into batches up to a budget in a turn of the loop, and goes on elsewhere or in later turns.
-The answers are the same."""
+"""ListOffsets by time searches batches up to a budget in a turn of the loop, and continues elsewhere or in later turns.
+The responses are the same."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_batch_that_left_the_log_while_it_waited_is_not_looked_for(half: Half,
 def test_a_batch_that_cannot_be_read_is_searched_twice_at_most(
     half: Half, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once more, because it may have left the log. Each search of 128 MiB takes a second."""
+    """It is searched once more, because it may have left the log. Each search of 128 MiB takes a second."""
     filled(half, 1, MIB, Codec.ZSTD)
 
     def broken(search: BatchSearch) -> None:

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit in front of its group: who may, which topics are there, how answers are joined."""
+"""TxnOffsetCommit before its group: permissions, existing topics, and joining the responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.api.broker_half import Denied
 
 
 class Asked:
-    """A group service that answers `code`, and remembers what reached it."""
+    """A group service that answers `code`, and records its requests."""
 
     def __init__(self, code: ErrorCode) -> None:
         self.code = code

@@ -1,6 +1,6 @@
-"""Requests whose many elements name what exists, so that they are carried out: the table of them, and the node's state.
+"""Requests with many elements that exist, so that they are carried out: their table, and the node's state.
 
-Responsible for the requests and for what they need first. What they may cost is judged by test_accepted_elements.py.
+Responsible for the requests and for their preparation. test_accepted_elements.py judges their cost.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ from tests.node.sim import TOPIC, Sim
 from tests.simulation.cluster import PORT
 
 _TIMEOUT_MS = 60_000
-#: Seconds, in which what was decided is published.
+#: Seconds, in which a decision is published.
 _FOLLOWED_SECONDS = 0.1
 #: Seconds, in which a node opens the logs of new topics.
 _SETTLED_SECONDS = 5
-#: Members of a group: each is judged beside all others when the group is balanced.
+#: Members of a group: each is compared with all others when the group is balanced.
 MEMBERS = 50
 
 
@@ -94,21 +94,21 @@ class Standing:
         self.producer = answer.producer_id, answer.producer_epoch
 
     async def send(self, request: TopLevel, version: int | None = None, *, to_controller: bool = False) -> Any:
-        """The answer, when what follows from it at once is done, too."""
+        """Return the response, when its immediate effects are done, too."""
         connection = self._controller if to_controller else self._broker
         answer = await connection.send(request, _TIMEOUT_MS, version)
         await asyncio.sleep(_FOLLOWED_SECONDS)
         return answer
 
     async def ask(self, request: TopLevel, version: int | None = None, *, to_controller: bool = False) -> Any:
-        """Before what is measured. AssertionError if something was refused."""
+        """Send a request before the measurement. Raises AssertionError if anything in it was refused."""
         answer = await self.send(request, version, to_controller=to_controller)
         assert_accepted(answer)
         await asyncio.sleep(_SETTLED_SECONDS)
         return answer
 
     def fresh(self, count: int) -> list[str]:
-        """Names that no one has had."""
+        """Return names that were never used."""
         self._fresh += 1
         return [f"new-{self._fresh}-{number}" for number in range(count)]
 
@@ -125,14 +125,14 @@ class Standing:
         return broker
 
     async def made(self, count: int, configs: int = 0) -> list[str]:
-        """Names of new topics."""
+        """Create topics and return their names."""
         names = self.fresh(count)
         topics = [new_topic(name) for name in names]
         await self.ask(create_topics.CreateTopicsRequest(topics=topics, timeout_ms=_TIMEOUT_MS))
         return names
 
     async def joined(self, group: str, protocols: int = 1, instance: str | None = None) -> Callable[[], Awaitable[Any]]:
-        """A call that joins a group."""
+        """Return a call that joins a group."""
         request = join.JoinGroupRequest(
             group_id=group,
             group_instance_id=instance,
@@ -143,7 +143,7 @@ class Standing:
         )
         if instance is None:
             request.member_id = (await self.send(request)).member_id
-        # A member that waits for others keeps its connection.
+        # A member that waits for others blocks its connection.
         connection = self._connect(PORT)
         return lambda: connection.send(request, _TIMEOUT_MS)
 
@@ -158,7 +158,7 @@ def assert_accepted(answer: Any) -> None:
 
 
 def _codes(message: Any) -> Iterator[int]:
-    """All error codes of an answer."""
+    """Yield all error codes of a response."""
     for name in type(message).__slots__:
         value = getattr(message, name, None)
         if name.endswith("error_code"):
@@ -169,7 +169,7 @@ def _codes(message: Any) -> Iterator[int]:
 
 
 class Case(NamedTuple):
-    """`request` makes one of so many elements; one that needs something first returns it when that is done."""
+    """`request` makes a request of this many elements; if it needs preparation, it returns the request after that."""
 
     request: Callable[[Standing, int], TopLevel | Awaitable[TopLevel | Callable[[], Awaitable[Any]]]]
     few: int = 0

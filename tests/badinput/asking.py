@@ -1,4 +1,4 @@
-"""Decoded requests over a connection of one's own, and the two verdicts on what was sent: an answer, or the end."""
+"""Decoded requests over a separate connection, and the two other results of a request: CLOSED and SILENT."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Asker:
     def ask(
         self, request: TopLevel, version: int | None = None, timeout_s: float = 10, *, client_id: str = CLIENT_ID
     ) -> Any:
-        """The decoded answer, or CLOSED, or SILENT."""
+        """Return the decoded response, or CLOSED, or SILENT."""
         version = request.MAX_VERSION if version is None else version
         self._correlation_id += 1
         frame = b"".join(encode_request(request.API_KEY, version, self._correlation_id, client_id, request))
@@ -81,7 +81,7 @@ class Asker:
         transactional_id: str | None = None,
         version: int = 9,
     ) -> Any:
-        """The answer for the partition, or CLOSED, or SILENT."""
+        """Return the response for the partition, or CLOSED, or SILENT."""
         data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])]
         request = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=5000, topic_data=data)
         answer = self.ask(request, version, 20)

@@ -1,4 +1,4 @@
-"""One node for the whole room, and a well-behaved neighbour of every test."""
+"""One node for the whole folder, and a well-behaved client next to every test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.badinput.asking import Asker
 from tests.badinput.watched import WatchedNode, watched_node
 
-# A request that does not arrive, and a file that was deleted, are not waited for as long as elsewhere.
+# A shorter wait than elsewhere for a request that does not arrive, and for a deleted file.
 CONFIG = {
     "pykbroker.connection.request.receive.timeout.ms": "1500",
     "log.segment.delete.delay.ms": "50",

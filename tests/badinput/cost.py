@@ -1,4 +1,4 @@
-"""What one request costs a node in the simulated world: CPU, its longest turn, memory and lines of the log.
+"""The cost of one request for a node in the simulated world: CPU, its longest turn, memory and log lines.
 
 Responsible for measuring and for the bounds. Not responsible for requests (many_elements.py, accepted.py).
 """
@@ -18,15 +18,15 @@ from pykbroker_wire.messages.metadata import MetadataRequest
 from tests.growth import MOST_GROWTH
 from tests.node.sim import Sim
 
-#: CPU seconds that 4 N elements may cost, whatever N cost: less is noise.
+#: CPU seconds that 4 N elements may cost, whatever N cost, because less is noise.
 ENOUGH_SECONDS = 0.02
 #: CPU seconds of one turn of a loop.
 MOST_TURN_SECONDS = 0.2
-#: What one request may add to the memory of the process at its peak. 2,000 topics, with their logs on a disk in memory,
-#: take 50 MiB.
+#: The most that one request may add to the peak memory of the process. 2,000 topics, with their logs on a disk in
+#: memory, take 50 MiB.
 MOST_KIB = 96 << 10
 _TRIES = 3
-#: An authorizer writes 100 lines a second for one client, and the machine may have other work meanwhile.
+#: An authorizer writes 100 lines a second for one client, and the machine may have other work in that time.
 _MOST_LINES = 500
 
 
@@ -42,7 +42,7 @@ class Lines(logging.Handler):
 
 
 class Cost(NamedTuple):
-    """CPU seconds of the thread, on which all of the simulated node runs."""
+    """CPU seconds of the thread on which all of the simulated node runs."""
 
     seconds: float
     longest_turn: float
@@ -64,8 +64,8 @@ class Meter:
         self._turned = now
 
     async def of(self, what: str, ask: Callable[[], Awaitable[Any]]) -> Cost:
-        """The cost of `ask`, which sends one request and waits for its answer. AssertionError if it takes too much
-        memory, or writes too many lines."""
+        """Return the cost of `ask`, which sends one request and waits for its response. Raises AssertionError if it
+        takes too much memory, or writes too many lines."""
         self._lines.count = 0
         before = _peak_kib(reset=True)
         start = self._turned = time.thread_time()
@@ -84,9 +84,9 @@ class Meter:
     async def judge(
         self, what: str, prepare: Callable[[int], Awaitable[Callable[[], Awaitable[Any]]]], few: int
     ) -> None:
-        """AssertionError if four times as many elements cost more than six times the CPU, or one turn takes too long.
-        The least of up to three tries counts, for each number. `prepare` returns the call for a number of elements,
-        and does not count."""
+        """Raises AssertionError if four times as many elements cost more than six times the CPU, or one turn takes too
+        long. The least of up to three tries counts, for each number. `prepare` returns the call for a number of
+        elements, and is not measured."""
         many = less = Cost(math.inf, math.inf)
         for _ in range(_TRIES):
             many = many.least(await self.of(what, await prepare(4 * few)))
@@ -98,13 +98,13 @@ class Meter:
         raise AssertionError(f"{what}: {less} for {few}, {many} for {4 * few}")
 
     async def is_served(self) -> None:
-        """Another client is answered."""
+        """Check that another client gets a response."""
         answer = await self._sim.call(MetadataRequest(topics=[]))
         assert len(answer.brokers) == 1
 
 
 def _peak_kib(*, reset: bool = False) -> int:
-    """The most memory that was resident since the last reset."""
+    """Return the most memory that was resident since the last reset."""
     if reset:
         Path("/proc/self/clear_refs").write_text("5")
     status = Path("/proc/self/status").read_text()
@@ -113,7 +113,7 @@ def _peak_kib(*, reset: bool = False) -> int:
 
 @contextmanager
 def counted_lines() -> Iterator[Lines]:
-    """The log at INFO, counted; and no collection of garbage, which would count as work of a request."""
+    """Count the log lines at INFO; and collect no garbage, which would count as work of a request."""
     root, handler = logging.getLogger(), Lines()
     before = root.level
     root.setLevel(logging.INFO)

@@ -1,6 +1,6 @@
 """Requests with many elements: each array of each API, filled in the ways that make handlers compare elements.
 
-Responsible for the requests. What they may cost is judged by test_many_elements.py.
+Responsible for the requests. test_many_elements.py judges their cost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pykbroker.api import TABLE
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.primitives import TopLevel
 
-#: What each element of an array is made from: its number, and the value of a field that does not tell elements apart.
+#: The ways to make the elements of an array: by their number, and by the value of fields that do not distinguish
+#: elements.
 WAYS: Final = ("the same", "other names", "other numbers", "each twice", "every other unknown")
 
 _NAMES: Final = ("name", "topic", "topic_name", "resource_name", "group_id", "key", "user", "feature", "principal")
@@ -79,13 +80,13 @@ class Array:
         return f"{APIS[self.key].name} {'.'.join(self.path)}"
 
     def request(self, count: int, way: str, known: Known) -> TopLevel:
-        """A request with `count` elements in the array, made in one of `WAYS`."""
+        """Return a request with `count` elements in the array, made in one of `WAYS`."""
         made: TopLevel = _made(self.request_class, self.path, count, way, known)
         return made
 
 
 def arrays() -> Iterator[Array]:
-    """Each array of each API that is served; an array within another one lies in its only element."""
+    """Yield each array of each served API; an array within another one is in its only element."""
     for row in TABLE:
         module = import_module(f"pykbroker_wire.messages.{row.key.name.lower()}")
         cls = getattr(module, f"{APIS[row.key].name}Request")
@@ -94,7 +95,7 @@ def arrays() -> Iterator[Array]:
 
 
 class _Shape(NamedTuple):
-    """The fields of a class, by what their values are."""
+    """The fields of a class, by the kind of their values."""
 
     arrays: tuple[tuple[str, Any], ...]
     """With the type of the elements."""
@@ -119,7 +120,7 @@ def _shape(cls: Any) -> _Shape:
 
 
 def _element(hint: Any) -> Any | None:
-    """The type of the elements of an array; None for what is none."""
+    """Return the type of the elements of an array, or None for another type."""
     for each in (hint, *typing.get_args(hint)):
         if typing.get_origin(each) is list:
             return typing.get_args(each)[0]
@@ -142,8 +143,8 @@ def _paths(cls: type) -> Iterator[tuple[str, ...]]:
 
 
 def _made(cls: type, path: tuple[str, ...], count: int, way: str, known: Known, number: int | None = None) -> Any:
-    """`path` leads from here to the array with `count` elements; all other arrays have one element on the way to it.
-    `number`: of this element, if it is one of many."""
+    """Make an object. `path` leads from here to the array with `count` elements; all other arrays on the way have one
+    element. `number`: that of this element, if it is one of many."""
     made = cls()
     shape = _shape(cls)
     for name, element in shape.arrays:

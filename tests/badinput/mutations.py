@@ -1,6 +1,6 @@
-"""Requests that went wrong on their way: every API and version that is advertised, and every kind of record body.
+"""Damaged requests: every API and version that is advertised, and every kind of record body.
 
-A seed names the whole list. Frames come with their size; some sizes lie.
+A seed determines the whole list. Frames come with their size; some sizes are wrong.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CRC_AT, _CRC_FROM = 17, 21
 
 @dataclass(slots=True)
 class Hostile:
-    """One request as it is sent. `what` says which one, for a person."""
+    """One request as it is sent. `what` describes it for a person."""
 
     what: str
     data: bytes
@@ -44,7 +44,7 @@ class Hostile:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is there at the node, so that requests by it find something."""
+    """Existing names of the node, so that requests with them find something."""
 
     topic: str = TOPIC
     topic_id: bytes = bytes(16)
@@ -52,7 +52,7 @@ class Known:
 
 
 def served(on: On = On.BROKER) -> list[tuple[ApiKey, int]]:
-    """What a listener of this kind serves: API and version."""
+    """Return the APIs and versions that a listener of this kind serves."""
     return [
         (row.key, version)
         for row in TABLE
@@ -62,7 +62,7 @@ def served(on: On = On.BROKER) -> list[tuple[ApiKey, int]]:
 
 
 def requests(seed: int, each: int, record_bodies: int, known: Known = Known(), on: On = On.BROKER) -> Iterator[Hostile]:
-    """`each` for every API and version, and `record_bodies` more with records, in an order of the seed's choice."""
+    """Yield `each` for every API and version, and `record_bodies` more with records, in an order by the seed."""
     rng = random.Random(seed)
     made = [_request(rng, key, version, known) for key, version in served(on) for _ in range(each)]
     made += [_records(rng) for _ in range(record_bodies)]
@@ -81,7 +81,7 @@ def _request(rng: random.Random, key: ApiKey, version: int, known: Known) -> Hos
     return Hostile(f"{name} v{version} {style} {kind.__name__}", kind(rng, frame))
 
 
-# Values that exist on the node, so that a request comes further than to its first check.
+# Values that exist on the node, so that a request gets beyond its first check.
 _TEXTS = {
     "group_id": ("hostile-group", "hostile-group-2", ""),
     "key": ("hostile-group",),
@@ -112,14 +112,14 @@ _CONFIGS = ("retention.ms", "cleanup.policy", "segment.bytes", "max.message.byte
 
 
 class _Plausible:
-    """Puts values into a message that exist on the node, where its version has the field."""
+    """Puts values that exist on the node into a message, if its version has the field."""
 
     def __init__(self, rng: random.Random, message: TopLevel, version: int, known: Known) -> None:
         self._rng = rng
         self._message = message
         self._version = version
         self._known = known
-        # The topic has to stay.
+        # The topic must stay.
         self._may_name_topic = message.API_KEY != ApiKey.DELETE_TOPICS
 
     def make(self, item: Any) -> None:
@@ -161,7 +161,7 @@ def _encoded(message: TopLevel, version: int) -> bytes:
 
 
 def _records(rng: random.Random) -> Hostile:
-    """A Produce request that is in order, with a batch that is not; often with a CRC that is right all the same."""
+    """Return a valid Produce request with an invalid batch, which often has a correct CRC."""
     body = b"".join(
         record(index, rng.choice((None, b"k")), rng.randbytes(rng.randrange(40)), rng.randrange(-3, 3))
         for index in range(3)
@@ -187,7 +187,7 @@ def _records(rng: random.Random) -> Hostile:
     return Hostile(f"records of codec {codec} in Produce v{version}", _encoded(request, version))
 
 
-# -- what happens to a frame
+# -- damage to a frame
 
 
 def _resized(body: bytes) -> bytes:
@@ -201,7 +201,7 @@ def untouched(rng: random.Random, frame: bytes) -> bytes:
 def flipped_bits(rng: random.Random, frame: bytes) -> bytes:
     data = bytearray(frame)
     for _ in range(rng.choice((1, 1, 2, 8, 32))):
-        # Behind key and version mostly, so that the body is reached.
+        # Mostly after key and version, so that the body is reached.
         data[rng.randrange(8 if rng.random() < 0.9 and len(data) > 8 else 4, len(data))] ^= 1 << rng.randrange(8)
     return bytes(data)
 
@@ -211,7 +211,7 @@ def truncated(rng: random.Random, frame: bytes) -> bytes:
 
 
 def torn(rng: random.Random, frame: bytes) -> bytes:
-    """The size says more than there is."""
+    """Cut the frame off, so that its size is too large."""
     return frame[: rng.randrange(5, len(frame) + 1)]
 
 
@@ -223,7 +223,7 @@ def length_bomb(rng: random.Random, frame: bytes) -> bytes:
 
 
 def random_body(rng: random.Random, frame: bytes) -> bytes:
-    """The header is in order, nothing behind it is."""
+    """Keep the header, and put random bytes after it."""
     return _resized(frame[4:21] + rng.randbytes(rng.choice((0, 1, 8, 64, 1000))))
 
 

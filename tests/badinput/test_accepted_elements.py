@@ -1,5 +1,5 @@
-"""A request that is carried out costs CPU in proportion to its elements and holds no turn of a loop, as one that is
-refused does (test_many_elements.py)."""
+"""A request that is carried out costs CPU in proportion to its elements and blocks no turn of a loop, like one that is
+refused (test_many_elements.py)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_work_grows_with_what_is_carried_out(name: str, standing: Standing) -> N
         await meter.is_served()
 
     with counted_lines() as lines:
-        # Some write a line about each element, as in Apache Kafka.
+        # Some requests write a line for each element, as in Apache Kafka.
         meter = Meter(standing.sim, lines, most_lines=3 * 4 * FEW)
         standing.sim.run(play)
     for answer in answers:

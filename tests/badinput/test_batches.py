@@ -1,4 +1,5 @@
-"""Produced batches that are none, or too much: the verdict of Apache Kafka 4.3.1, or a better one that is said here."""
+"""Produced batches that are invalid or too large: the error of Apache Kafka 4.3.1, or a better one that is listed
+here."""
 
 from __future__ import annotations
 
@@ -58,8 +59,8 @@ LIKE_KAFKA = {
     "timestamp -5": (batch([record()], ts=-5), 0),
 }
 
-# Apache Kafka answers -1 to these, which clients take for a reason to try again (KAFKA-14034), or stores what nobody
-# can read, or never answers; the right column is what it does.
+# Apache Kafka answers -1 to these, which clients take for a reason to try again (KAFKA-14034), or stores records that
+# cannot be read, or never answers; the right column is its behaviour.
 BETTER = {
     "codec 5": (good(attributes=5), INVALID_RECORD, "-1"),
     "codec 7": (good(attributes=7), INVALID_RECORD, "-1"),

@@ -1,5 +1,5 @@
-"""Garbage on the controller listener: each connection ends with one line or is answered with Kafka's error, and the
-metadata log keeps every byte it had.
+"""Garbage on the controller listener: each connection ends with one line or gets Kafka's error, and the metadata log
+keeps every byte.
 
 The node is the only voter of its quorum. tests/quorum/test_hostile_peers.py has messages that are well formed and
 untrue, and replicas that follow.
@@ -28,7 +28,7 @@ from tests.node.wire import Wire, batch
 pytestmark = pytest.mark.slow
 
 SEED, EACH = 13, 60
-#: what a broker's listener refuses, and a controller's serves
+#: cases that a broker's listener refuses, and a controller's serves
 OWN = ("key of a controller",)
 
 
@@ -45,7 +45,7 @@ class Controller:
         return next(line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id="))
 
     def metadata(self) -> bytes:
-        """All that the log holds; a segment may be longer than its records."""
+        """Return all bytes of the log; a segment may be longer than its records."""
         segments = sorted((self.folder / "data" / "__cluster_metadata-0").glob("*.log"))
         return b"".join(segment.read_bytes() for segment in segments).rstrip(b"\0")
 
@@ -60,7 +60,7 @@ class Controller:
         return not answer.error_code and answer.topics[0].partitions[0].leader_id == 1
 
     def serves(self, topic: str) -> None:
-        """Metadata is written and read: a topic is made, and takes a record."""
+        """Check that metadata is written and read: a topic is created, and takes a record."""
         with Wire(self.process.address) as wire:
             wire.create(topic)
             assert wire.produce(topic, batch(b"kept")).error_code == ErrorCode.NONE
@@ -86,7 +86,7 @@ def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]
         yield found
         assert not found.complaints()
         assert process.interrupt() == 0
-    # Nothing that was sent stands between the node and its next start.
+    # The garbage does not prevent the next start.
     kept = found.metadata()
     with Process(folder / "log", str(properties)).ready() as process, Wire(process.address) as wire:
         assert wire.values("before") == [b"kept"]
@@ -106,7 +106,7 @@ def test_closes_the_connection_and_says_so_once(name: str, controller: Controlle
 
 @pytest.mark.parametrize(("key", "version"), mutations.served(On.CONTROLLER))
 def test_a_valid_header_with_a_garbage_body(key: int, version: int, controller: Controller) -> None:
-    """Every API of the listener. What cannot be decoded ends the connection."""
+    """It covers every API of the listener. A body that cannot be decoded ends the connection."""
     before = controller.metadata()
     for body in (b"\xff" * 64, b"\x02" + b"\x7f" * 200):
         with RawClient(controller.port) as client:
@@ -118,8 +118,8 @@ def test_a_valid_header_with_a_garbage_body(key: int, version: int, controller: 
 
 
 def test_mutated_requests_of_every_api(controller: Controller, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the right cluster id, the metadata topic and epochs near those of the node. Some are good enough to be
-    served; whatever they do, what the log held stays, and the node leads and serves."""
+    """They have the right cluster id, the metadata topic and epochs near those of the node. Some are good enough to be
+    served. In any case the bytes of the log stay, and the node leads and serves."""
     before = controller.metadata()
     known = mutations.Known(rpc.TOPIC, rpc.TOPIC_ID, controller.cluster_id())
     verdicts = attack(controller.port, mutations.requests(SEED, EACH, 0, known, On.CONTROLLER))

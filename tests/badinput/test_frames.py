@@ -1,4 +1,4 @@
-"""What is no request at all: Apache Kafka closes the connection, and so does this node, with one line in the log."""
+"""Bytes that are no request: Apache Kafka closes the connection, and so does this node, with one line in the log."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_memory_follows_what_arrives_and_not_what_is_declared(node: WatchedNode)
     assert held["connections"] == before["connections"] + 20
     assert held["receive_bytes"] - before["receive_bytes"] <= 20 * 16384
     assert held["anonymous_kib"] - before["anonymous_kib"] < 8192
-    # Apache Kafka waits ten minutes for them; here a request has a time to arrive in.
+    # Apache Kafka waits ten minutes for them; here a request has a limited time to arrive.
     for client in clients:
         assert client.receive(5) is CLOSED
         assert len(node.said_about(client)) == 1

@@ -1,6 +1,6 @@
 """More than 10,000 mutated requests over every API, version and record body, while a stock client works.
 
-Nothing it sends may cost another client anything, leave anything behind, or be an error of this node. What fails is
+No request of it may cost another client anything, leave anything in the node, or be an error of this node. Failures are
 printed with the seed; the list of requests is the same for the same seed (mutations.py).
 """
 
@@ -26,12 +26,12 @@ SEED = int(os.environ.get("PYKBROKER_HOSTILE_SEED", "20261121"))
 EACH = int(os.environ.get("PYKBROKER_HOSTILE_EACH", "45"))
 RECORD_BODIES = 2000
 IN_FLIGHT = 48
-# Who waits longer is parked, and is left alone: that it can leave again is part of the test.
+# A request that waits longer is parked, and is left alone, because its removal is part of the test.
 PATIENCE_S = 0.25
 STOCK = "stock"
 SESSION_SLOTS = 200
 FILES_OF_A_PARTITION = 4
-# What Python keeps of 10,000 requests: fragments of its allocator, groups and configurations that were really made.
+# Python's memory after 10,000 requests: fragments of its allocator, groups and configurations that were really made.
 MEMORY_SLACK_KIB = 24 * 1024
 CONFIG = {
     "auto.create.topics.enable": "false",
@@ -42,7 +42,7 @@ CONFIG = {
 
 
 class StockClient(threading.Thread):
-    """librdkafka, as anyone would use it: writes a record, waits until its consumer group gives it back, and again."""
+    """librdkafka in ordinary use: writes a record, waits until its consumer group returns it, and again."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(name="stock client", daemon=True)
@@ -96,7 +96,7 @@ class StockClient(threading.Thread):
         consumer.close()
 
     def works(self, rounds: int, timeout_s: float = 30) -> None:
-        """Wait until it has done this many more."""
+        """Wait until it has done this many more rounds."""
         goal, deadline = self.rounds + rounds, time.monotonic() + timeout_s
         while self.rounds < goal:
             assert self.failure is None, repr(self.failure)
@@ -110,7 +110,7 @@ class StockClient(threading.Thread):
 
 
 def attack(port: int, hostile: Iterator[mutations.Hostile]) -> Counter[str]:
-    """Send all of them, each alone on its connection; a connection that was answered is used again."""
+    """Send all of them, each alone on its connection; a connection with a response is used again."""
     verdicts: Counter[str] = Counter()
     selector = selectors.DefaultSelector()
     busy: dict[socket.socket, float] = {}
@@ -138,7 +138,7 @@ def attack(port: int, hostile: Iterator[mutations.Hostile]) -> Counter[str]:
                 drop(one)
             elif one in busy:
                 verdicts["answered"] += 1
-                # Only the beginning of a large answer is read here; such a connection is not used again.
+                # Only the beginning of a large response is read here; such a connection is not used again.
                 if len(data) >= 4 and int.from_bytes(data[:4], "big") == len(data) - 4:
                     del busy[one]
                     idle.append(one)
@@ -178,7 +178,7 @@ def test_a_hostile_client_disturbs_nobody_and_leaves_nothing(capsys: pytest.Capt
         asker.make_topic(mutations.TOPIC)
         asker.make_topic(STOCK)
         asker.make_coordinator()
-        # What is made once (modules, caches, free lists) is made before anything is counted.
+        # Objects that are made once (modules, caches, free lists) are made before anything is counted.
         known = mutations.Known(topic_id=asker.topic_id(mutations.TOPIC))
         attack(node.port, mutations.requests(SEED + 1, 2, 100, known))
         _forget_topics(asker)
@@ -212,20 +212,20 @@ def test_a_hostile_client_disturbs_nobody_and_leaves_nothing(capsys: pytest.Capt
 
 
 def _partitions(asker: Asker) -> int:
-    """All that this node has by now."""
+    """Return the number of all partitions that this node has by now."""
     names = [MetadataRequestTopic(name=name) for name in (mutations.TOPIC, STOCK, "__consumer_offsets")]
     return sum(len(topic.partitions) for topic in asker.ask(MetadataRequest(topics=names)).topics)
 
 
 def _settled(node: WatchedNode, goal: dict[str, int]) -> dict[str, int]:
-    """Once parked requests and half requests are gone, and deleted files too."""
+    """Return the counts when parked requests, half requests and deleted files are gone."""
     node.settles({**goal, "unanswered": 0, "parked_fetches": 0, "receive_bytes": 0})
     time.sleep(0.5)
     return node.holds()
 
 
 def _forget_topics(asker: Asker) -> None:
-    """Some requests were good enough to make topics: they cost files, and go."""
+    """Delete topics that requests have created, because they cost files."""
     made = [topic.name for topic in asker.ask(MetadataRequest(topics=None)).topics]
     extra = [name for name in made if name not in (mutations.TOPIC, STOCK, "__consumer_offsets")]
     if extra:

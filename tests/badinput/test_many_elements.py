@@ -1,5 +1,5 @@
-"""The CPU time that a request costs grows with its elements and no faster, and so does what it writes into the log:
-each array of each API, in each way to fill it, at each door of a node, for users who may do all, nothing and little."""
+"""The CPU time of a request grows with its elements and no faster, and so do its log lines. This holds for each array
+of each API, each way to fill it, each door of a node, and users who may do all, nothing and little."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FEW = 500
 _TIMEOUT_MS = 60_000
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ARRAYS: dict[ServedApi, list[Array]] = {row: [each for each in arrays() if each.key == row.key] for row in TABLE}
-#: For users who may do little: with other names each element is judged, and names stand twice.
+#: For users who may do little: with other names each element is authorized, and names occur twice.
 _WAYS_TO_TRY = ("other names", "each twice")
 
 
@@ -49,7 +49,7 @@ class Door:
         return WAYS if self.user == "anybody" else _WAYS_TO_TRY
 
     def sim(self) -> Sim:
-        """A node that has this door. A client of its own is ANONYMOUS; only an Envelope names another user."""
+        """Return a node that has this door. A direct client is ANONYMOUS; only an Envelope names another user."""
         locked = {"authorizer.class.name": AUTHORIZER, "super.users": "User:somebody"}
         return Sim({"auto.create.topics.enable": "false", **({} if self.user == "anybody" else locked)})
 
@@ -70,7 +70,7 @@ DOORS = [Door(name, user) for name in ("broker", "controller", "envelope") for u
 
 
 def encodable(request: TopLevel, keep: str) -> int | None:
-    """The newest version that has the array `keep`; fields of the request that it lacks are emptied. None: no version
+    """Return the newest version that has the array `keep`; fields that it lacks are emptied. Return None if no version
     has the array with these elements."""
     for version in range(request.MAX_VERSION, request.MIN_VERSION - 1, -1):
         while True:
@@ -87,7 +87,7 @@ def encodable(request: TopLevel, keep: str) -> int | None:
 
 
 class Asked:
-    """One node, and the sums of what it was asked."""
+    """One node, and the sums of its costs."""
 
     def __init__(self, sim: Sim, door: Door, known: Known, lines: Lines) -> None:
         self._door, self._known = door, known

@@ -1,4 +1,5 @@
-"""Well-formed requests that ask for nonsense: the error code of Apache Kafka 4.3.1, or a better one, said here."""
+"""Well-formed requests with impossible values: the error code of Apache Kafka 4.3.1, or a better one that is listed
+here."""
 
 from __future__ import annotations
 
@@ -228,7 +229,7 @@ def test_configs(node: WatchedNode) -> None:
 
 
 def test_never_minus_one(node: WatchedNode) -> None:
-    """Where Apache Kafka says UNKNOWN_SERVER_ERROR to what a client can know to be wrong."""
+    """Apache Kafka answers UNKNOWN_SERVER_ERROR to these, although a client could know that they are wrong."""
     with Asker(node) as asker:
         topic = asker.make_topic("fetched")
         for count in (10_003, 2**31 - 1):
@@ -295,7 +296,7 @@ def test_heartbeats_of_consumer_groups(node: WatchedNode) -> None:
 
 
 def test_what_is_not_served_is_refused(node: WatchedNode) -> None:
-    """Until share groups move in, their requests are not advertised."""
+    """Until share groups are supported, their requests are not advertised."""
     with Asker(node) as asker:
         assert asker.ask(ShareGroupHeartbeatRequest(group_id="g", member_id="m"), 1) is CLOSED
         assert len(node.said_about(asker.client)) == 1

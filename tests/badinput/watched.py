@@ -1,6 +1,6 @@
-"""A real node that can be asked what it holds, and a client that says exactly what it was told to say.
+"""A real node that reports its resources, and a client that sends exactly the bytes of the test.
 
-As a program it is `pykbroker start` with an ear on its standard input: each line is answered with one line of JSON.
+As a program it is `pykbroker start` with a reader of its standard input: each line is answered with one line of JSON.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ ROOTS = [Path(__file__).resolve().parents[2] / name for name in ("", "wire", "lo
 
 
 class Closed:
-    """The node ended the connection without an answer."""
+    """The node ended the connection without a response."""
 
     def __repr__(self) -> str:
         return "closed"
 
 
 class Silent:
-    """No answer within the patience of the client; the connection is open."""
+    """No response within the timeout of the client; the connection is open."""
 
     def __repr__(self) -> str:
         return "silent"
@@ -42,12 +42,12 @@ Answer = bytes | Closed | Silent
 
 
 def _time_of(line: str) -> str:
-    """As the node's log writes it; nothing before it is of this moment."""
+    """Return the time of a log line as text; "" for a line without one."""
     return line[1:24] if line.startswith("[") else ""
 
 
 class RawClient:
-    """One connection. `local_port` names it in the node's log."""
+    """One connection. `local_port` identifies it in the node's log."""
 
     def __init__(self, port: int, timeout_s: float = 10) -> None:
         self.socket = socket.create_connection((HOST, port), timeout_s)
@@ -64,10 +64,10 @@ class RawClient:
         try:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # the node has closed in the middle of it: `receive` says so
+            pass  # the node has closed it: `receive` returns that
 
     def receive(self, timeout_s: float = 10) -> Answer:
-        """The next answer without its size."""
+        """Return the next response without its size."""
         try:
             return self._exactly(int.from_bytes(self._exactly(4, timeout_s), "big"), timeout_s)
         except TimeoutError:
@@ -95,13 +95,13 @@ def framed(body: bytes) -> bytes:
 
 
 def said_in(log_file: Path, client: RawClient) -> list[str]:
-    """What a node's log says about a connection since it was made: ports are given out again."""
+    """Return the lines of a node's log about a connection, from its start on, because ports are used again."""
     lines = log_file.read_text(errors="replace").splitlines()
     return [line for line in lines if f"{HOST}:{client.local_port} " in line and _time_of(line) >= client.since]
 
 
 class WatchedNode:
-    """The process, its address, its log, and what it holds."""
+    """The process, its address, its log, and its resources."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, log_file: Path) -> None:
         self.process = process
@@ -112,11 +112,11 @@ class WatchedNode:
         return self.log_file.read_text(errors="replace").splitlines()
 
     def said_about(self, client: RawClient) -> list[str]:
-        """Since it connected: ports are given out again, and thousands of connections came before."""
+        """Return its log lines since it connected, because ports are used again after thousands of connections."""
         return said_in(self.log_file, client)
 
     def complaints(self) -> list[str]:
-        """Lines that no client may provoke, each with the traceback behind it."""
+        """Return log lines that no client may provoke, each with the traceback after it."""
         found: list[str] = []
         inside = False
         for line in self.log():
@@ -128,7 +128,7 @@ class WatchedNode:
         return found
 
     def holds(self) -> dict[str, int]:
-        """What the node counts itself, and what the system counts of it."""
+        """Return the node's own counts, and those of the operating system."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(b"?\n")
@@ -149,11 +149,11 @@ class WatchedNode:
         return counts
 
     def settles(self, goal: dict[str, int], timeout_s: float = 10) -> dict[str, int]:
-        """Wait until nothing it holds is above the goal; what it holds then."""
+        """Wait until no count is above the goal; return the counts."""
         return self._when(lambda found: all(found[name] <= most for name, most in goal.items()), timeout_s)
 
     def reaches(self, goal: dict[str, int], timeout_s: float = 1) -> dict[str, int]:
-        """Wait until nothing it holds is below the goal; what it holds then."""
+        """Wait until no count is below the goal; return the counts."""
         return self._when(lambda found: all(found[name] >= least for name, least in goal.items()), timeout_s)
 
     def _when(self, good: Callable[[dict[str, int]], bool], timeout_s: float) -> dict[str, int]:
@@ -192,7 +192,7 @@ def watched_node(config: Mapping[str, str] | None = None) -> Iterator[WatchedNod
 
 
 def _serve() -> int:
-    """The program."""
+    """Run the program."""
     sys.path[:0] = [str(root) for root in ROOTS]
     from pykbroker.__main__ import main
     from pykbroker.node import node as running

@@ -1,8 +1,8 @@
 """Clients that write and read replicated topics during a test, and the judge of the responses that they got.
 
-The clients and the judge are those of the torture, and compat_tests/torture/journal.py has the promises.
-compat_tests/torture/test_journal.py plants the errors that the judge must find: lost, twice, reordered, an aborted
-record that is read, two values at one offset.
+The clients and the judge are those of the torture, and compat_tests/torture/journal.py has the promises. There,
+test_journal.py plants the errors that the judge must find: lost, twice, reordered, an aborted record that is read, two
+values at one offset.
 """
 
 from __future__ import annotations
