@@ -1,4 +1,4 @@
-"""Which peers are gone: real sockets, and a network in memory for what sockets do only now and then."""
+"""Peers that are gone: real sockets, and a network in memory for the rare behaviour of sockets."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 
 class Scripted:
-    """A runtime whose connections end as told: an error, None for one that lasts, "reset" for one that does not, or
-    "silent"."""
+    """A runtime whose connections end as listed: with an error, None for one that lasts, "reset" for one that does not,
+    or "silent"."""
 
     def __init__(self, *outcomes: Exception | str | None) -> None:
         self.world = World(1)
@@ -53,7 +53,7 @@ class Transport(asyncio.Transport):
 
 
 def verdict_of(*outcomes: Exception | str | None) -> tuple[PortVerdict, float, int]:
-    """What a probe says, after how long, and how many connections it left untried."""
+    """Return the verdict of a probe, after how long, and the number of unused outcomes."""
     runtime = Scripted(*outcomes)
 
     async def ask() -> PortVerdict:
@@ -80,7 +80,7 @@ REFUSED = ConnectionRefusedError("refused")
         # A process that ends: some of its sockets are closed, the port is not yet.
         (("reset", REFUSED), PortVerdict.REFUSED),
         ((ConnectionResetError("reset"), "reset", REFUSED), PortVerdict.REFUSED),
-        # Something that takes connections and ends them is there.
+        # A program that accepts connections and ends them is there.
         (("reset",) * TRIES, PortVerdict.ACCEPTED),
         (("reset", None), PortVerdict.ACCEPTED),
     ],
@@ -114,7 +114,7 @@ def test_real_sockets_accept_and_refuse() -> None:
 
 
 class Node:
-    """A client with an eye on its one peer."""
+    """A client that watches its only peer."""
 
     def __init__(self) -> None:
         self.world = World(1)
@@ -162,7 +162,7 @@ def test_a_peer_that_dies_is_gone_and_comes_back() -> None:
         node.kill()
         await asyncio.sleep(0.02)
         assert node.gone == [PEER]
-        # What tries to reach it hears the same.
+        # Other attempts to reach it get the same result.
         await asyncio.sleep(0.1)
         await node.ask()
         assert node.gone == [PEER, PEER]
@@ -206,7 +206,7 @@ def test_a_doubt_ends_with_the_verdict() -> None:
         assert [what for what, _ in node.doubts] == ["doubted", "settled"]
         assert node.gone == [PEER]
         node.doubts.clear()
-        # It takes the next connection: alive.
+        # It accepts the next connection, so it lives.
         node.listen()
         await asyncio.sleep(0.5)
         await node.ask()
@@ -258,7 +258,7 @@ def test_a_peer_that_takes_the_next_connection_is_not_gone() -> None:
         node.listen()
         await asyncio.sleep(0.5)
         assert not node.gone
-        # Until then it was lost: it may refuse later.
+        # Until then it was lost, and may refuse later.
         node.kill()
         await node.ask()
         assert node.gone == [PEER]

@@ -1,4 +1,4 @@
-"""Which peers are gone by the ends of their connections: the evidence, and when it does not count."""
+"""Peers that are gone by the ends of their connections: the evidence, and when it does not count."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pykbroker.liveness.peer_ends import AGAIN_MS, LATE_MS, RETURN_MS, STALL_MS,
 
 
 def ends(*ended: tuple[int, int]) -> PeerEnds[int]:
-    """Peers that ended their connections, and when, at a node that is at work."""
+    """Return peers that ended their connections at these times, at a working node."""
     found: PeerEnds[int] = PeerEnds()
     found.turned(0)
     for peer, now_ms in ended:
@@ -56,7 +56,7 @@ def test_a_node_that_stood_still_believes_no_end() -> None:
     found = ends()
     found.ended(1, 5_000)
     assert found.clock(5_000 + RETURN_MS) == []
-    # Nor where it stands still while it waits.
+    # Nor if the node stands still while it waits.
     found = ends((1, 100))
     assert found.clock(100 + STALL_MS + RETURN_MS) == []
     assert found.clock(100 + STALL_MS + RETURN_MS + AGAIN_MS) == []

@@ -1,7 +1,7 @@
 """One connection of a listener of any kind and a client that may do anything, in memory; TLS is Python's own.
 
-The client's bytes wait in `wire` until `deliver`, so that a test cuts them as it likes. `check` judges: what was
-dispatched must be frames that a proof of the user preceded.
+The client's bytes wait in `wire` until `deliver`, so that a test cuts them as it likes. `check` is the judge: before
+each dispatched frame the user must have been proved.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ STORED: Final = {(one.number, user): _keys(one, user) for one in SCRAM.values() 
 
 
 def authentication(reauth_ms: int = 0) -> ListenerAuthentication:
-    """Of a listener with the users of PASSWORDS, by each mechanism."""
+    """Return that of a listener with the users of PASSWORDS, by each mechanism."""
     users = PlainUsers({f"user_{name}": password for name, password in PASSWORDS.items()})
     decoys = Decoys("cluster")
 
@@ -67,7 +67,7 @@ def authentication(reauth_ms: int = 0) -> ListenerAuthentication:
 
 
 def controllers_authentication(reauth_ms: int = 0) -> ListenerAuthentication:
-    """The same, as a node makes it of its properties for a listener of controllers."""
+    """Return the same, as a node makes it from its properties for a listener of controllers."""
     module = "org.apache.kafka.common.security."
     users = " ".join(f'user_{user}="{password}"' for user, password in PASSWORDS.items())
     own = "listener.name.controller."
@@ -94,7 +94,7 @@ def controllers_authentication(reauth_ms: int = 0) -> ListenerAuthentication:
 
 @dataclass(frozen=True)
 class SentFrame:
-    """What the client means by a frame: `mechanism` of a handshake; `proves`: the user whose proof it is."""
+    """The meaning of a frame: `mechanism` of a handshake; `proves`: the user that it proves."""
 
     data: bytes
     mechanism: str = ""
@@ -103,8 +103,8 @@ class SentFrame:
 
 @dataclass(frozen=True)
 class Expected:
-    """What may come next. `needs`: of the exchange under way, "handshake", "first" or "final"; "" for requests.
-    `ended`: the last frame sent was not what it should be, or it has not come."""
+    """The frames that may come next. `needs`: the next step of the running exchange, "handshake", "first" or "final";
+    "" for requests. `ended`: the last frame was wrong, or it has not come."""
 
     proven: str
     needs: str
@@ -113,7 +113,7 @@ class Expected:
 
 
 class _Parked:
-    """An answer that comes when the test says so (see Pending)."""
+    """A response that comes when the test allows it (see Pending)."""
 
     def __init__(self) -> None:
         self.future = Promise()
@@ -138,12 +138,12 @@ class AnyClient:
     principals: list[str] = field(default_factory=list)
     parked: list[_Parked] = field(default_factory=list)
     wire: bytearray = field(default_factory=bytearray)
-    #: what the client read: whole and parts of frames
+    #: the bytes that the client read: whole and parts of frames
     received: bytearray = field(default_factory=bytearray)
     delivered: int = 0
-    #: the connection's transport, as the real one would, told it that it is gone
+    #: the connection got `connection_lost` from its transport, as from a real one
     lost: bool = False
-    #: what was sent is no series of frames any more
+    #: the sent bytes are no longer a series of frames
     garbled: bool = False
     is_handshaken: bool = False
 
@@ -186,7 +186,7 @@ class AnyClient:
         assert not self.is_tls or self.is_handshaken, "a byte came through before the client had spoken TLS"
         self.dispatched.append(bytes(frame))
         self.principals.append(connection.session.principal)
-        # Some requests have no answer, some have it later.
+        # Some requests have no response, some have it later.
         how = frame[-1] % 4
         if how == 1:
             self.parked.append(_Parked())
@@ -197,10 +197,10 @@ class AnyClient:
         if self.parked:
             self.parked.pop(0).future.set_result(None)
 
-    # -- what the client does -----------------------------------------------------------------------------------------
+    # -- actions of the client ----------------------------------------------------------------------------------------
 
     def start_tls(self) -> None:
-        """The next flight of the handshake, if it is the client's turn."""
+        """Send the next flight of the handshake, if it is the client's turn."""
         if self.is_tls and not self.is_handshaken and not self.lost:
             try:
                 self.tls.do_handshake()
@@ -212,24 +212,24 @@ class AnyClient:
             self.wire += self._from_peer.read()
 
     def send(self, frame: SentFrame) -> None:
-        """Through TLS where it is spoken; before that nothing can be sent."""
+        """Send a frame, through TLS if it is in use; before the handshake nothing can be sent."""
         if self.garbled or (self.is_tls and not self.is_handshaken):
             return
         self.sent.append(frame)
         self._send(len(frame.data).to_bytes(4, "big") + frame.data)
 
     def send_garbled(self, data: bytes) -> None:
-        """Bytes that are no frame: nothing behind them is one."""
+        """Send bytes that are no frame, so that no later bytes are one."""
         self.garbled = True
         self._send(data)
 
     def send_below(self, data: bytes) -> None:
-        """Past TLS."""
+        """Send past TLS."""
         self.garbled = True
         self.wire += data
 
     def corrupt(self, position: int, flip: int) -> None:
-        """A byte of what is under way. Of plain bytes a proof might become one."""
+        """Change a byte on its way. Only with TLS, because a change of plain bytes might make a proof."""
         if self.wire and self.is_tls:
             self.garbled = True
             self.wire[position % len(self.wire)] ^= flip
@@ -245,7 +245,7 @@ class AnyClient:
             self.wire += data
 
     def deliver(self, count: int) -> None:
-        """What the network does with the next bytes; a transport that reads no more takes none."""
+        """Deliver the next bytes as the network does; a transport that reads no more takes none."""
         while count > 0 and self.wire and not self.below.closed and not self.lost:
             if not self.below.reading:
                 self.loop.turn()
@@ -272,7 +272,7 @@ class AnyClient:
         self.after_close()
 
     def after_close(self) -> None:
-        """A transport that was closed is lost when what it has is sent."""
+        """Lose a closed transport when it has sent its bytes."""
         if self.below.closed and not self.lost:
             self.lose()
 
@@ -283,10 +283,10 @@ class AnyClient:
             self.loop.turn()
 
     def finish(self) -> None:
-        """The client sends no more."""
+        """Send no more."""
         if not self.lost and not self.below.closed:
             if self._top.eof_received():
-                # It is owed answers, or the rest of one.
+                # Responses, or the rest of one, are due to it.
                 self._read()
                 self.after_close()
             else:
@@ -308,7 +308,7 @@ class AnyClient:
                 pass
 
     def answers(self) -> list[bytes]:
-        """The whole frames among what was read; they are taken out."""
+        """Return the whole frames among the read bytes, and remove them."""
         found = []
         while len(self.received) >= 4:
             end = 4 + int.from_bytes(self.received[:4], "big")
@@ -318,7 +318,7 @@ class AnyClient:
             del self.received[:end]
         return found
 
-    # -- what must hold -----------------------------------------------------------------------------------------------
+    # -- checks -------------------------------------------------------------------------------------------------------
 
     def check_bounds(self) -> None:
         memory = self.listener.memory.used
@@ -328,12 +328,12 @@ class AnyClient:
             assert memory <= 4 * SASL_FRAME_BYTES
 
     def check(self) -> Expected:
-        """A dispatched frame is one that was sent, in order, behind the proof of its user, and in no exchange."""
+        """A dispatched frame is one that was sent, in order, after the proof of its user, and in no exchange."""
         connection = self.connection
         rest = list(zip(self.dispatched, self.principals, strict=True))
         rest.reverse()
         proven = "" if self.is_sasl else "CN=alice" if self.is_tls else "ANONYMOUS"
-        expects = ""  # what the exchange under way needs next
+        expects = ""  # the next step of the running exchange
         frames = 0
         ended = False
         mechanism = used = ""
@@ -344,7 +344,7 @@ class AnyClient:
                 elif self.is_sasl and self.reauth_ms and sent.mechanism and sent.mechanism == used:
                     mechanism, expects, frames = sent.mechanism, "first", 1
                 else:
-                    # Refused, or it has not come: nothing behind it may be dispatched.
+                    # It was refused, or has not come, so no later frame may be dispatched.
                     ended = True
                     break
                 continue

@@ -13,7 +13,7 @@ from pykbroker.runtime import Runtime
 
 
 class FakeTransport(asyncio.Transport):
-    """Keeps what was written; says when reading is paused."""
+    """Keeps the written bytes; shows if reading is paused."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class FakeTimer:
 
 
 class FakeLoop:
-    """A clock that moves when told, and callbacks that run when told."""
+    """A clock that moves, and callbacks that run, only when the test does it."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -112,7 +112,7 @@ class FakeLoop:
         raise AssertionError(context)
 
     def turn(self) -> None:
-        """Run everything that was scheduled, and what that schedules."""
+        """Run everything that was scheduled, and everything that that schedules."""
         while self.ready:
             ready, self.ready = self.ready, []
             for callback, args in ready:
@@ -122,7 +122,7 @@ class FakeLoop:
 def make_listener(
     dispatch: DispatchFrame, limits: Limits | None = None, authentication: ListenerAuthentication | None = None
 ) -> Listener:
-    """A listener without a socket: its test hands it connections."""
+    """Return a listener without a socket, to which the test passes connections."""
     protocol = "PLAINTEXT" if authentication is None else "SASL_PLAINTEXT"
     listener = Listener(cast(Runtime, FakeRuntime()), protocol, limits or Limits(), security_protocol=protocol)
     listener.answer_with(dispatch, authentication)
@@ -136,7 +136,7 @@ def connect(listener: Listener, host: str = "127.0.0.1") -> tuple[Connection, Fa
 
 
 def feed(connection: Connection, data: bytes) -> None:
-    """What a transport does with received bytes."""
+    """Pass received bytes as a transport does."""
     while data:
         buffer = connection.get_buffer(-1)
         count = min(len(buffer), len(data))

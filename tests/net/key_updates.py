@@ -15,7 +15,7 @@ _NOT_REQUESTED, _REQUESTED = b"\x18\0\0\1\0", b"\x18\0\0\1\1"
 
 
 class ClientRecords:
-    """What a client sends after its handshake, made without OpenSSL. `lines` are those of the key log."""
+    """The records of a client after its handshake, made without OpenSSL. `lines` are those of the key log."""
 
     def __init__(self, cipher: str, lines: str) -> None:
         secrets = {line.split()[0]: bytes.fromhex(line.split()[2]) for line in lines.splitlines() if line[0] != "#"}

@@ -1,4 +1,4 @@
-"""A peer of a connection that this node makes: it serves the versions that a test gives it, and answers when told."""
+"""A peer of a connection that this node makes: it serves the versions that a test sets, and answers when allowed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def empty_answer(request: Any, version: int) -> Any:
 
 @dataclass
 class Peer:
-    """`ranges`: API key -> the versions that it serves. Requests of a key in `held` are not answered, nor any request
-    behind them, until `release`: a Kafka server answers in order."""
+    """`ranges`: API key -> the versions that it serves. Requests of a key in `held` are not answered until `release`,
+    nor is any later request, because a Kafka server answers in order."""
 
     ranges: dict[int, tuple[int, int]] = field(
         default_factory=lambda: {int(key): (api.min_version, api.max_version) for key, api in APIS.items()}
     )
     answer: Answer = empty_answer
-    #: whether an answer that refuses a version of ApiVersions names the versions that are served
+    #: True if a response that refuses a version of ApiVersions names the served versions
     names_versions: bool = True
-    #: accepts connections and says nothing, as a process that hangs
+    #: True if it accepts connections and sends nothing, like a process that hangs
     is_silent: bool = False
     held: set[int] = field(default_factory=set)
     #: (API key, version, request), as they arrived
@@ -44,12 +44,12 @@ class Peer:
 
     @property
     def asked_versions(self) -> list[int]:
-        """In which versions ApiVersions was asked."""
+        """Return the versions of the ApiVersions requests."""
         return [version for key, version, _ in self.seen if key == ApiKey.API_VERSIONS]
 
     @property
     def requests(self) -> list[tuple[int, int]]:
-        """Without ApiVersions."""
+        """The requests without ApiVersions."""
         return [(key, version) for key, version, _ in self.seen if key != ApiKey.API_VERSIONS]
 
     def release(self) -> None:
@@ -58,7 +58,7 @@ class Peer:
             connection.go_on()
 
     def api_versions(self, version: int) -> tuple[int, ApiVersionsResponse]:
-        """The version of the answer, and the answer."""
+        """Return the version of the response, and the response."""
         known = self.ranges[ApiKey.API_VERSIONS]
         keys = [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in self.ranges.items()]
         if known[0] <= version <= known[1]:
@@ -91,7 +91,7 @@ class PeerConnection(asyncio.Protocol):
             if low <= header.version <= high:
                 request, _ = APIS[header.api_key].request.decode(frame, position, header.version)
             elif header.api_key != ApiKey.API_VERSIONS:
-                # As Apache Kafka and this node: there is no version in which to answer.
+                # As Apache Kafka and this node: no version can be used to answer.
                 self.transport.close()
                 return
             self._peer.seen.append((header.api_key, header.version, request))
@@ -103,7 +103,7 @@ class PeerConnection(asyncio.Protocol):
             pass
 
     def go_on_once(self) -> bool:
-        """Answer the oldest request. Returns whether it could be."""
+        """Answer the oldest request. Return True if that was possible."""
         peer = self._peer
         if not self._waiting or peer.is_silent or self._waiting[0][0].api_key in peer.held:
             return False

@@ -1,4 +1,4 @@
-"""A client on a real socket, plain or with TLS, that reads when it is told."""
+"""A client on a real socket, plain or with TLS, that reads only when the test does it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATIENCE_SECONDS = 30
 class SocketClient:
     def __init__(self, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.socket()
-        # The kernel keeps little of what this client does not read.
+        # The kernel buffers little of the bytes that this client does not read.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
         self.socket.setblocking(False)
         self._loop = loop
@@ -41,7 +41,7 @@ class SocketClient:
             await self._flush()
 
     async def finish(self) -> None:
-        """Send no more, and say so."""
+        """Send no more, and announce that."""
         if self._tls is not None:
             try:
                 self._tls.unwrap()
@@ -50,14 +50,14 @@ class SocketClient:
         self.socket.shutdown(socket.SHUT_WR)
 
     async def receive_some(self, count: int) -> bytes:
-        """Up to so many bytes; none at the end."""
+        """Return up to this many bytes; none at the end."""
         if self._tls is None:
             return await asyncio.wait_for(self._loop.sock_recv(self.socket, count), PATIENCE_SECONDS)
         while True:
             try:
                 return self._tls.read(count)
             except ssl.SSLWantReadError:
-                # An update of keys may have to be answered.
+                # An update of keys may need a response.
                 await self._flush()
                 if not await self._fill(count):
                     return b""

@@ -55,7 +55,7 @@ class Server:
             other.answer_with(first.dispatch)
 
     def arrive(self, name: str, host: str = ADDRESSES[0]) -> str:
-        """served, waiting or refused"""
+        """Return "served", "waiting" or "refused"."""
         connection, transport = connect(self.listeners[name], host)
         if transport.closed:
             connection.connection_lost(None)
@@ -68,7 +68,7 @@ class Server:
             opened.pop(index % len(opened))[0].connection_lost(None)
 
     def lose_closed(self) -> None:
-        """What the loop does next with a transport that is closed."""
+        """Lose the closed transports, as the loop does next."""
         for opened in self.opened.values():
             for pair in list(opened):
                 if pair[1].closed:
@@ -108,10 +108,10 @@ def test_clients_never_shut_out_the_listener_between_brokers(
     allowed = limits.address_overrides.get(ADDRESSES[0], limits.per_address)
     for number in range(min(brokers, allowed)):
         assert server.arrive(BETWEEN) == "served", f"broker {number}"
-    # Beyond that the address of the brokers themselves is what has too many.
+    # Beyond that, the address of the brokers itself has too many.
     if brokers > allowed:
         assert server.arrive(BETWEEN) == "refused"
-    # A place that a broker took has been given back by a client.
+    # A client has given back the place that a broker took.
     server.lose_closed()
     if server.count(*CLIENTS):
         assert len(server.admission) <= max(limits.connections, min(brokers, allowed))
@@ -131,7 +131,7 @@ def test_clients_that_wait_at_one_listener_take_no_place_in_the_queue_of_another
 
 
 def test_each_broker_takes_the_place_of_another_client() -> None:
-    """Two brokers that came before the first client was gone took the place of one client together."""
+    """Formerly, two brokers that came before the first client was gone took the place of one client together."""
     server = Server(AdmissionLimits(connections=2, protected=BETWEEN))
     for _ in range(2):
         assert server.arrive("PLAINTEXT") == "served"

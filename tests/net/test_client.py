@@ -1,4 +1,4 @@
-"""A connection to another node: what is asked is answered, or fails in time, and leaves nothing behind."""
+"""A connection to another node: each request is answered, or fails in time, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Node:
         return self.world.loop.run_until_complete(whole())
 
     def ask(self, request: Any = None, timeout_ms: int = 1_000, **how: int) -> Any:
-        """One request, and a while in which everything comes to rest."""
+        """Send one request, and wait until everything rests."""
 
         async def one() -> Any:
             try:
@@ -108,7 +108,7 @@ def test_requests_wait_for_a_connection_and_share_it(node: Node) -> None:
 
 
 def test_the_newest_version_that_both_sides_know_is_used(node: Node, peer: Peer) -> None:
-    """A node of another release closed the connection: requests went out in our newest version."""
+    """Formerly a node of another release closed the connection, because requests used our newest version."""
     peer.ranges[METADATA] = (4, 9)
     node.ask()
     peer.ranges[METADATA] = (4, 99)
@@ -139,7 +139,7 @@ def test_a_peer_whose_versions_cannot_be_learned_is_left(node: Node, peer: Peer,
 
 
 def test_a_request_that_the_peer_lacks_fails_alone(node: Node, peer: Peer, caplog: pytest.LogCaptureFixture) -> None:
-    """It ended the connection, and with it every other request."""
+    """Formerly it ended the connection, and with it every other request."""
     del peer.ranges[HEARTBEAT]
     peer.held.add(METADATA)
 
@@ -177,7 +177,7 @@ def test_the_caller_may_choose_the_version(node: Node, peer: Peer) -> None:
 
 
 def test_a_field_that_the_older_version_lacks_fails_clearly(node: Node, peer: Peer) -> None:
-    """As Apache Kafka: a field that is set and may not be left out is no request of that version."""
+    """As in Apache Kafka: a field that is set and may not be left out makes a request impossible in that version."""
     peer.ranges[ApiKey.VOTE] = (0, 1)
     vote = VoteRequest(topics=[RequestTopicData(topic_name="t", partitions=[RequestPartitionData(pre_vote=True)])])
     with pytest.raises(UnsupportedVersion, match=r"pre_vote is set, but version 1 does not have it"):
@@ -194,7 +194,7 @@ def test_a_request_that_has_no_form_at_all_is_our_mistake(node: Node) -> None:
 
 
 def test_a_fetch_of_an_older_version_names_its_replica(node: Node, peer: Peer) -> None:
-    """Before version 15 the replica id stands in another field."""
+    """Before version 15 the replica id is in another field."""
     peer.ranges[ApiKey.FETCH] = (4, 12)
     fetch = FetchRequest(
         replica_state=ReplicaState(replica_id=3), topics=[FetchTopic(topic="t", partitions=[FetchPartition()])]
@@ -218,7 +218,7 @@ def test_a_registration_of_an_older_version_leaves_out_features_from_0() -> None
 
 
 def test_a_request_that_times_out_ends_alone(node: Node, peer: Peer) -> None:
-    """One slow forwarded request, a heartbeat behind it that timed out, and both were lost with the connection."""
+    """Formerly, a slow forwarded request and a heartbeat that timed out after it were both lost with the connection."""
     peer.held.add(METADATA)
 
     async def play() -> tuple[Any, Any]:
@@ -255,7 +255,7 @@ def test_a_request_that_is_cancelled_ends_alone(node: Node, peer: Peer) -> None:
 
 
 def test_a_peer_that_vanished_is_left_with_the_first_timeout(node: Node, peer: Peer) -> None:
-    """A peer that was gone without a word was asked again over the same dead connection, for as long as TCP tries."""
+    """Formerly, requests went over the dead connection of a vanished peer, for as long as TCP tries."""
     node.ask()
     peer.is_silent = True
     started = node.now
@@ -275,7 +275,7 @@ def test_a_peer_that_vanished_is_left_with_the_first_timeout(node: Node, peer: P
 
 
 def test_a_peer_that_vanishes_later_is_found_out_by_its_silence(node: Node, peer: Peer) -> None:
-    """An answer came after the request was sent, and then nothing: the first timeout proves nothing yet."""
+    """A response came after the request was sent, and then nothing: the first timeout is no proof yet."""
     peer.held.add(HEARTBEAT)
 
     async def play() -> tuple[float, float]:
@@ -302,7 +302,7 @@ def test_a_peer_that_vanishes_later_is_found_out_by_its_silence(node: Node, peer
 
 
 def test_while_bytes_arrive_the_peer_is_there(node: Node, peer: Peer) -> None:
-    """A large answer over a slow line takes longer than its request may; those behind it still come."""
+    """A large response over a slow line takes longer than its request may; those after it still come."""
     peer.held.add(METADATA)
 
     async def play() -> Any:
@@ -343,7 +343,7 @@ def test_a_peer_that_accepts_and_says_nothing_is_left(node: Node, peer: Peer) ->
 
 
 def test_a_short_request_does_not_end_a_connection_that_is_being_set_up(node: Node, peer: Peer) -> None:
-    """A heartbeat that may wait 0.7 s ended every connection to a node that was slow to say its versions."""
+    """Formerly a heartbeat that may wait 0.7 s ended every connection to a node that was slow to answer ApiVersions."""
     peer.held.add(int(ApiKey.API_VERSIONS))
 
     async def play() -> Any:
@@ -359,7 +359,7 @@ def test_a_short_request_does_not_end_a_connection_that_is_being_set_up(node: No
 
 
 def test_closed_while_it_connects(node: Node) -> None:
-    """The connection came after all, and stayed open with nobody to close it."""
+    """Formerly the connection was still made, and stayed open because nothing closed it."""
 
     async def close() -> None:
         future = node.client.send(MetadataRequest(), 1_000)
@@ -391,7 +391,8 @@ def test_requests_in_flight_fail_with_the_connection(node: Node, peer: Peer) -> 
 
 
 def test_it_waits_before_it_connects_again(node: Node, caplog: pytest.LogCaptureFixture) -> None:
-    """50 ms, doubled with each failure, up to 500 ms, as Apache Kafka's nodes. Meanwhile requests fail at once."""
+    """50 ms, doubled with each failure, up to 500 ms, as in Apache Kafka's nodes. In the pause requests fail at
+    once."""
     node.listening.close()
     pauses: list[int] = []
 
@@ -402,7 +403,7 @@ def test_it_waits_before_it_connects_again(node: Node, caplog: pytest.LogCapture
             with pytest.raises(Disconnected):
                 await node.client.send(MetadataRequest(), 1_000)
             if node.now > before:
-                # It was tried: a refusal takes a while to come.
+                # It was tried, because a refusal takes a while to come.
                 if failed_at is not None:
                     pauses.append(round((before - failed_at) * 1000))
                 failed_at = node.now
@@ -490,7 +491,7 @@ def test_an_answer_that_was_not_asked_for_ends_the_connection(node: Node, peer: 
 
 
 def test_records_of_an_answer_are_a_view_of_the_frame(node: Node, peer: Peer) -> None:
-    """The frame was copied twice, and the records once more."""
+    """Formerly the frame was copied twice, and the records once more."""
     records = bytes(range(256)) * 1_000
 
     def answer(request: Any, version: int) -> Any:

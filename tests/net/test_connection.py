@@ -1,4 +1,4 @@
-"""A connection frames whatever the chunks, answers in order, and stays inside its bounds."""
+"""A connection frames bytes in any chunks, answers in order, and stays inside its bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Echo:
-    """Answers each request with its own bytes, at once or when told."""
+    """Answers each request with its own bytes, at once or when the test does it."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -95,7 +95,7 @@ def test_answers_leave_in_request_order() -> None:
 
 
 def test_a_client_that_sends_no_more_gets_the_answers_that_are_not_there_yet() -> None:
-    """As from Apache Kafka, which looks at a connection again when it has answered."""
+    """As in Apache Kafka, which looks at a connection again when it has answered."""
     echo, listener, loop = start()
     connection, transport = connect(listener)
     feed(connection, frame(b"later 1") + frame(b"a") + frame(b"later 2"))
@@ -130,7 +130,7 @@ def test_requests_that_wait_for_a_bound_are_answered_after_the_last_byte() -> No
     connection, transport = connect(listener)
     feed(connection, frame(b"later 1") + frame(b"later 2") + frame(b"a"))
     assert len(echo.seen) == 1
-    # TLS gives the end with the bytes before it, also to one that reads no more.
+    # TLS passes the end with the bytes before it, also to a connection that reads no more.
     assert connection.eof_received()
     for number in range(2):
         echo.futures[number].set_result(b"")
@@ -140,7 +140,7 @@ def test_requests_that_wait_for_a_bound_are_answered_after_the_last_byte() -> No
 
 
 def test_who_asks_hears_of_the_last_byte_before_the_answers_leave() -> None:
-    """A broker whose kernel has ended its connection may be gone, though its heartbeat waits."""
+    """A broker whose kernel has ended its connection may be gone, although its heartbeat waits."""
     echo, listener, loop = start()
     connection, _ = connect(listener)
     finished: list[End] = []
@@ -269,7 +269,7 @@ def test_a_request_that_stops_arriving_is_closed(caplog: pytest.LogCaptureFixtur
 
 
 def test_the_time_of_a_request_does_not_begin_with_the_one_before() -> None:
-    """A producer whose requests always arrived in two parts was closed in the middle of one, 30 s after its first."""
+    """Formerly a producer whose requests always arrived in two parts was closed in the middle of one, after 30 s."""
     _, listener, loop = start(Limits(frame_seconds=60))
     connection, transport = connect(listener)
     whole = frame(b"abc")
@@ -301,7 +301,7 @@ def test_connections_per_address_are_bounded() -> None:
 
 
 def test_memory_that_waits_for_whole_requests_is_bounded() -> None:
-    """queued.max.request.bytes: over the bound nothing more is read, except by the one that holds it all."""
+    """queued.max.request.bytes: over the bound no connection is read, except the one that holds all of it."""
     _, listener, _ = start()
     listener.memory = WaitingMemory(200_000)
     first, first_transport = connect(listener)
@@ -315,7 +315,7 @@ def test_memory_that_waits_for_whole_requests_is_bounded() -> None:
 
 
 def test_of_many_unfinished_requests_one_always_goes_on() -> None:
-    """Each held a part of the bound, each was muted for the others, and none had a deadline."""
+    """Formerly each held a part of the bound, each was muted for the others, and none had a deadline."""
     _, listener, loop = start(Limits(frame_seconds=60.0))
     listener.memory = WaitingMemory(200_000)
     pairs = [connect(listener) for _ in range(3)]
@@ -339,7 +339,7 @@ def test_of_many_unfinished_requests_one_always_goes_on() -> None:
 
 
 def test_a_request_has_its_whole_time_after_a_pause() -> None:
-    """Its deadline ran on while nothing was read, so that it was closed the moment it could go on."""
+    """Formerly its deadline ran on during the pause, so it was closed as soon as it could continue."""
     _, listener, loop = start(Limits(frame_seconds=60.0))
     connection, transport = connect(listener)
     feed(connection, (1_000_000).to_bytes(4, "big") + b"x" * 100)
@@ -353,7 +353,7 @@ def test_a_request_has_its_whole_time_after_a_pause() -> None:
 
 
 def test_answers_behind_one_that_is_not_there_are_bounded_by_their_bytes() -> None:
-    """One request that waits, and a thousand large answers behind it, were all held."""
+    """Formerly one waiting request, and a thousand large responses after it, were all held."""
     echo, listener, loop = start(Limits(unsent_bytes=10_000))
     connection, transport = connect(listener)
     feed(connection, frame(b"later"))
@@ -405,7 +405,7 @@ def test_a_bug_in_a_handler_ends_its_connection_alone(caplog: pytest.LogCaptureF
 
 
 def test_who_is_served_at_once_behind_others_that_wait_is_read() -> None:
-    """It was muted and unmuted before it was ready, and never read again."""
+    """Formerly it was muted and unmuted before it was ready, and never read again."""
     _, listener, _ = start()
     other = Listener(listener.runtime, "OTHER", Limits(), admission=listener.admission)
     other.answer_with(listener.dispatch)
@@ -420,7 +420,7 @@ def test_who_is_served_at_once_behind_others_that_wait_is_read() -> None:
 
 
 def test_who_is_muted_for_two_reasons_waits_for_both() -> None:
-    """Two throttled answers: the end of the first pause ended the second too."""
+    """It has two throttled responses. Formerly the end of the first pause also ended the second."""
     _, listener, _ = start()
     connection, transport = connect(listener)
     connection.mute()

@@ -1,6 +1,6 @@
 """A client that does anything, in any order and any pieces, to a listener of each kind: only proven users are served.
 
-`AnyClient.check` is the oracle: it follows what the client sent, and knows nothing of the connection's states.
+`AnyClient.check` is the oracle: it follows the client's frames, and does not use the connection's states.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ USERS = st.sampled_from(sorted(PASSWORDS))
 
 @functools.cache
 def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """The listener's, which asks for a certificate on SSL alone, and the client's."""
+    """Return the listener's, which asks for a certificate only on SSL, and the client's."""
     with tempfile.TemporaryDirectory() as folder:
         return server_context(client_auth=ssl.CERT_REQUIRED), client_context(Path(folder), client_identity())
 
@@ -64,7 +64,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        #: preconditions look at this alone: what a run does depends on nonces too
+        #: preconditions read only this, because a run also depends on nonces
         self.steps = 0
         self.errors = _Errors()
         logging.getLogger("pykbroker").addHandler(self.errors)
@@ -141,7 +141,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     @rule(keeps=st.booleans())
     def send_scram_final(self, keeps: bool) -> None:
-        """Right where the challenge has come; else what a client cannot know."""
+        """It is right if the challenge has come; otherwise it is one that the client cannot know."""
         self.client.deliver(1 << 20)
         answers = self.client.answers()
         if self.scram is None or not answers:
@@ -167,7 +167,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     @rule(mechanism=st.sampled_from(MECHANISMS), user=USERS, version=st.integers(0, 1), cut=st.integers(1, 500))
     def go_on(self, mechanism: str, user: str, version: int, cut: int) -> None:
-        """What a client does that behaves; renews its session where that is asked for."""
+        """Act as a well-behaved client does; renew the session if required."""
         client = self.client
         expected = client.check()
         if client.is_tls and not client.is_handshaken:
@@ -191,7 +191,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     @rule(same=st.booleans(), mechanism=st.sampled_from(MECHANISMS), user=USERS, version=st.integers(0, 1))
     def renew(self, same: bool, mechanism: str, user: str, version: int) -> None:
-        """A whole exchange; of the same user, by the same mechanism, or not."""
+        """Run a whole exchange; of the same user, by the same mechanism, or not."""
         expected = self.client.check()
         if not expected.proven or expected.needs:
             return
@@ -260,7 +260,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     @rule()
     def mute_for_a_moment(self) -> None:
-        """As quotas do."""
+        """Mute it, as quotas do."""
         if not self.is_over:
             self.client.connection.mute()
             self.client.deliver(5000)
@@ -271,7 +271,7 @@ class ConnectionMachine(RuleBasedStateMachine):
     def close(self) -> None:
         self.client.connection.close("the test closes it")
 
-    # -- what holds ---------------------------------------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------------------------------
 
     @invariant()
     def only_proven_users_are_served(self) -> None:
@@ -301,7 +301,7 @@ class ConnectionMachine(RuleBasedStateMachine):
         type(self).dispatched += len(client.dispatched)
         type(self).renewed += sum(1 for sent in client.sent if sent.proves) > 1
         for _ in range(8):
-            # Frames that waited behind parked answers may be parked in their turn.
+            # Frames that waited for parked responses may be parked in their turn.
             while client.parked:
                 client.answer_parked()
             client.pass_seconds(300)
@@ -326,7 +326,7 @@ def run(kind: str, examples: int, *, is_controllers: bool = False) -> None:
         suppress_health_check=list(hypothesis.HealthCheck),
     )
     run_state_machine_as_test(machine, settings=settings)
-    # The machine gets in where it has the right to.
+    # The machine gets in if it has the right to.
     assert machine.dispatched > examples / 10
     assert machine.renewed or not kind.startswith("SASL")
 

@@ -1,4 +1,4 @@
-"""The table of a connection's states, and the end that its hooks are told of."""
+"""The table of a connection's states, and the end that its hooks get."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_hook_hears_why_we_ended_the_connection_and_only_that() -> None:
 
 
 def test_nothing_is_dispatched_once_the_connection_has_ended() -> None:
-    """The frames that had arrived with the one during whose dispatch it was closed were dispatched too."""
+    """Formerly, frames that had arrived with the one whose dispatch closed the connection were dispatched too."""
     seen: list[bytes] = []
 
     def dispatch(connection: Connection, data: memoryview) -> AnswerBuffers:

@@ -1,4 +1,4 @@
-"""Whatever the chunks: the same frames, in memory that follows what was received."""
+"""Whatever the chunks are: the same frames, in memory that grows with the received bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST = 512 * 1024 * 1024
 
 
 def feed(frames: Frames, data: bytes, cuts: list[int] | None = None) -> list[bytes]:
-    """As a transport: no more than there is space, and no more than has arrived."""
+    """Pass bytes as a transport does: no more than there is space, and no more than has arrived."""
     found: list[bytes] = []
     position = turn = 0
     while position < len(data):
@@ -51,7 +51,7 @@ def held_bytes(frames: Frames) -> int:
 def test_any_chunking_gives_the_same_frames(sizes: list[int], cuts: list[int]) -> None:
     bodies = [bytes([number]) * size for number, size in enumerate(sizes)]
     if min(cuts) < 10 and sum(sizes) > 20_000:
-        # Not a hundred thousand turns: small chunks first, then all of the rest.
+        # To avoid a hundred thousand turns: small chunks first, then all of the rest.
         cuts = [*cuts, *cuts, 1 << 20]
     frames = Frames(MOST)
     assert feed(frames, b"".join(map(framed, bodies)), cuts) == bodies

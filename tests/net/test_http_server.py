@@ -1,4 +1,4 @@
-"""HTTP over real sockets: what is answered, what is refused, and what is bounded."""
+"""HTTP over real sockets: its responses, its refusals, and its bounds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def serve(scenario: Callable[[Connect], Awaitable[None]]) -> None:
 
 
 async def ask(streams: Streams, *lines: str) -> bytes:
-    """What comes until the connection ends."""
+    """Return the bytes that come until the connection ends."""
     reader, writer = streams
     writer.write("\r\n".join([*lines, "", ""]).encode())
     answer = await reader.read()
@@ -136,7 +136,7 @@ def test_a_request_that_comes_byte_by_byte_has_its_time_and_no_more() -> None:
 
 
 def test_what_is_sent_ahead_stays_in_the_network() -> None:
-    """A client that asks without reading the answers may not fill the node's memory with its questions."""
+    """A client that sends requests without reading the responses must not fill the node's memory with them."""
     taken: list[int] = []
     waiting: asyncio.Queue[http_server._Connection] = asyncio.Queue()
 
@@ -153,7 +153,7 @@ def test_what_is_sent_ahead_stays_in_the_network() -> None:
         _, writer = await connect()
         request = b"GET /long HTTP/1.1\r\nHost: here\r\n\r\n"
         writer.write(request * (64 * MB // len(request)))
-        # The first answer waits for its reader; until then no more is taken.
+        # The first response waits for its reader; until then no more bytes are taken.
         connection = await waiting.get()
         assert connection._transport is not None
         assert not connection._transport.is_reading()

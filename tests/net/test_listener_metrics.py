@@ -1,4 +1,4 @@
-"""Apache Kafka's names for what a listener counts."""
+"""Apache Kafka's names for the metrics of a listener."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections of clients take no place of a listener between nodes or of a controller; none is given twice."""
+"""Connections of clients take no place of a listener between nodes or of a controller; no place is given twice."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Server:
             listener.answer_with(lambda connection, frame: [])
 
     def arrive(self, name: str = "PLAINTEXT") -> tuple[Connection, FakeTransport] | None:
-        """What a listening socket does; None if the connection is closed at once."""
+        """Accept a connection as a listening socket does; return None if it is closed at once."""
         protocol = self.listeners[name]._accept()
         if protocol is None:
             return None
@@ -120,7 +120,7 @@ def test_connections_that_wait_or_are_refused_have_a_place_until_they_are_gone()
     waiting = made[1]
     assert waiting is not None
     waiting[0].connection_lost(None)
-    # Now it is the bound of Apache Kafka that refuses, and the descriptor is open until the transport has gone.
+    # Now Apache Kafka's bound refuses it, and the descriptor is open until the transport has gone.
     again = server.arrive()
     assert again is not None
     assert server.arrive() is None

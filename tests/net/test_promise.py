@@ -1,4 +1,4 @@
-"""An answer without a turn of the loop: told within the call that gives it, in the order of requests all the same."""
+"""A result without a turn of the loop: delivered within the call that sets it, still in the order of requests."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_nobody_hears_what_was_cancelled() -> None:
 
 
 class Waiting:
-    """What keeps a promise usually holds it."""
+    """The object that waits for a promise usually holds it."""
 
     def __init__(self, promise: Promise) -> None:
         self.promise = promise

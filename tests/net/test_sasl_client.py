@@ -1,4 +1,4 @@
-"""Connections of this node to peers that ask which user it is: the exchange, its renewal, and refusals."""
+"""Connections of this node to peers that authenticate it: the exchange, its renewal, and refusals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def keys(password: str) -> StoredKeys:
 
 @dataclass
 class Authenticating:
-    """Answers of a peer that asks for SCRAM-SHA-512 or PLAIN."""
+    """The responses of a peer that asks for SCRAM-SHA-512 or PLAIN."""
 
     password: str = "node-secret"
     lifetime_ms: int = 0
@@ -117,7 +117,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def derived(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The salts with which PBKDF2 ran."""
+    """Return the salts with which PBKDF2 ran."""
     found: list[bytes] = []
 
     def counted(mechanism: scram.ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
@@ -184,7 +184,7 @@ def test_a_wrong_password_is_one_line_and_pauses(cluster: Cluster, caplog: pytes
     assert METADATA not in cluster.asked
     # 10 s, and half a second between attempts of a connection.
     assert cluster.asked.count(HANDSHAKE) < 60
-    # The password is put right.
+    # The password is corrected.
     cluster.answers.password = "node-secret"
 
     async def again() -> None:
@@ -196,7 +196,7 @@ def test_a_wrong_password_is_one_line_and_pauses(cluster: Cluster, caplog: pytes
 
 
 def test_a_session_is_renewed_before_it_ends(cluster: Cluster) -> None:
-    """Requests in between wait for it, and answers that are owed still come."""
+    """Requests in that time wait for it, and due responses still come."""
     cluster.answers.lifetime_ms = 10_000
     client = cluster.client()
 

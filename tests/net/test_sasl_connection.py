@@ -1,4 +1,4 @@
-"""A connection of a SASL listener: what its client may send before it has proved which user it is, and after."""
+"""A connection of a SASL listener: the frames that its client may send before authentication, and after."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def find(mechanism: int, user: str) -> StoredKeys | None:
 
 @dataclass
 class World:
-    """One connection, its client's bytes, and what the dispatcher saw."""
+    """One connection, its client's bytes, and the frames of the dispatcher."""
 
     reauth_ms: int = 0
     failure_seconds: float = 0.1
@@ -82,7 +82,7 @@ class World:
             feed(self.connection, data)
 
     def answers(self) -> Iterator[bytes]:
-        """The frames that were written since the last call."""
+        """Yield the frames that were written since the last call."""
         written = bytes(self.transport.written)
         while self.taken < len(written):
             size = int.from_bytes(written[self.taken : self.taken + 4], "big")
@@ -90,7 +90,7 @@ class World:
             self.taken += 4 + size
 
     def ask(self, message: TopLevel, version: int) -> Any:
-        """The answer to one request; None for none."""
+        """Return the response to one request, or None if there is none."""
         list(self.answers())
         self.send(request(message, version))
         found = list(self.answers())
@@ -192,11 +192,12 @@ def test_a_frame_behind_the_last_token_may_be_as_large_as_any() -> None:
     assert world.seen == [large[4:]]
 
 
-# What fails.
+# Failures.
 
 
 def check_refused(world: World, code: ErrorCode | None = None) -> Any:
-    """The connection ends after the delay for failures, and not before; returns the answer if there is one."""
+    """Check that the connection ends after the delay for failures, and not before; return the response if there is
+    one."""
     assert not world.transport.closed
     assert list(world.answers()) == []
     world.send(METADATA)
@@ -325,7 +326,7 @@ def test_a_request_before_authentication_is_small(size: int, caplog: pytest.LogC
 
 
 def test_the_whole_exchange_has_a_deadline() -> None:
-    """However steadily bytes arrive."""
+    """It ends the exchange, however steadily bytes arrive."""
     world = World()
     data = request(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     for byte in data[:-1]:
@@ -372,7 +373,7 @@ def test_a_session_is_renewed() -> None:
     world.send(METADATA)
     assert len(world.seen) == 2
     world.loop.pass_seconds(2)
-    # Too late, and yet renewal is what may come.
+    # Too late, but a renewal is still allowed.
     world.log_in()
     world.send(METADATA)
     assert len(world.seen) == 3
@@ -452,7 +453,7 @@ LOGIN = [
     request(SaslHandshakeRequest(mechanism="PLAIN"), 1),
     request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0alice-secret"), 2),
 ]
-#: none of these proves anything, in whatever order they come; the first half of LOGIN is among them
+#: none of these proves anything, in any order; the first half of LOGIN is among them
 UNPROVEN = [
     METADATA,
     request(VERSIONS, 3),

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC110  # nothing here says when a connection is lost or a socket is full
-"""Regions of files leave in order with what is around them, whatever the socket, the client and the page cache do."""
+"""Regions of files leave in order with the bytes around them, for any socket, client and page cache."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from tests.net.socket_client import PATIENCE_SECONDS, SocketClient
 from tests.net.test_tls_layer import server_context
 
 SIZE = 3_000_000
-#: The kernel keeps little of what a client does not read.
+#: The kernel buffers little of the bytes that a client does not read.
 SMALL_SOCKETS = Limits(send_buffer_bytes=64 * 1024)
 pytestmark = pytest.mark.slow
 
 
 @dataclass(frozen=True)
 class Kind:
-    """On which loop, and of which listener."""
+    """The loop, and the kind of the listener."""
 
     new_loop: Callable[[], asyncio.AbstractEventLoop]
     is_tls: bool
@@ -146,7 +146,7 @@ def test_pipelined_answers_in_order(kind: Kind, tmp_path: pathlib.Path, cold: bo
                 world.evict()
             await client.send(b"".join(map(frame, requests)))
             total = sum(int(size) + 2 * int(around) for _, size, around in (request.split() for request in requests))
-            # Sometimes a client takes it in small pieces, and the socket is full all the time.
+            # Sometimes a client reads it in small pieces, and the socket is full all the time.
             got = await client.receive(total, choice.choice([10_000, 1 << 20]))
             assert got == bytes(world.expected)
             world.expected.clear()
@@ -167,7 +167,7 @@ def test_a_client_that_reads_nothing_is_asked_no_more_and_holds_one_descriptor(
         while before != world.asked:
             before = world.asked
             await asyncio.sleep(0.05)
-        # What the bound allows, one more, and what the kernel's buffers took.
+        # The bytes that the bound allows, one more response, and the bytes in the kernel's buffers.
         assert world.asked < 10
         assert world.disk.descriptors.lent == 1
         got = await client.receive(20 * 3_000_100)
@@ -180,7 +180,7 @@ def test_a_client_that_reads_nothing_is_asked_no_more_and_holds_one_descriptor(
 def test_what_a_slow_client_has_kept_waiting_is_asked_about_again(
     kind: Kind, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Meanwhile it may have left memory, and the loop would wait for the device."""
+    """In that time it may have left memory, and the loop would wait for the device."""
     known = waits = 0
     is_resident, load, send = OsRegion.is_resident, OsRegion.load, OsRegion.send
     send_region = TlsLayer.send_region
@@ -316,7 +316,7 @@ def test_a_client_that_reads_nothing_ends_when_it_has_been_idle(kind: Kind, tmp_
 
 
 READERS = 200
-#: A piece, what TLS adds to it, and the head of an answer.
+#: A piece, TLS's overhead, and the head of a response.
 HELD_BYTES = PIECE_BYTES + 4096
 
 
@@ -324,7 +324,7 @@ HELD_BYTES = PIECE_BYTES + 4096
     "kind", [kind for kind in KINDS.values() if kind.is_tls], ids=[name for name, kind in KINDS.items() if kind.is_tls]
 )
 def test_readers_of_tls_that_take_nothing_hold_a_piece_each(kind: Kind, tmp_path: pathlib.Path) -> None:
-    """An answer is not read before its client takes it, however many ask."""
+    """A response is not read before its client reads it, for any number of clients."""
     clients: list[SocketClient] = []
 
     def held(world: World) -> list[int]:
@@ -340,7 +340,7 @@ def test_readers_of_tls_that_take_nothing_hold_a_piece_each(kind: Kind, tmp_path
             clients.append(client)
             await client.send(frame(b"0 3000000 50"))
         await world.until_asked(READERS)
-        # Each is waited for: its socket is full, and the rest of its answer is still in the file.
+        # The node waits for each of them: its socket is full, and the rest of its response is still in the file.
         while not all(waiting := held(world)):
             await asyncio.sleep(0)
         assert len(waiting) == READERS

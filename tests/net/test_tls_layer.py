@@ -27,7 +27,7 @@ from tests.net.fakes import FakeLoop, FakeTransport, frame
 
 
 class SteppedRuntime:
-    """Runs what blocks when the loop turns, and counts what is under way at once."""
+    """Runs blocking calls when the loop turns, and counts those that run at once."""
 
     def __init__(self) -> None:
         self.loop = FakeLoop()
@@ -50,7 +50,7 @@ class SteppedRuntime:
 
 
 class Above:
-    """The connection over a layer: keeps what it gets, in a buffer that is overwritten each time."""
+    """The connection above a layer: keeps the bytes that it gets, in a buffer that is overwritten each time."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -96,7 +96,7 @@ class Above:
 
 
 class Below(FakeTransport):
-    """Full after some bytes, until they are taken; then it says so, as a transport does."""
+    """Full after some bytes, until they are taken; then it reports that, as a transport does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class Pair:
         self.peer = peer.wrap_bio(self._to_peer, self._from_peer, server_hostname="localhost")
 
     def feed(self, data: bytes, cut: Callable[[], int] = lambda: 65536) -> None:
-        """What a transport does with received bytes, in pieces."""
+        """Pass received bytes as a transport does, in pieces."""
         while data and not self.below.closed:
             if not self.below.reading:
                 self.loop.turn()
@@ -185,7 +185,7 @@ class Pair:
         raise AssertionError("the handshake does not end")
 
     def send(self, data: bytes) -> bytes:
-        """What the peer would put on the wire."""
+        """Return the bytes that the peer would send."""
         if data:
             self.peer.write(data)
         return self._from_peer.read()
@@ -196,7 +196,7 @@ class Pair:
         return self._from_peer.read()
 
     def receive(self) -> bytes:
-        """What the peer reads of all that was sent to it."""
+        """Return the peer's plaintext of all sent bytes."""
         out = bytearray()
         while True:
             self.loop.turn()
@@ -206,7 +206,7 @@ class Pair:
                 return bytes(out)
 
     def peer_receives(self, taken: bytes) -> bytes:
-        """What the peer reads when these bytes have come."""
+        """Return the peer's plaintext when these bytes have come."""
         self._to_peer.write(taken)
         out = bytearray()
         try:
@@ -328,7 +328,7 @@ def test_a_peer_without_tls_costs_no_tls(contexts: Contexts, plain: bytes, monke
 
 
 def test_a_handshake_that_has_no_end_is_given_up(contexts: Contexts) -> None:
-    """Records of TLS that say nothing: empty ones would be taken for ever."""
+    """TLS records without content: empty ones would be taken without end."""
     pair = Pair(*contexts)
     with pytest.raises(ssl.SSLWantReadError):
         pair.peer.do_handshake()
@@ -354,7 +354,7 @@ def test_changed_bytes_end_the_connection_once(contexts: Contexts, position: int
     above = cast(Above, pair.above)
     assert message.startswith(bytes(above.received))
     assert len(above.received) < len(message)
-    # A longer record may still be waited for.
+    # It may still wait for a longer record.
     assert len(above.reasons) == (1 if pair.below.closed else 0)
 
 
@@ -367,7 +367,7 @@ def test_close_notify_is_the_end_of_the_stream_and_is_answered(contexts: Context
     assert above.finished
     assert pair.below.closed
     pair._to_peer.write(bytes(pair.below.written))
-    # The peer has been told: nothing is missing.
+    # The peer has got close_notify, so nothing is missing.
     pair.peer.unwrap()
 
 
@@ -414,7 +414,7 @@ def test_only_so_many_handshakes_take_threads_at_once(contexts: Contexts) -> Non
         hello = pair.send(b"")
         pair.layer.get_buffer(-1)[: len(hello)] = hello
         pair.layer.buffer_updated(len(hello))
-    # One that is gone when its turn comes takes none.
+    # A handshake whose connection is gone at its turn takes no place.
     pairs[5].layer.connection_lost(None)
     runtime.loop.turn()
     assert runtime.most_running == RUNNING_AT_ONCE
@@ -422,7 +422,7 @@ def test_only_so_many_handshakes_take_threads_at_once(contexts: Contexts) -> Non
 
 
 def test_handshakes_with_other_nodes_take_turns_with_those_of_clients() -> None:
-    """Any number of clients that have proved nothing does not keep nodes from reaching each other."""
+    """No number of clients without authentication keeps nodes from reaching each other."""
     runtime = SteppedRuntime()
     handshakes = Handshakes(cast(Runtime, runtime))
     done: list[str] = []
@@ -439,7 +439,7 @@ def test_handshakes_with_other_nodes_take_turns_with_those_of_clients() -> None:
     for number in range(3):
         run(f"node {number}")
     runtime.loop.turn()
-    # Those that ran when they came, and then one of each.
+    # The handshakes that ran when they came, and then one of each queue.
     order = ["client 0", "client 1", "own 0", "node 0", "client 2", "own 1", "node 1", "client 3", "node 2", "client 4"]
     assert done[: len(order)] == order
     assert len(done) == 105
@@ -463,7 +463,7 @@ def test_old_versions_are_refused(version: ssl.TLSVersion, tmp_path: Path) -> No
 
 
 class Waiting:
-    """An answer that is not there yet."""
+    """A response that is not there yet."""
 
     def __init__(self) -> None:
         self.future = Promise()
@@ -473,7 +473,7 @@ class Waiting:
 
 
 class Served:
-    """A TLS listener without a socket, and what its connection dispatched."""
+    """A TLS listener without a socket, and the frames that its connection dispatched."""
 
     def __init__(self, peer: ssl.SSLContext, own: ssl.SSLContext, rules: str = "DEFAULT") -> None:
         self.frames: list[bytes] = []
@@ -529,7 +529,7 @@ def test_plain_frames_reach_no_handler(contexts: Contexts, data: bytes) -> None:
 
 
 def test_what_is_not_tls_ends_a_connection_that_has_answers_to_send(contexts: Contexts) -> None:
-    """OpenSSL could not encrypt them, and that ended the connection while it was being ended."""
+    """Formerly OpenSSL could not encrypt them, which ended the connection a second time while it was being ended."""
     served = Served(*contexts)
     served.pair.handshake()
     waiting = [Waiting(), Waiting()]

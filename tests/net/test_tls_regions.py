@@ -1,5 +1,5 @@
-"""Regions of files through TLS, in memory but for the socket: whatever the client takes and when, whatever is cold, and
-whenever keys change, it gets the bytes of its answers, or the beginning of them and an end."""
+"""Regions of files through TLS, in memory except for the socket. Whatever the client reads and when, whatever is cold,
+and whenever keys change, it gets the bytes of its responses, or the beginning of them and an end."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.net.key_updates import ClientRecords, logging_keys
 from tests.net.test_tls_layer import Above, Below, Pair, server_context
 
 CONTENTS = random.Random(5).randbytes(700_000)
-#: A piece, what comes behind it, and what TLS adds.
+#: A piece, the bytes after it, and TLS's overhead.
 HELD_BYTES = PIECE_BYTES + 20_000
 
 
 class OverSocket(Below):
-    """`room`: about what the socket takes."""
+    """`room`: about the number of bytes that the socket takes."""
 
     def __init__(self, room: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class OverSocket(Below):
 
 
 class MemoryRegion:
-    """`ends`: its file has been cut off there. `is_cold`: what the kernel says, each time that it is asked."""
+    """`ends`: the position at which its file has been cut off. `is_cold`: the kernel's answers, one after the other."""
 
     def __init__(self, start: int, length: int, ends: int, is_cold: Iterator[bool]) -> None:
         self._start = start
@@ -98,7 +98,7 @@ class MemoryRegion:
 
 
 class Sending(Above):
-    """The connection over the layer: its sender has answers for a client."""
+    """The connection above the layer: its sender has responses for a client."""
 
     sender: SendQueue
 
@@ -147,7 +147,7 @@ class World:
         self.sender.add(pieces)
 
     def take(self, count: int) -> bool:
-        """Receive some bytes of TLS. Return whether there were any."""
+        """Receive some bytes of TLS. Return True if there were any."""
         data = self.below.take_some(count)
         self.received += self.pair.peer_receives(data)
         return bool(data)

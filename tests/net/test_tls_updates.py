@@ -1,4 +1,4 @@
-"""TLS records that have no data, of a client that updates its keys again and again, do not hold the node."""
+"""TLS records without data, from a client that updates its keys again and again, do not block the node."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_some_updates_between_data_lose_nothing(tmp_path: Path) -> None:
     pair.feed(stream + pair.records.data(sent[-1]), lambda: 1000)
     assert pair.received == b"".join(sent)
     assert not pair.reasons
-    # Those that asked for it were answered: OpenSSL reads what comes with the new keys.
+    # Updates that asked for it were answered: OpenSSL reads the bytes with the new keys.
     pair.layer.write(b"answer")
     assert pair.receive() == b"answer"
 
@@ -87,7 +87,7 @@ def test_no_amount_of_data_allows_updates_without_end(tmp_path: Path, monkeypatc
 
 
 def test_a_consumer_may_update_its_keys_for_each_record_that_it_receives(tmp_path: Path) -> None:
-    """Java does, from the record that reached the limit of a key until its first update is answered."""
+    """Java does so from the record that reached the limit of a key until the response to its first update."""
     pair = Updating(tmp_path)
     pair.layer.write(bytes(200 * 16384))
     assert len(pair.receive()) == 200 * 16384
@@ -145,7 +145,7 @@ def test_reads_that_fill_the_buffer_share_one_turn(tmp_path: Path, monkeypatch: 
 
 
 def test_a_flood_of_updates_keeps_no_other_client_out(tmp_path: Path) -> None:
-    """They were all worked off in one turn, a quarter of a millisecond each."""
+    """Formerly all updates were processed in one turn, a quarter of a millisecond each."""
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     served: list[bytes] = []
 
@@ -179,7 +179,7 @@ def test_a_flood_of_updates_keeps_no_other_client_out(tmp_path: Path) -> None:
         )
         answers.write(frame(b"honest"))
         assert await other.readexactly(10) == frame(b"answer")
-        # The hostile client is told nothing more.
+        # The hostile client gets nothing more.
         try:
             while await reader.read(65536):
                 pass

@@ -1,4 +1,4 @@
-"""A connection that has sent many requests at once leaves time to others between them, over real sockets."""
+"""A connection that has sent many requests at once leaves time for others between them, over real sockets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def read_frames(reader: asyncio.StreamReader, count: int) -> list[bytes]:
 def test_slow_requests_that_came_together_let_another_client_in(
     padding: int, run: Callable[[Coroutine[Any, Any, None]], None]
 ) -> None:
-    """All of them were dispatched in one turn of the loop."""
+    """Formerly all of them were dispatched in one turn of the loop."""
     slow = [b"slow %3d " % number + b"." * padding for number in range(60)]
     seen: list[bytes] = []
 
@@ -82,7 +82,7 @@ def test_slow_requests_that_came_together_let_another_client_in(
 
 
 class Slow:
-    """Each request takes two milliseconds of a clock that only it moves."""
+    """Each request takes two milliseconds of a clock that only these requests move."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -100,7 +100,7 @@ class Slow:
         return [frame(body)]
 
     def one_turn(self) -> int:
-        """Returns how many requests were dispatched in it."""
+        """Return the number of requests that were dispatched in it."""
         before = len(self.seen)
         ready, self.loop.ready = self.loop.ready, []
         for callback, args in ready:

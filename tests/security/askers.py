@@ -1,4 +1,4 @@
-"""A client that an authorizer is asked about, without a request (see Asker in pykbroker/security/authorizer.py)."""
+"""A client for the questions to an authorizer, without a request (see Asker in pykbroker/security/authorizer.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index answers as a walk over all ACLs would, whatever was added and removed before."""
+"""The index decides as a walk over all ACLs would, after any adds and removes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def index_of(rules: Iterable[Acl]) -> AclIndex:
 
 
 def naive(rules: Collection[Acl], question: Question) -> bool | None:
-    """Walk over all. None: no rule is about the resource."""
+    """Walk over all. Return None if no rule is about the resource."""
     principal, host, operation, resource, name = question
     about = [rule for rule in rules if rule.resource_type == resource and covers(rule, name)]
     mine = [rule for rule in about if rule.principal in (principal, "User:*") and rule.host in (host, "*")]
@@ -92,7 +92,7 @@ def test_a_decision_is_that_of_a_walk_over_all(rules: list[Acl], question: Quest
 
 
 def naive_some(rules: Collection[Acl], principal: str, host: str, operation: Operation) -> bool:
-    """KIP-679 in words: a rule that allows, which no DENY of its name, of a beginning of it, or of `*` takes back."""
+    """KIP-679 in words: an ALLOW that no DENY of its name, of a prefix of it, or of `*` overrides."""
     mine = [
         rule
         for rule in rules
@@ -134,7 +134,7 @@ steps = st.lists(st.tuples(ids, st.none() | acls), max_size=30)
 def test_cve_2024_27309_what_is_left_decides_whatever_was_there_before(
     changes: list[tuple[bytes, Acl | None]], asked: list[Question]
 ) -> None:
-    """There, taking one of three ACLs away left the index with one instead of two, and a DENY was forgotten."""
+    """In that bug, removing one of three ACLs left the index with one instead of two, and a DENY was lost."""
     index = AclIndex()
     left: dict[bytes, Acl] = {}
     for acl_id, rule in changes:
@@ -191,13 +191,13 @@ def test_names_are_compared_as_they_are() -> None:
 
 
 def test_the_wildcard_is_for_every_name() -> None:
-    """Apache Kafka 4.3.1 leaves out names that begin with `*` themselves: a DENY of `*` does not hold for them."""
+    """In Apache Kafka 4.3.1 names that themselves begin with `*` are left out: a DENY of `*` does not hold for them."""
     index = index_of([acl("*", permission=DENY)])
     assert verdict(index.decide("User:u", "h", Operation.READ, TOPIC, "*abc")) is False
 
 
 def test_a_question_looks_at_few_of_many_rules() -> None:
-    """100,000 rules of other patterns and of other users on the same one: a question looks at none of them."""
+    """There are many rules of other patterns and of other users on the same one, and a decision reads none of them."""
     index = index_of(
         [*(acl(f"topic-{n}") for n in range(1_000)), *(acl("*", principal=f"User:{n}") for n in range(1_000))]
     )

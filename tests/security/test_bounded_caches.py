@@ -1,4 +1,4 @@
-"""What clients choose freely fills no memory: 100,000 names, short and as long as the protocol allows."""
+"""Names that clients choose fill no memory: 100,000 names, short and as long as the protocol allows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST = 32_767
 
 
 def held(fill: Callable[[], object]) -> int:
-    """Bytes that are there afterwards and were not before."""
+    """Return the bytes that `fill` leaves in memory."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

@@ -1,4 +1,4 @@
-"""Stores of PEM, PKCS #12 and JKS: what keytool and others have made is read, what cannot be used is one line."""
+"""Stores of PEM, PKCS #12 and JKS: those of keytool and others are read, and an unusable one is one line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def golden(name: str) -> bytes:
 
 
 def check_fits(own: OwnKey) -> None:
-    """The key is that of the first certificate, and OpenSSL takes both."""
+    """Check that the key is that of the first certificate, and that OpenSSL accepts both."""
     raw = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     key = load_pem_private_key(own.pem, None).public_key()
     assert key.public_bytes(*raw) == load_der_x509_certificate(own.chain[0]).public_key().public_bytes(*raw)
@@ -73,7 +73,7 @@ def test_trust_stores_that_keytool_has_made(file: str, password: str | None) -> 
 
 
 def test_a_key_in_a_trust_store_trusts_its_own_certificate_alone() -> None:
-    """As in Java: the authority above it is part of the chain, and no entry of its own."""
+    """As in Java: the authority above it is part of the chain, and not a separate entry."""
     identity = node_identity()
     (trusted,) = read_trusted(identity.pkcs12("p"), "p", NAME)
     assert load_der_x509_certificate(trusted) == identity.certificate
@@ -191,13 +191,13 @@ def test_damaged_stores_are_refused_and_nothing_else(
             read()
 
 
-#: OIDs that end otherwise: a curve, and a kind of key, that there are not
+#: OIDs with a changed end: a curve, and a kind of key, that do not exist
 _CURVE = bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2a8648ce3d030177")
 _KIND = bytes.fromhex("2a8648ce3d0201"), bytes.fromhex("2a8648ce3d0277")
 
 
 def jks_of(key: bytes, certificate: bytes, password: str) -> bytes:
-    """A store with one key (PKCS #8, DER), as keytool writes it; the key's salt is zero."""
+    """Return a store with one key (PKCS #8, DER), as keytool writes it; the key's salt is zero."""
     secret, block, stream = password.encode("utf-16-be"), bytes(20), b""
     while len(stream) < len(key):
         block = hashlib.sha1(secret + block).digest()

@@ -1,7 +1,7 @@
 """Secrets are in no output: logs at DEBUG, standard output and error, DescribeConfigs, texts of objects, tracebacks.
 
-Planted texts are in every key for a password, in stores, users and dynamic configurations, of nodes that start and of
-nodes that cannot.
+The test plants texts in every key for a password, in stores, users and dynamic configurations, of nodes that start and
+of nodes that cannot.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tests.node.sim import BROKER
 from tests.node.wire import Wire
 
 BROKER_LOGGER = 8
-#: What is looked for: no text of the program has it in it.
+#: The text to search for, which no text of the program contains.
 PLANTED = "plAnted5ecret"
 STORE, KEY, ALICE, ADMIN, DYNAMIC, WRONG = (f"{PLANTED}-{each}" for each in ("st", "key", "al", "adm", "dyn", "bad"))
 SCRAM_KEY = PLANTED.encode().ljust(64, b"-")
@@ -53,7 +53,7 @@ SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def secured(folder: Path) -> dict[str, str]:
-    """A node with TLS, SASL, and a secret in each place that takes one."""
+    """Return a node with TLS, SASL, and a secret in each place that takes one."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "node.p12").write_bytes(node_identity().pkcs12(STORE))
     (folder / "trust.p12").write_bytes(authority().truststore(STORE))
@@ -108,7 +108,7 @@ def log_in(wire: Wire, password: str) -> ErrorCode:
 
 
 def use(wire: Wire) -> str:
-    """Ask for what has to do with secrets; everything that was answered, as text."""
+    """Send the requests that deal with secrets; return all responses as text."""
     told = [
         wire.alter(BROKER_LOGGER, "1", {"kafka.request.logger": "TRACE"}),
         wire.alter(BROKER, "1", {"listener.name.ssl.ssl.key.password": DYNAMIC}),
@@ -142,7 +142,7 @@ def use(wire: Wire) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGABRT])
 def test_a_node_that_runs_says_none_of_it(number: signal.Signals, tmp_path: Path) -> None:
-    """Also where it dies and writes what its threads did."""
+    """Also if it dies and writes the stacks of its threads."""
     file = write_properties(tmp_path / "server.properties", secured(tmp_path))
     log = tmp_path / "log"
     node = Process(file, log)
@@ -179,7 +179,7 @@ def test_logs_dump_says_none_of_it(tmp_path: Path) -> None:
     node.end(signal.SIGTERM)
     data = tmp_path / "data"
     kept = b"".join(path.read_bytes() for path in (data / "__cluster_metadata-0").glob("*.log"))
-    # As in Apache Kafka.
+    # The metadata log has it, as in Apache Kafka.
     assert DYNAMIC.encode() in kept
     done = run("logs", "dump", str(data / "__cluster_metadata-0"), "--cluster-metadata-decoder")
     assert done.returncode == 0, done.stderr
@@ -207,7 +207,7 @@ def test_logs_dump_says_none_of_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_no_text_of_an_object_has_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Of any object of ours that lives while a node runs and a user is logged in."""
+    """This holds for every object of ours that lives while a node runs and a user is logged in."""
     with caplog.at_level(logging.DEBUG), pykbroker.Broker(secured(tmp_path), data_dir=tmp_path / "data") as broker:
         bound = broker._node.listeners
         clients = next(f"localhost:{each.port}" for each in bound if each.name == "CLIENTS")
@@ -227,7 +227,7 @@ def test_no_text_of_an_object_has_one(tmp_path: Path, caplog: pytest.LogCaptureF
 
 
 def dir_of(kind: type) -> set[str]:
-    """The names that its classes define, without those of `object`."""
+    """Return the names that its classes define, without those of `object`."""
     return {name for each in kind.__mro__[:-1] for name in vars(each)}
 
 
@@ -239,7 +239,7 @@ def text_of(each: object) -> str:
 
 
 def bad_texts(folder: Path) -> dict[str, dict[str, str]]:
-    """Changes with which a node cannot start."""
+    """Return changes with which a node cannot start."""
     key = node_identity().key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(STORE.encode()))
     pem = {
         "ssl.keystore.location": "",
@@ -299,7 +299,7 @@ def test_a_node_that_cannot_start_says_none_of_it(
 
 
 def assert_silent(error: BaseException) -> None:
-    """Its text, its traceback, and those of what came before it."""
+    """Check its text, its traceback, and those of its causes."""
     seen: BaseException | None = error
     while seen is not None:
         assert PLANTED not in str(seen) + repr(seen) + repr(seen.args)
@@ -344,7 +344,7 @@ PASSWORD_KEYS = sorted(name for name, key in STATIC_KEYS.items() if key.type is 
     )
 )
 def test_whatever_is_wrong_no_error_says_it(changes: dict[str, str | None], folder: Path) -> None:
-    """Keys for secrets in any state: what reads them says what is wrong with the key, not what is in it."""
+    """The keys for secrets may be in any state: an error describes the key, and never has its value."""
     places = ("type", "location")
     texts = secured(folder)
     for key, text in changes.items():

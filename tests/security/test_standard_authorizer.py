@@ -1,4 +1,4 @@
-"""Super users, then ACLs, then the default; nothing before the ACLs are there; what the log says."""
+"""Super users, then ACLs, then the default; no decision before the ACLs are loaded; the log lines."""
 
 from __future__ import annotations
 

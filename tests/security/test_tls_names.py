@@ -1,4 +1,4 @@
-"""Subjects as Java writes them, and what rules make of them. compat_tests/tls asks Java itself about thousands."""
+"""Subjects as Java writes them, and the results of the rules. compat_tests/tls compares thousands with Java itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=2
 
 
 def unescaped(value: str) -> str:
-    """RFC 2253, the other way."""
+    """Undo the escapes of RFC 2253."""
     out, position = [], 0
     while position < len(value):
         if value.startswith("\\00", position):

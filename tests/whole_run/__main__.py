@@ -1,7 +1,7 @@
 """`python -m tests.whole_run`: tests/, compat_tests/, the second chance, and one closing line of pytest's kind.
 
-Arguments after `--` go to both sessions of pytest. The environment of each session carries a mark, by which processes
-that it leaves behind are found.
+Arguments after `--` go to both sessions of pytest. The environment of each session has a mark, by which processes that
+it leaves running are found.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from tests.whole_run import known, leaks, recorder, timings
 from tests.whole_run.forgiving import closing_line, first_verdict, flaky_lines, told_causes
 from tests.whole_run.outcome import Outcome
 
-#: Half of the time of both sessions is waiting, for nodes, JVMs and time-outs: four workers keep two cores busy.
-#: Unit tests share nothing; compat_tests/workers.py deals the compat tests out.
+#: Both sessions wait for half of their time, for nodes, JVMs and timeouts, so four workers keep two cores busy. Unit
+#: tests share nothing; compat_tests/workers.py distributes the compat tests.
 SESSIONS: Final[Mapping[str, Sequence[str]]] = {
     "tests": ["-m", "not long", "-n", "4", "--dist", "worksteal"],
     "compat_tests": ["-m", "not long", "-n", "4"],
 }
-#: From here on `.ci/run` prints once more what the tests printed, after the lint.
+#: After this line `.ci/run` repeats the output of the tests, after the lint.
 CAUSES: Final = " what failed ".center(110, "=")
 
 
 class WholeRun:
-    """Sessions of pytest below `root`, one after the other. `options`: arguments of pytest that all of them get."""
+    """Sessions of pytest below `root`, one after the other. `options`: arguments of pytest for all of them."""
 
     def __init__(self, root: Path, options: Sequence[str], folder: Path) -> None:
         self._root = root
@@ -41,11 +41,11 @@ class WholeRun:
         self.outcomes: dict[str, Outcome] = {}
 
     def session(self, name: str, arguments: Sequence[str]) -> Outcome:
-        """Run pytest once in a process of its own. A session that ended without an outcome has failed."""
+        """Run pytest once in a separate process. A session that ended without an outcome has failed."""
         file, mark = self._folder / f"{name}.json", uuid.uuid4().hex
         command = [sys.executable, "-m", "pytest", "-p", "tests.whole_run.recorder", *self._options, *arguments]
         environment = {**os.environ, recorder.VARIABLE: str(file), leaks.VARIABLE: mark}
-        # Where a machine says that no bytecode is written, each node under test would compile its modules anew.
+        # With this variable each node under test would compile its modules again.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         ended = subprocess.run(command, cwd=self._root, env=environment, stdin=subprocess.DEVNULL)
         outcome = Outcome.read(file) if file.exists() else Outcome(exit_status=0)
@@ -54,7 +54,7 @@ class WholeRun:
         return outcome
 
     def run(self, sessions: Mapping[str, Sequence[str]], mended: Collection[str] = ()) -> int:
-        """Returns the exit status: 0 if every test passed, at its second try at the latest."""
+        """Return the exit status: 0 if every test passed, at its second try at the latest."""
         began = time.monotonic()
         for name, arguments in sessions.items():
             self.outcomes[name] = self.session(name, [name, *arguments])

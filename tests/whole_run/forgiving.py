@@ -1,11 +1,11 @@
-"""Which failures a second chance may forgive, and what the whole run is worth. Pure: outcomes in, verdicts out.
+"""The failures that a second chance may forgive, and the verdict on the whole run. Pure: outcomes in, verdicts out.
 
 A test that failed runs once more, in a fresh process with fresh fixtures. If it passes, it was flaky: the run stays
 green and names it. That is right for a client that was slow on a busy machine. It would be wrong for a failure that
-shows a defect of the broker. `never_forgiven` finds those by the test's folder and by the words of the failure. It errs
-on the side of failing: a message that only looks like a lost record is not forgiven either.
+shows a defect of the broker. `never_forgiven` finds those by the test's folder and by the words of the failure. In
+doubt it fails the run: a message that only looks like a lost record is not forgiven either.
 
-Causes are counted, not tests: one fixture that fails takes all its tests with it.
+Causes are counted, not tests, because one fixture that fails lets all its tests fail.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ MOST_FLAKY: Final = 3
 _MOST_LINES: Final = 12
 _WIDEST: Final = 600
 
-#: Nothing in these folders depends on how fast the machine is.
+#: No test in these folders depends on the speed of the machine.
 _STRICT_FOLDERS: Final = ("tests/simulation/", "tests/raft/", "tests/wire/", "tests/log/")
 
-#: What a failure's text holds if the thing itself happened.
+#: The text of a failure matches if this happened.
 _IN_TEXT: Final[Mapping[str, re.Pattern[str]]] = {
     "hypothesis found an example": re.compile(r"Falsifying example"),
     "there is a traceback": re.compile(r"Traceback \(most recent call last\)"),
     "a node ended unasked": re.compile(r"\bended with -?\d+\b"),
 }
-#: Exceptions of the judges of records, as they stand in a message.
+#: Exceptions of the judges of records, as in a message.
 _JUDGES: Final = re.compile(r"\b(Violation|InvariantBroken)\b")
 #: Words for records that are not as they were written.
 _RECORDS: Final = re.compile(
     r"\b(lost|missing|twice|doubled?|duplicates?|reordered|out of order|acknowledged|records?|offsets?|committed)\b",
     re.I,
 )
-#: Collections, bytes and comparisons in an assertion: most tests compare what they wrote with what they read.
+#: Collections, bytes and comparisons in an assertion: most tests compare written records with read ones.
 _COLLECTION: Final = re.compile(r"[\[\]{}]|\bb['\"]|Counter\(")
 _COMPARISON: Final = re.compile(r"==|!=|<=|>=")
-#: A wait that ended, in the words of the tests' helpers, of clients and of pytest-timeout.
+#: A timeout, in the words of the tests' helpers, of clients and of pytest-timeout.
 _WAITED: Final = re.compile(r"\bTimeout|\btimed out|\bnot within [\d.]+ s\b|\b(within|after) [\d.]+ s\b")
 
 
 def never_forgiven(failure: Failure, mended: Collection[str] = ()) -> str | None:
-    """The reason why this failure fails the run, whatever a second chance brings. None if it may be tried again.
+    """Return the reason why this failure fails the run in any case, or None if it may be tried again.
 
     `mended`: ids of tests that were flaky before and whose cause was removed; they get no second chance."""
     if failure.nodeid.startswith(_STRICT_FOLDERS):
@@ -73,14 +73,14 @@ def never_forgiven(failure: Failure, mended: Collection[str] = ()) -> str | None
 
 @dataclass(slots=True)
 class Verdict:
-    """`retry`: ids to run again. `reasons`: why the run fails already; then nothing needs to be tried again."""
+    """`retry`: ids to run again. `reasons`: why the run fails already; then no test needs to be tried again."""
 
     retry: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
 
 def first_verdict(outcomes: Mapping[str, Outcome], mended: Collection[str] = ()) -> Verdict:
-    """What the two sessions are worth before the second chance. `outcomes`: by folder."""
+    """Return the verdict on the two sessions before the second chance. `outcomes`: by folder."""
     verdict = Verdict()
     causes: set[tuple[str, ...]] = set()
     for folder, outcome in outcomes.items():
@@ -100,7 +100,7 @@ def first_verdict(outcomes: Mapping[str, Outcome], mended: Collection[str] = ())
 
 
 def flaky_lines(failed: Sequence[Failure]) -> list[str]:
-    """A line for each test that passed at its second try, with the first line of its first failure."""
+    """Return a line for each test that passed at its second try, with the first line of its first failure."""
     first: dict[str, Failure] = {}
     for failure in failed:
         first.setdefault(failure.nodeid, failure)
@@ -108,7 +108,7 @@ def flaky_lines(failed: Sequence[Failure]) -> list[str]:
 
 
 def told_causes(failed: Sequence[Failure]) -> list[str]:
-    """Lines that tell of each failure: the test, the statement that raised, and the message."""
+    """Return lines about each failure: the test, the statement that raised, and the message."""
     told = []
     for failure in failed:
         told.append(f"{failure.nodeid} ({failure.when}): {failure.statement}")
@@ -117,7 +117,7 @@ def told_causes(failed: Sequence[Failure]) -> list[str]:
 
 
 def closing_line(passed: int, failed: int, skipped: int, flaky: int, seconds: float) -> str:
-    """The one line of pytest's kind that ends a whole run, with the sums of its sessions."""
+    """Return the last line of a whole run in pytest's form, with the sums of its sessions."""
     counts = [(failed, "failed"), (passed, "passed"), (skipped, "skipped"), (flaky, "rerun")]
     told = ", ".join(f"{count} {word}" for count, word in counts if count) or "no tests ran"
     text = f" {told} in {seconds:.2f}s ({int(seconds) // 3600}:{int(seconds) // 60 % 60:02}:{int(seconds) % 60:02}) "

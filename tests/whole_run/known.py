@@ -1,4 +1,4 @@
-"""The list of tests that were flaky (`flaky.toml`): some are open, and those that were mended get no second chance.
+"""The list of tests that were flaky (`flaky.toml`): some are open, and the others are mended and get no second chance.
 
 `python -m tests.whole_run.known --check` fails if the list is not well formed, or if it holds more open entries than
 `MOST_OPEN`.
@@ -41,7 +41,7 @@ def mended() -> list[str]:
 
 
 def check(text: str) -> str | None:
-    """What is wrong with the list; None if nothing is."""
+    """Return the error of the list, or None."""
     try:
         open_entries = [known.test for known in read(text) if not known.mended]
     except ValueError as error:

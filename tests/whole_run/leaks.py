@@ -1,6 +1,6 @@
 """Processes that a session of pytest started and that outlived it. They carry the run's mark in their environment.
 
-Not found: what a daemon started for a test, and a process that was started with an environment of its own.
+It does not find processes that a daemon started for a test, and processes with another environment.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "PYKBROKER_WHOLE_RUN"
-#: What was told to end may take a moment.
+#: A process that was asked to end may take a moment.
 PATIENCE_S: Final = 10.0
 
 
@@ -26,12 +26,13 @@ def marked(mark: str) -> dict[int, str]:
             if pid != os.getpid() and wanted in (folder / "environ").read_bytes().split(b"\0"):
                 found[pid] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
         except OSError:
-            continue  # it has ended, or belongs to somebody else
+            continue  # it has ended, or belongs to another user
     return {pid: command for pid, command in found.items() if command}
 
 
 def end_leaked(mark: str) -> list[str]:
-    """Command lines of processes that still live after a while. They are killed: nothing may disturb the next tests."""
+    """Return command lines of processes that still live after a while. They are killed, so that they disturb no later
+    test."""
     until = time.monotonic() + PATIENCE_S
     while (left := marked(mark)) and time.monotonic() < until:
         time.sleep(0.1)

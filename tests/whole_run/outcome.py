@@ -1,4 +1,4 @@
-"""How one session of pytest went, as a value that crosses from its process to the one that judges the whole run."""
+"""The outcome of one session of pytest, as a value that its process passes to the judge of the whole run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 
 @dataclass(slots=True)
 class Failure:
-    """One phase of one test that failed. `statement` is the line that raised, and `text` is all that pytest says."""
+    """One phase of one test that failed. `statement` is the line that raised, and `text` is pytest's whole text."""
 
     nodeid: str
     when: str
@@ -20,7 +20,7 @@ class Failure:
 
     @property
     def cause(self) -> tuple[str, ...]:
-        """Equal for tests that failed together: one fixture that they share raised, and pytest repeats its error."""
+        """Equal for tests that failed together, because a shared fixture raised, and pytest repeats its error."""
         if self.when == "setup":
             return (self.nodeid.partition("::")[0], self.message, self.statement)
         return (self.nodeid,)
@@ -28,7 +28,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a session counted. `problems` are reasons to fail that no second chance mends."""
+    """The counts of a session. `problems` are reasons to fail that no second chance mends."""
 
     exit_status: int
     passed: int = 0

@@ -19,7 +19,7 @@ from tests import skips, timing
 from tests.whole_run.outcome import Failure, Outcome
 
 VARIABLE: Final = "PYKBROKER_OUTCOME"
-#: Bytes of what pytest says about one failure that are kept: its beginning and its end.
+#: The bytes of pytest's text about one failure that are kept: its beginning and its end.
 _KEPT: Final = 20_000
 
 
@@ -60,7 +60,7 @@ class Recorder:
 
 
 def failure_of(report: pytest.TestReport) -> Failure:
-    """What is kept of a report that failed. A worker that crashed has no more to say than a line of text."""
+    """Return the stored part of a failed report. A worker that crashed has only a line of text."""
     text = "\n".join([report.longreprtext, *(body for _, body in report.sections)])
     crash = getattr(report.longrepr, "reprcrash", None)
     statements = [line[1:].strip() for line in report.longreprtext.splitlines() if line.startswith(">")]

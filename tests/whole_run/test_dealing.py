@@ -1,4 +1,4 @@
-"""Which worker gets which unit of the compat tests (compat_tests/workers.py)."""
+"""The distribution of the compat tests over the workers (compat_tests/workers.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.workers import SPARK_WORKERS, ByUnit, is_spark, unit
 
-#: Units of one test each, as `arrange` has put them into their order.
+#: Units of one test each, in the order of `arrange`.
 UNITS = [
     "compat_tests/spark/pipeline/test_lake.py",
     "compat_tests/spark/test_spark.py",
@@ -24,7 +24,7 @@ UNITS = [
 
 
 class Worker:
-    """As the scheduler sees it: it says nothing until the test lets it finish what it has."""
+    """The scheduler's view of a worker: it reports nothing until the test lets it finish its units."""
 
     shutting_down = False
 
@@ -42,7 +42,7 @@ class Worker:
 
 @pytest.fixture
 def dealt(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What each of four workers was given, when each finishes one test after the other."""
+    """Return the units of each of four workers, when each finishes one test after the other."""
     monkeypatch.setattr("compat_tests.workers.unit", lambda nodeid: nodeid.partition("::")[0])
     option = SimpleNamespace(loadscopereorder=True)
     config: Any = SimpleNamespace(option=option, getvalue=lambda name: ["popen"] * 4)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 GOOD = "def test_good():\n    pass\n"
-#: Fails at its first try only, in the way that `{how}` says.
+#: Fails at its first try only, in the way of `{how}`.
 ONCE = """
 import os, pathlib
 def test_once():
@@ -38,7 +38,7 @@ Run = Callable[[str, str], tuple[int, str]]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """`run(one, other)`: the exit status of a whole run over two files of tests, and what it printed."""
+    """`run(one, other)` returns the exit status of a whole run over two files of tests, and its output."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.delenv("CI", raising=False)
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")

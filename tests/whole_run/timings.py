@@ -1,10 +1,10 @@
-"""What each file of tests used in a whole run (`timings.json`), and what each folder may use (`budgets.toml`).
+"""The time of each file of tests in a whole run (`timings.json`), and the budget of each folder (`budgets.toml`).
 
-`make timings` stores a new table: `python -m tests.whole_run.timings --store` takes over the figures of the last whole
-run. `--check`, in `make lint`, fails if a folder has no budget or used more CPU than it. No run of the tests fails for
-its time: only who stores a table looks at the figures, on a machine that does nothing else.
+`make timings` stores a new table: `python -m tests.whole_run.timings --store` copies the figures of the last whole run.
+`--check`, in `make lint`, fails if a folder has no budget or used more CPU than it. No run of the tests fails because
+of its time: the figures are only checked when a table is stored, on a machine that does nothing else.
 
-compat_tests/workers.py deals files out by the seconds of this table, the longest first.
+compat_tests/workers.py distributes files by the seconds of this table, the longest first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.whole_run.outcome import Outcome
 HERE: Final = Path(__file__).parent
 TABLE: Final = HERE / "timings.json"
 BUDGETS: Final = HERE / "budgets.toml"
-#: Where a whole run leaves its figures.
+#: The file with the figures of the last whole run.
 LAST_RUN: Final = HERE.parents[1] / ".cache" / "whole-run.json"
 
 
@@ -34,14 +34,14 @@ class Spent(NamedTuple):
 
 
 def note(outcomes: Iterable[Outcome]) -> None:
-    """Keep the figures of a whole run until they are stored or the next run comes."""
+    """Keep the figures of a whole run until they are stored or the next run replaces them."""
     files = {file: spent for outcome in outcomes for file, spent in outcome.files.items()}
     LAST_RUN.parent.mkdir(parents=True, exist_ok=True)
     LAST_RUN.write_text(as_text(files))
 
 
 def as_text(files: Mapping[str, tuple[int, float, float]]) -> str:
-    """One line for each file, so that a change of the table can be read."""
+    """Return one line for each file, so that a change of the table can be read."""
     lines = [f" {json.dumps(file)}: {json.dumps(list(spent))}" for file, spent in sorted(files.items())]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
@@ -51,12 +51,12 @@ def read(file: Path = TABLE) -> dict[str, Spent]:
 
 
 def folder_of(file: str) -> str:
-    """The first two parts: `compat_tests/spark/pipeline/test_lake.py` counts for `compat_tests/spark`."""
+    """Return the first two parts: `compat_tests/spark/pipeline/test_lake.py` counts for `compat_tests/spark`."""
     return "/".join(file.split("/")[:-1][:2])
 
 
 def per_folder(files: Mapping[str, Spent]) -> dict[str, float]:
-    """CPU seconds."""
+    """Return CPU seconds."""
     folders: dict[str, float] = defaultdict(float)
     for file, spent in files.items():
         folders[folder_of(file)] += spent.cpu_seconds
@@ -64,7 +64,7 @@ def per_folder(files: Mapping[str, Spent]) -> dict[str, float]:
 
 
 def over_budget(files: Mapping[str, Spent], budgets: Mapping[str, float]) -> list[str]:
-    """A line for each folder that used more than it may, or that has no budget."""
+    """Return a line for each folder that used more than its budget, or that has none."""
     wrong = []
     for folder, used in sorted(per_folder(files).items()):
         if folder not in budgets:

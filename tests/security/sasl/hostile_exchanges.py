@@ -1,7 +1,7 @@
-"""SASL exchanges of a client that lies, from a seed: tokens and frames that differ in one thing from right ones.
+"""SASL exchanges of a dishonest client, from a seed: tokens and frames that differ in one thing from correct ones.
 
-Each attack is a function of chance and a `Target`, which talks to one ServerAuthenticator. None of them has what the
-server asks for, and `Target.knows` says so where chance could have made a right token.
+Each attack is a function of a random generator and a `Target`, which has one ServerAuthenticator. No attack has what
+the server requires. If chance could make a correct PLAIN token, the token is changed again (`is_right`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def salted(mechanism: ScramMechanism, password: str, salt: bytes, iterations: in
 
 
 class Target:
-    """One connection's authentication, and what it said last."""
+    """One connection's authentication, and its last response."""
 
     def __init__(self, mechanism: str, version: int, rules: ListenerRules = RULES) -> None:
         self.rules = rules
@@ -60,10 +60,10 @@ class Target:
         return self.steps[-1]
 
     def token(self, data: bytes) -> bytes:
-        """The challenge; b"" when there is none."""
+        """Return the challenge; b"" if there is none."""
         if self.version == 0:
             if not data:
-                # A frame has a byte.
+                # A frame has at least one byte.
                 data = b"\0"
             step = self.frame(data)
             return b"" if step.failed is not None else b"".join(map(bytes, step.answer))[4:]
@@ -72,7 +72,7 @@ class Target:
 
     @property
     def response(self) -> Any:
-        """The last answer, to SaslAuthenticate."""
+        """Return the last response to SaslAuthenticate."""
         answer = b"".join(map(bytes, self.steps[-1].answer))[4:]
         return decode_response(ApiKey.SASL_AUTHENTICATE, self._asked_version, answer)[1]
 
@@ -81,11 +81,11 @@ class Target:
         return bool(self.steps) and (self.steps[-1].failed is not None or self.steps[-1].authenticated is not None)
 
 
-# Texts that are nearly those that they come from.
+# Texts that are almost equal to their source.
 
 
 def changed_text(chance: Random, text: str) -> str:
-    """Another text: in case, normal form, look, length, or with bytes that end a text elsewhere."""
+    """Return another text: in case, normal form, look, length, or with bytes that end a text elsewhere."""
     position = chance.randrange(len(text) + 1)
     choices = [
         text.upper(),
@@ -162,7 +162,7 @@ def plain_token(chance: Random, target: Target) -> None:
 
 
 def plain_bytes(chance: Random, target: Target) -> None:
-    """Changed bytes of a right token, unless they are still one."""
+    """Change bytes of a correct token, until it is no longer correct."""
     user = chance.choice(USERS)
     data = changed_bytes(chance, f"\0{user}\0{PASSWORDS[user]}".encode())
     while is_right(data):
@@ -199,7 +199,7 @@ def final_of(
     nonce: str | None = None,
     extensions: str = "",
 ) -> tuple[str, bytes]:
-    """The last message without its proof, and a proof by the password."""
+    """Return the last message without its proof, and a proof by the password."""
     first = parse_server_first(challenge)
     without = f"c={channel},r={first.nonce if nonce is None else nonce}{extensions}"
     signed = f"{bare},{challenge.decode()},{without}".encode()
@@ -208,7 +208,7 @@ def final_of(
 
 
 def scram_first(chance: Random, target: Target) -> None:
-    """A first message that is none, or one that the client does not stand by."""
+    """Send an invalid first message, or one that the client contradicts later."""
     mechanism, user, nonce = scram_of(target), chance.choice(USERS), nonce_of(chance)
     other = USERS[1 - USERS.index(user)]
     bare = f"n={user},r={nonce}"
@@ -246,7 +246,7 @@ def scram_first(chance: Random, target: Target) -> None:
     ]
     data = chance.choice(firsts).encode()
     if chance.random() < 0.3:
-        # On the way: the client signs what it sent.
+        # The change is made on the way: the client signs the original.
         data = changed_bytes(chance, f"n,,{bare}".encode())
     challenge = target.token(data)
     if challenge:
@@ -255,7 +255,7 @@ def scram_first(chance: Random, target: Target) -> None:
 
 
 def scram_challenge(chance: Random, target: Target) -> None:
-    """The client was told another challenge than the server's."""
+    """The client gets another challenge than the server's."""
     mechanism, user, nonce = scram_of(target), chance.choice(USERS), nonce_of(chance)
     bare = f"n={user},r={nonce}"
     said = parse_server_first(target.token(f"n,,{bare}".encode()))
@@ -274,7 +274,7 @@ def scram_challenge(chance: Random, target: Target) -> None:
 
 
 def scram_final(chance: Random, target: Target) -> None:
-    """A last message that is not the right one."""
+    """Send a wrong last message."""
     mechanism, user, nonce = scram_of(target), chance.choice(USERS), nonce_of(chance)
     other = USERS[1 - USERS.index(user)]
     bare = f"n={user},r={nonce}"
@@ -296,7 +296,7 @@ def scram_final(chance: Random, target: Target) -> None:
         right[::-1],
         bytes(len(right)),
         signature,
-        # What the metadata log has of the password is not the password.
+        # The stored keys of a password are not the password.
         xor(signature, stored.stored_key),
         xor(signature, stored.server_key),
         xor(right, b"\x01" + bytes(len(right) - 1)),
@@ -353,7 +353,7 @@ def scram_final(chance: Random, target: Target) -> None:
 
 
 def scram_replay(chance: Random, target: Target) -> None:
-    """What another connection has proved, said again on this one; and twice on one."""
+    """Repeat the proof of another connection on this one; or a proof twice on one."""
     mechanism, user, nonce = scram_of(target), chance.choice(USERS), nonce_of(chance)
     bare = f"n={user},r={nonce}"
     heard = Target(mechanism.name, 1, target.rules)
@@ -379,7 +379,7 @@ def scram_replay(chance: Random, target: Target) -> None:
 
 
 def scram_unknown_user(chance: Random, target: Target) -> None:
-    """Users that do not exist, by passwords of those that do."""
+    """Use users that do not exist, with passwords of existing ones."""
     mechanism, nonce = scram_of(target), nonce_of(chance)
     user = chance.choice(["nobody", "Alice", "alice2", "alic", "ALICE", "root", "admin", "a=b,c", "User:alice"])
     bare = f"n={saslname(user)},r={nonce}"
@@ -392,7 +392,7 @@ def scram_unknown_user(chance: Random, target: Target) -> None:
 
 
 def mutated_frame(chance: Random, target: Target) -> None:
-    """A right exchange's frames, one of them with changed bytes: headers, lengths, tokens."""
+    """Send a correct exchange's frames, one of them with changed bytes: headers, lengths, tokens."""
     mechanism = target.authenticator._mechanism
     user, nonce = chance.choice(USERS), nonce_of(chance)
     bare = f"n={user},r={nonce}"

@@ -1,4 +1,4 @@
-"""What this node says to a peer that authenticates it, and which answers it believes."""
+"""The messages of this node to a peer that authenticates it, and the responses that it accepts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def challenge(data: bytes, lifetime_ms: int = 0) -> SaslAuthenticateResponse:
 
 
 def begun(login: Login, salted: SaltedPasswords | None = None) -> tuple[ClientAuthenticator, bytes]:
-    """An exchange that has agreed on the mechanism, and its first token."""
+    """Return an exchange that has agreed on the mechanism, and its first token."""
     authenticator = ClientAuthenticator(login, salted or SaltedPasswords())
     assert authenticator.begin().mechanism == login.mechanism
     return authenticator, authenticator.handshaken(SaslHandshakeResponse(mechanisms=[login.mechanism])).auth_bytes
@@ -93,7 +93,7 @@ def test_a_password_that_is_refused_says_so_in_the_peers_words() -> None:
     with pytest.raises(LoginRefused, match=r"SASL_AUTHENTICATION_FAILED: no\\nentry x+$") as raised:
         authenticator.receive(refused)
     assert len(str(raised.value)) < 300
-    # And nothing follows.
+    # The exchange cannot continue.
     with pytest.raises(LoginRefused):
         authenticator.receive(challenge(b""))
 
@@ -110,7 +110,7 @@ def test_a_peer_that_does_not_know_the_key_is_not_believed() -> None:
 @pytest.mark.slow
 @given(st.lists(st.one_of(st.binary(max_size=80), st.just(b"")), max_size=4), st.integers(0, 3))
 def test_no_answer_but_the_right_ones_makes_a_session(answers: list[bytes], honest: int) -> None:
-    """The first `honest` answers are the server's; no random one replaces its signature."""
+    """The first `honest` responses are the server's; no random one replaces its signature."""
     authenticator, token = begun(LOGIN)
     peer = server()
     answered = 0

@@ -1,6 +1,6 @@
-"""10,000 SASL exchanges that are wrong in one thing each: none authenticates, none raises, all end as Kafka's do.
+"""10,000 SASL exchanges that are wrong in one thing each: none authenticates, none raises, all end as in Kafka.
 
-And the comparisons of secrets take one time: bytes that cannot be compared in another way stand for them.
+Comparisons of secrets take constant time: bytes that only hmac.compare_digest may compare replace them.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ SCRAM_TEXTS: Final = (
 
 
 def check(name: str, target: Target) -> str:
-    """How it ended."""
+    """Return how it ended."""
     assert not any(step.authenticated for step in target.steps), name
     last = target.steps[-1]
     if last.failed is None:
-        # The client says no more, and the deadline ends it.
+        # The client sends no more, and the deadline ends it.
         assert target.authenticator.state is not AuthenticationState.COMPLETE, name
         return "waits"
     assert not any(password in last.failed for password in PASSWORDS.values()), name
@@ -67,7 +67,7 @@ def check(name: str, target: Target) -> str:
 @pytest.mark.slow
 def test_10000_mutated_exchanges() -> None:
     ends = Counter(check(*attack(seed)) for seed in range(EXCHANGES))
-    # An exchange that only waits has tried little.
+    # An exchange that only waits has attacked little.
     assert ends["refused"] > EXCHANGES / 3
     assert ends["waits"] < EXCHANGES / 10
 
@@ -114,7 +114,7 @@ class SecretText(str):
 
 
 class Recorded:
-    """hmac's functions; what was compared."""
+    """hmac's functions, with a record of the compared bytes."""
 
     def __init__(self) -> None:
         self.pairs: list[tuple[bytes, bytes]] = []
@@ -143,7 +143,7 @@ def test_passwords_are_compared_in_one_time(recorded: Recorded, user: str, passw
         server.evaluate(f"\0{user}\0{password}".encode())
     except AuthenticationFailed:
         assert password != "alice-secret"
-    # For a user that does not exist too.
+    # Also for a user that does not exist.
     assert len(recorded.pairs) == 1
 
 
@@ -160,7 +160,7 @@ def test_proofs_and_nonces_are_compared_in_one_time(recorded: Recorded, user: st
     changed[flip] ^= 1
     with pytest.raises(InvalidCredentials):
         server.evaluate(f"{without},p={to_base64(bytes(changed))}".encode())
-    # The nonce, and the key that the proof leads to: for a user that does not exist too.
+    # The nonce, and the key that the proof leads to, also for a user that does not exist.
     assert [len(one) for one, _ in recorded.pairs] == [len(without) - len("c=biws,r="), 32]
 
 
@@ -187,7 +187,7 @@ SECRET_NAMES: Final = (
 
 
 def test_no_module_compares_a_secret_otherwise() -> None:
-    """In all of `pykbroker/security` and where it is used: no `==`, `!=` or `in` beside a name of a secret."""
+    """It covers all of `pykbroker/security` and `pykbroker/net`: no `==`, `!=` or `in` next to a name of a secret."""
     found = []
     package = Path(pykbroker.security.sasl.__path__[0]).parent
     for file in [*package.rglob("*.py"), *(package.parent / "net").glob("*.py")]:

@@ -1,4 +1,4 @@
-"""PLAIN: what Apache Kafka's PlainSaslServer answers."""
+"""PLAIN, with the responses of Apache Kafka's PlainSaslServer."""
 
 from __future__ import annotations
 

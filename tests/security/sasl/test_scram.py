@@ -1,4 +1,4 @@
-"""SCRAM: both sides against the example of RFC 7677, each other, and tampered messages."""
+"""Both sides of SCRAM against the example of RFC 7677, each other, and tampered messages."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_both_sides_agree(user: str, password: str, mechanism: ScramMechanism) -
 
 
 FIRST = b"n,,n=user,r=" + CLIENT_NONCE.encode()
-#: as large as a request before authentication may be (sasl.server.max.receive.size)
+#: the largest request before authentication (sasl.server.max.receive.size)
 LARGE = 524_288
 
 
@@ -85,7 +85,7 @@ LARGE = 524_288
     ids=["a long name", "a long nonce", "many extensions", "many extensions and no end"],
 )
 def test_a_first_message_that_is_too_long_costs_no_more_than_its_bytes(token: bytes) -> None:
-    """One took 100 MiB and a quarter of a second, of a client that had proved nothing."""
+    """Formerly one took 100 MiB and a quarter of a second, from a client without authentication."""
     tracemalloc.start()
     with pytest.raises(InvalidCredentials, match="Invalid SCRAM client first message format"):
         server().evaluate(token)
@@ -217,7 +217,7 @@ def test_names_are_decoded_before_they_are_compared() -> None:
 
 
 def exchange() -> tuple[ScramServer, bytes]:
-    """A server that waits for the last message, and the right one."""
+    """Return a server that waits for the last message, and the correct one."""
     one, other = server(), client()
     proof = other.evaluate(one.evaluate(other.first()))
     assert proof is not None
@@ -235,7 +235,7 @@ def exchange() -> tuple[ScramServer, bytes]:
         (b"c=biws", b"c=biwsbiws"),
         (b"c=biws", b"c="),
         (b"p=dH", b"p=dI"),
-        # The same bytes, written otherwise.
+        # The same bytes, written differently.
         (b"AndVQ=", b"AndVR="),
         (b"p=dHzb", b"p="),
         (b",p=", b",q="),
