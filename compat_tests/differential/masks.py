@@ -33,12 +33,13 @@ STORED = "stored records"
 class Mask:
     """`field` is a path without indexes: topics.partitions.high_watermark. Only its presence is compared.
 
-    * `sort_by`: the field is an array whose order means nothing; it is compared in the order of this member (a+b: of two).
+    * `sort_by`: the field is an array whose order means nothing; it is compared in the order of this member, or of two
+      (a+b).
     * `within`: only neighbours that are equal in this member have no order.
     * `merge`: entries of the same name are one; this array of theirs is put together.
     * `deep`: the arrays inside have no order either.
-    * `without`: compared without the entries whose `member` is one of these (x.*: all that begin with x), which only the
-      side `of` may have.
+    * `without`: compared without the entries whose `member` is one of these (x.*: all that begin with x), which only
+      the side `of` may have.
     """
 
     api: str

@@ -1,12 +1,12 @@
 """Runs scripts against Apache Kafka and pykbroker and prints the differences of the answers.
 
-    python compat_tests/differential/run.py                     the names of the scripts
-    python compat_tests/differential/run.py NAME...             these (`all`: every one)
-    python compat_tests/differential/run.py NAME --show         with the requests and answers
-    python compat_tests/differential/run.py --serve FILE        start Apache Kafka as needed here, and keep it running
-    python compat_tests/differential/run.py NAME --kafka FILE   compare with that one: a second instead of ten
-    python compat_tests/differential/run.py NAME --kafka FILE --alone FOLDER   ask only Kafka, write FOLDER/NAME.txt
-    python compat_tests/differential/run.py NAME --python FILE  that Python's pykbroker, perhaps of another working tree
+python compat_tests/differential/run.py                     the names of the scripts
+python compat_tests/differential/run.py NAME...             these (`all`: every one)
+python compat_tests/differential/run.py NAME --show         with the requests and answers
+python compat_tests/differential/run.py --serve FILE        start Apache Kafka as needed here, and keep it running
+python compat_tests/differential/run.py NAME --kafka FILE   compare with that one: a second instead of ten
+python compat_tests/differential/run.py NAME --kafka FILE --alone FOLDER   ask only Kafka, write FOLDER/NAME.txt
+python compat_tests/differential/run.py NAME --python FILE  that Python's pykbroker, perhaps of another working tree
 """
 
 from __future__ import annotations
