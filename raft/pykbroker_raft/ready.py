@@ -1,7 +1,7 @@
 """The work of the driver of a `RaftNode`, and the values with which the driver passes time and addresses.
 
-`RaftNode` changes only itself; everything else is in the `Ready` that `RaftNode.ready()` returns. The driver does it in
-this order:
+`RaftNode` changes only itself; everything else is in a `Ready`. After each input the driver calls `RaftNode.ready()`,
+and does the work in this order:
 
 1. `election`: write quorum-state and fsync it. No request and no reply of this or a later Ready may leave before that.
 2. `log`: do the steps in their order. The bytes of an append are written unchanged.

@@ -131,7 +131,7 @@ def view_of(epochs: list[int]) -> LogView:
 
 @given(logs(), logs())
 def test_divergence_ends_in_the_common_prefix(leader_epochs: list[int], follower_epochs: list[int]) -> None:
-    """Cutting a log where the leader says ends at the common prefix, in finitely many steps."""
+    """Cutting a log at each diverging epoch of the leader ends at the common prefix, in finitely many steps."""
     leader, follower = view_of(leader_epochs), view_of(follower_epochs)
     for _ in range(20):
         verdict, where = leader.validate(follower.end_offset, follower.last_epoch)

@@ -89,7 +89,7 @@ class Replica:
 
     @property
     def config(self) -> StorageConfig:
-        # If no note counts, whole segments after what the power loss took of a truncation stop the start.
+        # One segment: if no note counts, segments after one that a half-done truncation removed stop the start.
         return replace(CONFIG, segment_bytes=1 << 30) if self.is_lent else CONFIG
 
     def open(self) -> None:

@@ -1,8 +1,8 @@
 """Emit the readers: one function per struct and variant, in the order of the fields.
 
 The emitted code keeps two locals: `pos`, the next byte, and `n`, the lead (length) of the next field. A run of
-fixed-width fields is one unpack, which also reads the lead that follows the run. After a compact lead `pos` is on its
-last byte; before a classic lead it is on its first.
+fixed-width fields is one unpack, which also reads the lead that follows the run. `pos` stays on the last byte of a
+compact lead, and on the first byte of a classic lead.
 """
 
 from __future__ import annotations

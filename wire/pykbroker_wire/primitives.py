@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence, Sized
 from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, cast
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-# Record batches of a response: one buffer, or several that the encoder adds to its output without a copy. A part of a
+# Record batches to be sent: one buffer, or several that the encoder adds to its output without a copy. A part of a
 # file, which goes to the socket without passing through memory, is added too: only its size is used.
 RecordsOut: TypeAlias = Buffer | Sequence[Buffer | Sized]
 Write: TypeAlias = Callable[[Buffer], None]

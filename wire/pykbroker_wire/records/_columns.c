@@ -1,8 +1,8 @@
 /* The compiled twin of `fill_records_python` in columns.py: same arguments, same buffers, same errors, same tests.
  *
- * Records are read through `_reader.h`, within bounds. What is written goes through `room`, which lets a bytearray grow
- * by doubling and never shrinks it: memory that is used again costs no page faults. How much of each is used is in
- * `used`. No Python object is made per record, but for a header's name that is not ASCII. */
+ * Records are read through `_reader.h`, within bounds. Every write goes through `room`, which lets a bytearray grow by
+ * doubling and never shrinks it, because memory that is used again costs no page faults. `used` has the number of used
+ * bytes of each. A Python object is made per record only for a header's name that is not ASCII. */
 
 #include "_reader.h"
 #include <string.h>
@@ -20,7 +20,7 @@ enum {
 };
 
 typedef struct {
-    PyObject *array; /* NULL: not wanted */
+    PyObject *array; /* NULL if not wanted */
     uint8_t *bytes;
     int64_t used;
     int64_t size;
@@ -28,10 +28,10 @@ typedef struct {
 
 #define MOST_MS (INT64_MAX / 1000)
 
-/* `PROBLEM_SET`: a Python exception is there already. */
+/* `PROBLEM_SET` means that a Python exception is set already. */
 static const char PROBLEM_SET[] = "";
 
-/* Where `size` more bytes go, or NULL with an exception. */
+/* Return the place for `size` more bytes, or NULL with an exception set. */
 static inline uint8_t *room(Out *out, int64_t size)
 {
     if (out->size - out->used < size) {
@@ -74,7 +74,7 @@ static inline const char *put_end(Out *offsets, const Out *data)
     return put(offsets, &end, 4) ? NULL : PROBLEM_SET;
 }
 
-/* A key, a value, or the value of a header: validity bit, data, offset behind them. */
+/* Write a key, a value, or the value of a header: validity bit, data, the offset after the data. */
 static inline const char *put_binary(Out *column, int64_t index, const uint8_t *bytes, int64_t size)
 {
     if (!put_bit(&column[0], index, size >= 0) || (size > 0 && !put(&column[2], bytes, size)))
@@ -105,7 +105,7 @@ static const char *put_name(Out *column, const uint8_t *bytes, int64_t size)
     return done ? put_end(&column[0], &column[1]) : PROBLEM_SET;
 }
 
-/* The headers of a record that `walk_record` has found to be in order. */
+/* Write the headers of a record that `walk_record` has checked. */
 static const char *put_headers(Out *outs, Reader *reader, int64_t position, int64_t row)
 {
     static const char *out = "a length in a record leads out of it";
@@ -162,7 +162,7 @@ static const char *put_row(Out *outs, Reader *reader, const Record *record, int6
     return outs[HEADERS].array != NULL ? put_headers(outs, reader, record->headers, row) : NULL;
 }
 
-/* The buffers that the caller has, column by column; 0 with an exception for what cannot be. */
+/* Open the caller's buffers, column by column. Return 0 with an exception set if they are wrong. */
 static int open_buffers(PyObject *buffers, const Py_buffer *used, Out *outs)
 {
     if (used->len != BUFFERS * sizeof(int64_t)) {
@@ -225,7 +225,7 @@ PyObject *fill_columns(PyObject *module, PyObject *args)
         problem = next_record(&reader, buffer.len, &record);
         if (problem != NULL)
             break;
-        /* Sums wrap as Java's do. */
+        /* Sums wrap around as in Java. */
         int64_t offset = (int64_t)((uint64_t)base_offset + (uint64_t)record.offset_delta);
         if (offset < first_offset || offset > last_offset)
             continue;

@@ -1,14 +1,14 @@
-/* The compiled twins of the loops in dedupe.py: same arguments, same results, same errors, same tests; only the hash is
- * another one (SipHash-2-4 of 128 bits, by its authors' description), because a table is never seen by the other twin.
+/* The compiled twins of the loops in dedupe.py: same arguments, same results, same errors, same tests. Only the hash
+ * differs (SipHash-2-4 of 128 bits, by its authors' description), because the other twin never reads this one's tables.
  *
- * Nothing is read outside of the buffers: records through `_reader.h`, slots by an index below the table's count. */
+ * No byte outside of the buffers is read: records through `_reader.h`, slots by an index below the table's count. */
 
 #include "_reader.h"
 #include <string.h>
 
 #define SLOT_SIZE 24
 
-/* Native byte order: a table lives as long as its process. */
+/* Native byte order, because a table lives only as long as its process. */
 typedef struct {
     uint64_t hash[2];
     int64_t after; /* the offset + 1; 0 in a free slot */
@@ -73,7 +73,7 @@ static void hash_key(const uint64_t seed[2], const uint8_t *key, int64_t size, u
 
 /* --- table --------------------------------------------------------------------------------------------------------- */
 
-/* The slot that has the key, or the free one where it belongs; NULL when the table is full of others. */
+/* Return the slot with the key, or the free one for it; NULL if the table is full of other keys. */
 static uint8_t *find(const Table *table, const uint8_t *key, int64_t size, Slot *slot)
 {
     uint64_t hash[2];
@@ -162,7 +162,7 @@ done:
     return result;
 }
 
-/* Append (start, end) to a list; 0 with an exception set when that fails. */
+/* Append (start, end) to a list. Return 0 with an exception set if that fails. */
 static int add_run(PyObject *runs, int64_t start, int64_t end)
 {
     PyObject *run = Py_BuildValue("(LL)", (long long)start, (long long)end);
@@ -266,7 +266,7 @@ PyObject *rebase(PyObject *module, PyObject *args)
         PyErr_NoMemory();
         goto done;
     }
-    /* A whole batch may have 128 MiB. Nobody changes what is in `bytes`, so others may run meanwhile. */
+    /* A whole batch may have 128 MiB. `bytes` never change, so other threads may run during the loop. */
     PyThreadState *others = buffer.len > 1 << 20 && PyBytes_Check(buffer.obj) ? PyEval_SaveThread() : NULL;
     for (; problem == NULL && index < count; index++) {
         Record record;

@@ -1,6 +1,6 @@
-/* Records as bytes, read within bounds: what walk, columns and the loops of compaction have in common.
+/* Reading records from bytes, within bounds: the common part of walk, columns and the loops of compaction.
  *
- * Nothing is read outside of the buffer: `Reader.end` is the one bound, and every read goes through `varint` or a
+ * No byte outside of the buffer is read: `Reader.end` is the only bound, and every read goes through `varint` or a
  * comparison with it. */
 
 #ifndef PYKBROKER_READER_H
@@ -41,12 +41,12 @@ static inline int varint(Reader *reader, int bits, int64_t *value)
     return OK;
 }
 
-/* Key, value or header value: a length and that many bytes, or a negative length. */
+/* Skip a key, value or header value: a length and that many bytes, or a negative length. */
 static inline int skip_bytes(Reader *reader, int64_t *size)
 {
     int result = varint(reader, 32, size);
     if (result == OK && *size > 0)
-        reader->position += *size; /* the next read, or the comparison with the record's end, finds it beyond */
+        reader->position += *size; /* the next read, or the comparison with the record's end, checks it */
     return result;
 }
 
@@ -61,7 +61,7 @@ typedef struct {
     int64_t headers; /* where their number begins */
 } Record;
 
-/* The fields of the record that fills [position, end). NULL, or what is wrong as a message. */
+/* Read the fields of the record that fills [position, end). Return NULL, or an error message. */
 static inline const char *walk_record(Reader *reader, Record *record)
 {
     static const char *out = "a length in a record leads out of it";
@@ -96,7 +96,7 @@ static inline const char *walk_record(Reader *reader, Record *record)
     return reader->position == reader->end ? NULL : "a record does not end where it says";
 }
 
-/* The next record of a batch that has one more. NULL, or what is wrong as a message. */
+/* Read the next record of a batch that has one more. Return NULL, or an error message. */
 static inline const char *next_record(Reader *reader, int64_t end, Record *record)
 {
     int64_t size;
@@ -107,7 +107,7 @@ static inline const char *next_record(Reader *reader, int64_t end, Record *recor
     return walk_record(reader, record);
 }
 
-/* What a record that breaks a rule raises: pykbroker_wire.records.record.InvalidRecord. */
+/* The exception for a record that breaks a rule: pykbroker_wire.records.record.InvalidRecord. */
 extern PyObject *invalid_record;
 
 PyObject *put_keys(PyObject *module, PyObject *args);

@@ -6,13 +6,13 @@
 #include "_reader.h"
 #include <string.h>
 
-#ifndef PACKAGE /* a wheel that has its own copy says its name */
+#ifndef PACKAGE /* a wheel with its own copy sets the name */
 #define PACKAGE "pykbroker_wire.records"
 #endif
 
 PyObject *invalid_record;
 
-/* Whether the next record is all there, and right: `problem` says what is wrong with it. */
+/* Return 1 if the next record is complete and valid; `problem` is set if it is not valid. */
 static inline int is_whole(Reader *reader, Record *record, const char **problem)
 {
     int64_t size;
@@ -67,11 +67,11 @@ static PyObject *walk(PyObject *module, PyObject *args)
                          (long long)keyless, dense ? Py_True : Py_False);
 }
 
-/* --- one record that lies in several chunks ------------------------------------------------------------------------ */
+/* --- one record in several chunks ---------------------------------------------------------------------------------- */
 
 enum { SIZE, ATTRIBUTES, TIMESTAMP, OFFSET, KEY, VALUE, HEADERS, NAME, CONTENT, LAST, DONE };
 
-/* As walk.py lays it out: nine numbers of 64 bits. */
+/* The layout of walk.py: nine numbers of 64 bits. */
 typedef struct {
     int64_t stage;
     int64_t skip; /* bytes of a key, value or header that are still to come */
@@ -84,7 +84,7 @@ typedef struct {
     int64_t key_size;
 } Across;
 
-/* A number of the record has been read whole. NULL, or what is wrong as a message. */
+/* Handle a number of the record that has been read completely. Return NULL, or an error message. */
 static const char *take_number(Across *across, int64_t value)
 {
     int64_t skip = 0;
@@ -263,7 +263,7 @@ static PyObject *find_timestamp(PyObject *module, PyObject *args)
     Record record = {0};
     const char *problem = NULL;
     int found = 0;
-    /* What is larger than a turn of the event loop takes is looked at on a thread, beside the loop. */
+    /* A batch that is too large for a turn of the event loop is searched on a thread, while the loop runs. */
     PyThreadState *others = buffer.len > 1 << 20 ? PyEval_SaveThread() : NULL;
     for (index = 0; problem == NULL && !found && index < count; index++) {
         problem = next_record(&reader, buffer.len, &record);
