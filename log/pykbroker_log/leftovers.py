@@ -66,8 +66,8 @@ def _finish_swaps(disk: Disk, path: str) -> list[str]:
             # that name may be a different one.
             disk.unlink(f"{path}/{name}")
             _unlink_indexes(disk, path, found.base_offset)
-    # Otherwise a power loss could undo the unlink of the old segments, although the segment that
-    # replaces them has its final name.
+    # Otherwise a power loss could undo the unlink of the old segments, although the segment that replaces them has its
+    # final name.
     disk.fsync_dir(path)
     for name, found in swaps:
         if found.base_offset in ends:
