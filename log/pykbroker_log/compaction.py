@@ -5,11 +5,13 @@ cleaned goes into a map of fixed size, as far as it reaches; then all segments u
 superseded, neighbours of which little is left into one. What is copied lies in `.cleaned` files, whole and durable,
 when it is reported; making it part of the log is `replacement.py`. What may be cleaned at all is `dirty_segments.py`.
 
-Records and batches that stay:
-* the newest record of each key; a record beyond the end of the map; but never a record without a key;
-* a tombstone until its batch's delete horizon, which the first cleaning writes into the batch;
-* no record of an aborted transaction; a marker as long as a record of its transaction is there, then until its horizon;
-* a batch without records if it holds a producer's last sequence, or the last offset of what was cleaned.
+Rules:
+* The newest record of each key stays, and so does any record beyond the end of the map. Before that end a record
+  without a key goes.
+* A tombstone stays until its batch's delete horizon, which the first cleaning writes into the batch.
+* A record of an aborted transaction goes. A marker stays as long as a record of its transaction is there, and then
+  until its horizon.
+* A batch without records stays if it holds a producer's last sequence, or the last offset of what was cleaned.
 
 Invariants:
 * Offsets, sequences and a batch's range never change. A batch of which everything stays is copied as it is.

@@ -362,7 +362,7 @@ class LogDir:
         self._folders.add(key)
         self._unrecovered.discard(key)
 
-    # -- logs that an unclean stop has left
+    # -- logs after an unclean stop
 
     def is_unrecovered(self, topic: str, partition: int) -> bool:
         """Return True if opening the log would first have to check it, because the last stop was not clean."""
@@ -405,7 +405,7 @@ class LogDir:
             writes.append(self.prepare_cleaner_offsets())
         return writes
 
-    # -- copies that are to become logs of this directory
+    # -- copies that will become logs of this directory
 
     @property
     def futures(self) -> list[TopicPartition]:

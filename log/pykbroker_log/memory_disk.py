@@ -256,7 +256,7 @@ class MemoryDisk:
             case _:
                 raise ValueError(call.operation)
 
-    # -- what is in memory
+    # -- page cache
 
     def make_cold(self) -> None:
         """Remove all files so far from memory: reads that must not wait raise ColdRead until `load`. (Otherwise every

@@ -197,7 +197,7 @@ class PartitionLog:
         with self.files.guarded():
             self.files.delete()
 
-    # -- what is true
+    # -- state
 
     @property
     def name(self) -> str:

@@ -153,7 +153,7 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self.entries)
 
-    # -- verdict
+    # -- checks
 
     def check(
         self,

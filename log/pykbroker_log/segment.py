@@ -124,7 +124,7 @@ class Segment:
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
 
-    # -- what is made on first use
+    # -- opened at the first use
 
     @property
     def file(self) -> File:

@@ -7,7 +7,7 @@ the control records of a new leader), and for the high watermark of a leader. No
 Invariants (numbers of the project's list):
 R1 R3  a vote and a leadership are in `Ready.election` before any message that contains them.
 R2     the epoch never decreases; `states.check_transition` raises.
-R5     a leader counts only what it has fsynced itself.
+R5     a leader counts itself only up to its fsynced end.
 R10    a leader commits nothing before a record of its own epoch.
 """
 

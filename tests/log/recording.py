@@ -73,7 +73,7 @@ class RecordedLog(Generic[R]):
         entries = self.log.producers.entries
         self.sequences = {pid: entries[pid].last_sequence + 1 for pid in self.sequences if pid in entries}
 
-    # -- what is known of it after so many calls
+    # -- moments after a number of calls
 
     def over(self, calls: int) -> list[Moment[R]]:
         return [moment for moment in self.moments if moment.done <= calls]

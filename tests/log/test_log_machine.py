@@ -160,7 +160,7 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.log_start_offset <= start or self.flushed <= start
         self.cut()
 
-    # -- what must hold
+    # -- invariants
 
     @invariant()
     def has_what_the_model_has(self) -> None:

@@ -52,7 +52,7 @@ class Producers(RuleBasedStateMachine):
         self.log = open_log(self.disk, config=self.config)
         self.log.producers.expiration_ms = EXPIRATION_MS
 
-    # -- what the model says
+    # -- verdicts of the model
 
     def verdict(self, pid: int, epoch: int, first: int, last: int) -> set[ErrorCode | int]:
         """The correct answers: an error, the offset of the batch that it repeats, or -1 for a new one."""
@@ -122,7 +122,7 @@ class Producers(RuleBasedStateMachine):
             assert pid in self.known
         self.log.producers.expiration_ms = EXPIRATION_MS
 
-    # -- what can happen
+    # -- operations
 
     @rule(pid=PIDS, count=st.integers(1, 3), begin=st.sampled_from([0, 7, MAX_INT32 - 2]), wait=st.integers(0, 300))
     def send(self, pid: int, count: int, begin: int, wait: int) -> None:

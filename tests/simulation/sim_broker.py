@@ -112,7 +112,7 @@ class SimBroker:
     def format_voters(self, voters: VoterSet) -> None:
         format_voters(self.disk, self.config.metadata_log_dir, voters, self.world.now_ms())
 
-    # -- what it is ---------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
     @property
     def node(self) -> Node:

@@ -66,7 +66,7 @@ class Stage:
         self.history = History()
         self._background: list[asyncio.Future[Any]] = []
 
-    # -- who plays ----------------------------------------------------------------------------------------------------
+    # -- background work ----------------------------------------------------------------------------------------------
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
         """Run until `hush`, or until it is cancelled; its errors are raised there."""
@@ -167,7 +167,7 @@ class Stage:
                 )
                 self.world.trace.note("full", broker.number, folder)
 
-    # -- what must hold at any moment ---------------------------------------------------------------------------------
+    # -- agreement at any moment --------------------------------------------------------------------------------------
 
     def agree(self) -> None:
         """Check that a reload of any coordinator would change nothing."""

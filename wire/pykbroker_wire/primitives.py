@@ -1,5 +1,4 @@
-"""The common parts of the generated message classes: two errors, the base class, lengths, varints, tagged fields,
-uuids.
+"""Common parts of the generated message classes: two errors, the base class, lengths, varints, tagged fields, uuids.
 
 Not responsible for any particular message. Invariants of every reader, generated or in this file:
 

@@ -117,7 +117,7 @@ class TransactionalProducer(Peer):
         self._sequences: dict[Place, int] = {}
         self._values = 0
 
-    # -- who it is ----------------------------------------------------------------------------------------------------
+    # -- identity -----------------------------------------------------------------------------------------------------
 
     async def init(self, *, keep: bool = False) -> None:
         """Send InitProducerId. With `keep`, get a new epoch for this producer instead of a new life."""

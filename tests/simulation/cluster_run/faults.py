@@ -88,7 +88,7 @@ class Faults:
         except TimeoutError:
             pass
 
-    # -- who ----------------------------------------------------------------------------------------------------------
+    # -- choosing the node --------------------------------------------------------------------------------------------
 
     def _node(self, fault: Fault) -> SimBroker | None:
         """Return the node for a fault, or None if no node may have it."""

@@ -162,7 +162,7 @@ class MetadataInvariants:
                         "P3", f"{topic.name}-{index}: fenced are {sorted(out)}, and the ISR is {partition.isr}"
                     )
 
-    # -- what nodes have ----------------------------------------------------------------------------------------------
+    # -- images and controllers of nodes ------------------------------------------------------------------------------
 
     def shows(self, number: int, image: MetadataImage) -> None:
         """Check another image of a node."""

@@ -268,7 +268,7 @@ class PartitionInvariants:
         if log is replica.log and start < replica.start and end >= replica.end:
             raise InvariantBroken("P11", f"{replica}: the log start went from {replica.start} back to {start}")
 
-    # -- who leads ----------------------------------------------------------------------------------------------------
+    # -- leaders ------------------------------------------------------------------------------------------------------
 
     def _takes_over(self, replica: Replica, epoch: int) -> None:
         """Check that a new leader has all committed records, and knows their producers, when it can use its log."""
@@ -335,7 +335,7 @@ class PartitionInvariants:
                     f"leader knows of {knows}",
                 )
 
-    # -- what is committed --------------------------------------------------------------------------------------------
+    # -- commits ------------------------------------------------------------------------------------------------------
 
     def _high_watermark(
         self, replica: Replica, log: PartitionLog, leader: PartitionLeader | None, *, is_new_role: bool
@@ -440,7 +440,7 @@ class PartitionInvariants:
                 )
             member.agrees_to = ledger.end
 
-    # -- what the metadata says ---------------------------------------------------------------------------------------
+    # -- changes of the metadata --------------------------------------------------------------------------------------
 
     def metadata_changed(self, keys: set[Key], is_running: dict[int, bool]) -> None:
         """Check partitions that committed metadata has changed. P6: no running member of ISR or ELR lacks a committed

@@ -337,7 +337,7 @@ class QuorumInvariants:
                 f"it is {shadow.batches[index]}",
             )
 
-    # -- what a node says ---------------------------------------------------------------------------------------------
+    # -- messages of a node -------------------------------------------------------------------------------------------
 
     def says(self, driver: QuorumDriver, what: str) -> None:
         """Check a message that leaves a node and may contain the node's epoch and its vote."""

@@ -114,7 +114,7 @@ def read(builder: Columns, data: bytes) -> dict[str, list[Any]]:
     return found
 
 
-# -- what comes out ----------------------------------------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------------------------------------
 
 sizes = st.sampled_from((0, 1, 63, 64, 300, 9000)).map(lambda size: b"x" * size)
 headers = st.lists(st.tuples(st.text(max_size=3), st.none() | sizes), max_size=2)

@@ -147,7 +147,7 @@ def _walk_headers(data: Buffer, position: int, stop: int) -> int:
     return position
 
 
-# --- one record that lies in several chunks --------------------------------------------------------------------------
+# --- one record in several chunks ------------------------------------------------------------------------------------
 
 (_SIZE, _ATTRIBUTES, _TIMESTAMP, _OFFSET, _KEY, _VALUE, _HEADERS, _NAME, _CONTENT, _LAST, _DONE) = range(11)
 #: The numbers of a state: stage, bytes to skip, shift, zigzag, bytes left, headers left, then the next three.
@@ -222,7 +222,7 @@ def walk_across_python(state: array[int], data: Buffer, position: int) -> int:
 
 _SKIPPED: Final = frozenset((_KEY, _VALUE, _NAME, _CONTENT))
 
-# --- records that a rule refuses, and the first one of a time --------------------------------------------------------
+# --- refused records, and the search for a timestamp -----------------------------------------------------------------
 
 Examined: TypeAlias = tuple[int, int, int, int, int]
 """position after the last record, records seen, greatest timestamp of them (MIN_INT64 without records), the timestamp
