@@ -24,7 +24,7 @@ from pykbroker_wire.records.control import ControlType
 class _Ongoing:
     aborted: AbortedTxn
     met: bool = False
-    """A batch of it is still in the log."""
+    """True if a batch of the transaction is still in the log."""
 
 
 class CleanedTransactions:

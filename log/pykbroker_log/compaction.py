@@ -74,7 +74,7 @@ class LastRecord(NamedTuple):
     """The place of the last sequence of a producer that has not expired."""
 
     data_offset: int
-    """-1 when its last batch is a marker."""
+    """-1 if its last batch is a marker."""
     epoch: int
 
 
@@ -389,9 +389,9 @@ class _Chunk(NamedTuple):
     position: int
     data: Buffer
     size: int
-    """Of the whole batches in it."""
+    """The size of the whole batches in the data."""
     batches: list[tuple[int, BatchHeader]]
-    """Where in the data, and the header."""
+    """Position in the data, and header."""
 
 
 def _read(segment: Segment, position: int, buffer_bytes: int) -> Iterator[_Chunk]:

@@ -93,8 +93,7 @@ class LogDir:
         self._high_watermarks: dict[TopicPartition, int] = {}
         # The least end offset of a folder's log according to the checkpoints, until the log has been opened.
         self._promised: dict[TopicPartition, int] = {}
-        # The offset up to which each log was compacted. An entry stays when the topic is no longer compacted, because
-        # the gaps stay.
+        # The offset up to which each log was compacted. An entry stays, as the gaps do, without compaction.
         self._cleaner_offsets: dict[TopicPartition, int] = {}
         # Partitions that have a folder here, open or not.
         self._folders: set[TopicPartition] = set()
@@ -241,8 +240,7 @@ class LogDir:
         return list(self._doomed)
 
     def folders(self) -> list[Folder]:
-        """Return the partition folders, without that of `__cluster_metadata`. Other entries of the directory are
-        ignored."""
+        """Return the partition folders, without that of `__cluster_metadata` and without other entries."""
         return [
             Folder(name, found.topic, found.partition, found.mark, self._topic_id(f"{self.path}/{name}"))
             for name, found in self._found()

@@ -23,9 +23,9 @@ class Bounds(NamedTuple):
     """Offsets, exclusive."""
 
     upper: int
-    """Of this reader."""
+    """The bound of this reader."""
     stable: int
-    """What is below is never cut off: the high watermark."""
+    """The high watermark; records below it are never cut off."""
     log_end: int
 
 

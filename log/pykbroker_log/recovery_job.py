@@ -44,11 +44,11 @@ class Unrecovered:
 class Recovered(NamedTuple):
     log_end_offset: int
     summary: str | None
-    """What was done, for one line about it."""
+    """A summary for one log line."""
     warnings: list[str]
-    """What an operator has to know."""
+    """Warnings for the operator."""
     batches: dict[int, list[BatchMetadata]]
-    """By producer: a snapshot remembers the last one only, while a client may repeat any of the last five."""
+    """By producer: a snapshot has only the last batch, but a client may repeat any of the last five."""
 
 
 def unchecked_segments(disk: Disk, path: str, recovery_point: int) -> list[int]:

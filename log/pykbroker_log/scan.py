@@ -44,7 +44,7 @@ class Scanned(NamedTuple):
     size: int
     excess_bytes: int
     reason: str
-    """Why the scan ended before the file."""
+    """The reason for which the scan ended before the file; "" if it did not."""
     max_timestamp: int
     max_timestamp_offset: int
     bytes_since_index: int

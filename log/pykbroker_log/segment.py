@@ -91,11 +91,9 @@ class Segment:
         size: int | None = None,
         state: str = "",
     ) -> None:
-        #: the suffix of its files' names: "" in a log, `.cleaned` while compaction writes it, `.swap` until the name is
-        #: free
+        #: the suffix of its files' names: "" in a log, `.cleaned` while compaction writes it, `.swap` until it replaces
         self.state = state
-        #: the segment is not needed any longer, even after a crash: compaction has replaced it, or the log starts after
-        #: it
+        #: not needed any longer, even after a crash: compaction has replaced it, or the log starts after it
         self.gone = False
         self.disk = disk
         self._folder = folder
@@ -185,8 +183,7 @@ class Segment:
         self.seal()
 
     def _empty_indexes(self) -> None:
-        """Empty the offset and the time index, and the values that come from them; the caller adds the batches
-        again."""
+        """Empty the offset and the time index, and the values from them; the caller adds the batches again."""
         self._index_checked = True
         self._index_full = None
         self.offset_index.keep(0)
@@ -223,8 +220,7 @@ class Segment:
         return self._max_timestamp
 
     def largest_timestamp(self) -> int:
-        """Return the timestamp in milliseconds that retention uses: the records' largest, or the file's last change if
-        they have none."""
+        """Return the milliseconds that retention uses: the records' largest timestamp, else the file's last change."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self.disk.modified_ms(self.path(names.LOG))
 
@@ -332,8 +328,7 @@ class Segment:
         self.file.fsync()
 
     def take_unwritten(self, least: int) -> tuple[int, int] | None:
-        """Return (position, size) of what was appended since the last call, if it is at least `least` bytes, else
-        None."""
+        """Return (position, size) of the bytes since the last call, or None if they are fewer than `least`."""
         start = self._written_back
         if self.size - start < least:
             return None
@@ -362,8 +357,7 @@ class Segment:
         return BatchHeader.parse(self.file.pread(HEADER_SIZE, position))
 
     def walk(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of the batches from `position` on. An incomplete batch ends the walk without an
-        error. Raises
+        """Yield (position, header) of the batches from `position` on; an incomplete one ends the walk silently. Raises
         CorruptBatch, OSError, ColdRead."""
         make = BatchHeader._make
         for at, _, fields in self._headers(HEADER, position, self.size if end is None else end):
@@ -426,8 +420,7 @@ class Segment:
         return None
 
     def boundary(self, start: int, limit: int) -> tuple[int, int] | None:
-        """Return (position, next offset) of the last batch end at or below `limit`, after `start`; None if there is
-        none."""
+        """Return (position, next offset) of the last batch end at or below `limit`, after `start`, or None."""
         last: tuple[int, int] | None = None
         begin = max(start, self.position_at_or_before(limit))
         for position, after, (base_offset, _, _, _, last_delta) in self._headers(_SPAN, begin, self.size):
@@ -438,8 +431,7 @@ class Segment:
         return last
 
     def end_before(self, offset: int) -> int:
-        """Return the end offset of the last batch that ends before `offset`: the log end if this were cut off from
-        there."""
+        """Return the end offset of the last batch that ends before `offset`: the log end after a cut there."""
         end = self.base_offset
         begin = self.position_for(offset - 1)
         for _, _, (base_offset, _, _, _, last_delta) in self._headers(_SPAN, begin, self.size):
@@ -465,8 +457,7 @@ class Segment:
         return position, offset
 
     def has_whole_index(self) -> bool:
-        """Return True if the indexes of this sealed segment are as sealing left them; False in doubt, and then it is
-        scanned."""
+        """Return True if the indexes of this sealed segment are as sealing left them. In doubt it is scanned."""
         if self.size == 0:
             return True
         last = self.offset_index.last()
@@ -497,8 +488,7 @@ class Segment:
     # -- change
 
     def truncate_to(self, offset: int) -> bool:
-        """Cut off the first batch that reaches `offset` and everything after it. Return False if there was nothing to
-        cut."""
+        """Cut off the first batch that reaches `offset`, and everything after it. Return True if there was one."""
         found = self.find(offset)
         if found is None:
             return False

@@ -32,9 +32,9 @@ class AbortedTxn(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the marker."""
+    """The offset of the marker."""
     last_stable_offset: int
-    """Before it nothing is undecided once the marker is replicated."""
+    """Every transaction before it is decided once the marker is replicated."""
 
 
 class TxnIndex:

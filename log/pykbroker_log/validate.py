@@ -72,11 +72,11 @@ if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
 
 AT_ONCE_BYTES = 1 << 20
-"""As much of a compressed batch is decompressed and looked at in a turn of the event loop: 1 to 5 ms."""
+"""A turn of the event loop decompresses and checks at most this much of a compressed batch: 1 to 5 ms."""
 MOST_COMPRESSED_AT_ONCE = 1 << 18
-"""A compressed batch of this size holds more than AT_ONCE_BYTES as a rule, so that is not tried."""
+"""A larger compressed batch usually holds more than AT_ONCE_BYTES, so a turn does not try it."""
 MOST_PLAIN_AT_ONCE = 1 << 22
-"""A batch that is not compressed is looked at in a turn up to this size: 1 to 5 ms."""
+"""A turn checks an uncompressed batch up to this size: 1 to 5 ms."""
 
 MAX_RECORD_ERRORS = 1000
 """Kafka lists every wrong record, and a batch can hold 150,000 of them in a megabyte."""
@@ -140,14 +140,14 @@ class Validated:
         """One batch; the caller's memory, patched in place, unless it was read-only or had to be rewritten."""
         self.max_timestamp = max_timestamp
         self.log_append_time_ms = log_append_time_ms
-        """-1 when the topic keeps the time of creation."""
+        """-1 if the topic keeps the time of creation."""
         self.record_count = record_count
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
         self.attributes = attributes
         self.rewritten = rewritten
-        """Whether the records were encoded again: the size may have changed."""
+        """True if the records were encoded again; then the size may have changed."""
         self._restamped = restamped
         """The fields of the header, if its timestamps change."""
 
@@ -170,7 +170,7 @@ class Validated:
         self.first_offset = offset
         self.last_offset = last_offset = offset + self.record_count - 1
         self.offset_of_max_timestamp = last_offset if self.max_timestamp != NO_TIMESTAMP else -1
-        """As Kafka since 3.7: the batch's last offset, because followers know no better; -1 without a timestamp."""
+        """As in Kafka since 3.7, the batch's last offset, which is all that followers know; -1 without a timestamp."""
 
     @property
     def last_sequence(self) -> int:

@@ -75,8 +75,6 @@ class Pending(Protocol):
 
 
 DispatchFrame = Callable[["Connection", memoryview], "AnswerBuffers | Pending | None"]
-
-
 _numbers = count(1)
 
 

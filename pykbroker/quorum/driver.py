@@ -84,8 +84,7 @@ class QuorumDriver:
         on_failure: Callable[[BaseException], None] = lambda error: None,
         on_snapshot_due: Callable[[QuorumDriver], object] | None = None,
     ) -> None:
-        """`on_failure` is called once when the disk fails. `on_snapshot_due` is called when a snapshot is due, and has
-        to call `write_snapshot` now or later."""
+        """`on_failure` is called once when the disk fails, `on_snapshot_due` when `write_snapshot` is to be called."""
         self.node_id = config.raft.node_id
         self.cluster_id = config.raft.cluster_id
         self.failed: BaseException | None = None
@@ -203,8 +202,7 @@ class QuorumDriver:
     # Life
 
     async def start(self) -> None:
-        """Open the disk and take up a role. When this returns, the only voter of a quorum leads, and its first records
-        are on their way."""
+        """Open the disk and take up a role. When this returns, the only voter of a quorum leads and appends."""
         config = self._config
 
         storage, node = await self._runtime.run_blocking(open_replica, self._runtime, config)
@@ -294,8 +292,7 @@ class QuorumDriver:
         self._work()
 
     def register(self, listener: MetadataListener, up_to_date: Callable[[], None] | None = None) -> None:
-        """Call this listener with everything that is committed, from the latest snapshot on, and then with later
-        records."""
+        """Call this listener with all committed records from the latest snapshot on, and then with later ones."""
         self._listeners.register(listener, up_to_date)
         self._runtime.loop.call_soon(self._tell)
 
@@ -335,8 +332,7 @@ class QuorumDriver:
             self.node.forget(token)
 
     def write_snapshot(self, offset: int, epoch: int, values: Iterable[bytes]) -> asyncio.Future[None]:
-        """Write a snapshot of all records up to and including `offset`. `values` is read on a thread, so it must not
-        change."""
+        """Write a snapshot of all records up to `offset`, inclusive. A thread reads `values`, which must not change."""
         return self._replica.snapshots.write(offset, epoch, values)
 
     # Inputs, one at a time
@@ -352,8 +348,7 @@ class QuorumDriver:
         """Carry out what the node has ready, then the next input, until one has to wait for the disk."""
         if self._busy or self._working or self._started is None:
             if values is not None:
-                # A listener's call appends in the middle of a Ready. Its bytes are written in order, after that
-                # Ready's.
+                # A listener's call appends in the middle of a Ready. Its bytes are written after that Ready's.
                 self._execute_pending(values)
             return
         self._working = True
@@ -472,8 +467,7 @@ class QuorumDriver:
             self.storage.append_chunk(step)
 
     def _fetch_again(self, step: LogStep, go_on: Callable[[], None]) -> None:
-        """Wait for room for a whole snapshot, because one of its pieces had no room. Then fetch it from its
-        beginning."""
+        """Wait for room for a whole snapshot, because one piece had no room. Then fetch it from its beginning."""
         assert isinstance(step, SnapshotChunk)
         if self.storage.has_room_for_snapshot(step.size):
             self.node.snapshot_dropped(self._now())

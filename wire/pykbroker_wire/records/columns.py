@@ -128,8 +128,8 @@ class AbortedSpans:
 
     def __init__(self, spans: Iterable[tuple[int, int, int]] = ()) -> None:
         self.undecided: dict[int, int] = {}
-        """Producer ids of records that counted as committed and whose marker has not come yet, with the offset of the
-        first of them."""
+        """Producer ids of records that count as committed and whose marker has not come yet, with the first such
+        offset."""
         self._spans: dict[int, list[tuple[int, int]]] = {}
         for producer_id, first_offset, last_offset in sorted(spans):
             self._spans.setdefault(producer_id, []).append((first_offset, last_offset))
@@ -169,7 +169,7 @@ class Filled(NamedTuple):
     rows: int
     wanted: WantedColumns
     buffers: tuple[memoryview | None, ...]
-    """As ColumnBuffers, each of what is used. Views: the memory is filled again when none of them is left."""
+    """The used part of each of the ColumnBuffers. The memory is filled again when no view of it is left."""
 
 
 # --- the loop over records --------------------------------------------------------------------------------------------
@@ -316,8 +316,8 @@ class Columns:
         self.rows: int
         """Rows since the last `take`."""
         self.next_offset = first_offset
-        """The offset behind the last batch that was looked at, whether it gave rows or not; a following batch that
-        begins later than here shows a hole, which compaction leaves."""
+        """The offset after the last batch that was read, whether it gave rows or not. If the next batch begins later,
+        compaction has left a gap."""
         self._first_offset = first_offset
         self._last_offset = last_offset
         self._aborted = aborted

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
 
 CHUNK_SIZE = 1 << 20
-"""The most that one step of `stream` puts into memory."""
+"""The largest amount of memory that one step of `stream` fills."""
 DEFAULT_LIMIT = 128 * 1024 * 1024
-"""What one batch may decompress to unless the caller says otherwise."""
+"""The default limit for the decompressed size of one batch."""
 ZSTD_MAX_WINDOW = 1 << 27
-"""zstd's own default and what level 22 writes; larger windows are refused as Kafka's reader refuses them."""
+"""The default of zstd, which level 22 writes. Larger windows are refused, as by Kafka's reader."""
 
 
 class Codec(IntEnum):

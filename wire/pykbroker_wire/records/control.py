@@ -40,7 +40,7 @@ class ControlRecord(NamedTuple):
     type: ControlType
     value: memoryview
     coordinator_epoch: int
-    """Of end-transaction markers; otherwise -1."""
+    """The epoch in an end-transaction marker; otherwise -1."""
 
 
 _KEY = Struct(">hh")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12
-"""Base offset and batch length: what `batch_length` does not count."""
+"""The size of base offset and batch length, which `batch_length` does not include."""
 MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 MAGIC = 2
 
@@ -18,14 +18,14 @@ CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
 LENGTH_AT = 8
-"""Where the length stands, which counts what follows it; so up to here in every format."""
+"""The position of the length, which counts the bytes after it; the same in every format."""
 LEADER_EPOCH_AT = 12
 MAGIC_AT = 16
 UP_TO_MAGIC = 17
 CRC_AT = 17
 CRC_START = 21
-"""Where what the CRC covers begins: the attributes."""
+"""The first byte that the CRC covers: the attributes."""
 ATTRIBUTES_AT = 22
-"""The low byte of the attributes, which holds all that are defined: the codec in CODEC_MASK, and the flags."""
+"""The low byte of the attributes, which has all defined bits: the codec in CODEC_MASK, and the flags."""
 MAX_TIMESTAMP_AT = 35
 PRODUCER_AT = 43

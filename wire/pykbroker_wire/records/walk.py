@@ -24,8 +24,8 @@ MIN_INT64 = -(1 << 63)
 MAX_INT64 = (1 << 63) - 1
 
 Walked: TypeAlias = tuple[int, int, int, int, int, bool]
-"""position after the last record, records seen, least and greatest timestamp delta (MAX_INT64 and MIN_INT64 without
-records), records without key, whether offset deltas went up by one from the first expected one"""
+"""position after the last record, number of records, least and greatest timestamp delta (MAX_INT64, MIN_INT64 if there
+are none), number of records without a key, True if offset deltas rise by one from the first expected one"""
 
 
 def walk_python(data: Buffer, position: int, expected: int, count: int) -> Walked:
@@ -225,8 +225,8 @@ _SKIPPED: Final = frozenset((_KEY, _VALUE, _NAME, _CONTENT))
 # --- refused records, and the search for a timestamp -----------------------------------------------------------------
 
 Examined: TypeAlias = tuple[int, int, int, int, int]
-"""position after the last record, records seen, greatest timestamp of them (MIN_INT64 without records), the timestamp
-of the last one, and what is wrong with it: 0 or KEYLESS or UNTIMELY"""
+"""position after the last record, number of records, their greatest timestamp (MIN_INT64 if there are none), that of
+the last one, and its error: 0 or KEYLESS or UNTIMELY"""
 
 KEYLESS: Final = 1
 UNTIMELY: Final = 2
