@@ -1,4 +1,4 @@
-"""Kills in rounds with SIGKILL: a seed chooses each victim, and a round begins after progress since the last one.
+"""Rounds of kills with SIGKILL, in which a seed chooses each victim. A round begins after progress since the last one.
 
 A failing test prints the seed and all victims. The times depend on the machine, so the same seed gives the same victims
 in the same order and no more than that.

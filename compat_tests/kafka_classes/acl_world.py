@@ -1,4 +1,4 @@
-"""Random ACLs that come and go, and questions in between: the steps of one authorizer."""
+"""Random ACLs that come and go, and questions between the changes: the steps of one authorizer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPERATIONS = tuple(each for each in Operation if each > Operation.ALL)
 PRINCIPALS = ("User:alice", "User:bob", "User:CN=a,OU=b", "User:*", "Group:alice", "User:super", "User:ANONYMOUS")
 #: Apache Kafka's authorizer throws for a client whose principal is `User:*`.
 CLIENTS = tuple(each for each in PRINCIPALS if each != "User:*")
-#: As clients have them, and as ACLs do.
+#: In the form of clients and of ACLs.
 ADDRESSES = ("127.0.0.1", "10.1.2.3", "::1", "2001:db8::5", "::ffff:10.1.2.3")
 HOSTS = ("*", "*", "127.0.0.1", "10.1.2.3", "0:0:0:0:0:0:0:1", "2001:db8:0:0:0:0:0:5", "::1")
 NAMES = ("a", "ab", "abc", "abcd", "b", "ba", "orders", "orders-1", "o-2", "*", "*a", "", "ä", "ä€", "kafka-cluster")
@@ -26,7 +26,7 @@ NAMES = ("a", "ab", "abc", "abcd", "b", "ba", "orders", "orders-1", "o-2", "*", 
 
 @dataclass(slots=True)
 class World:
-    """`steps` is what Apache Kafka does. `ask` is the same for our authorizer, one step after another."""
+    """`steps` is Apache Kafka's input. `ask` runs the same with our authorizer, step by step."""
 
     rng: random.Random
     configs: dict[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class World:
             int(rng.choice((Permission.ALLOW, Permission.ALLOW, Permission.DENY))),
         )
         if acl in self._acls.values():
-            # A controller gives no second id to a rule that is there.
+            # A controller gives no second id to an existing rule.
             return
         acl_id = b"A" + rng.randbytes(15)
         self._acls[acl_id] = acl

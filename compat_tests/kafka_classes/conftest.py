@@ -13,7 +13,7 @@ from compat_tests.remote import Program
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Program]:
-    """Apache Kafka's classes. They are the judge of our own, whichever broker is under test."""
+    """Apache Kafka's classes. They judge our own, whichever broker is under test."""
     needs.java()
     with kafka_classes() as program:
         yield program

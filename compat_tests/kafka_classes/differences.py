@@ -1,7 +1,7 @@
-"""The differences from Apache Kafka that are meant, each with its reason, and the count of where they were seen.
+"""The intended differences from Apache Kafka, each with its reason, and a count of their occurrences.
 
-A difference that no row describes fails the test that met it. So does a row that a long enough run never met: it would
-describe something that is no longer there.
+A test fails for a difference that no row describes. It also fails for a row without an occurrence in a long enough run,
+because the row would describe a difference that no longer exists.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Case = TypeVar("Case")
 
 @dataclass(frozen=True, slots=True)
 class Difference(Generic[Case]):
-    """`explains` returns True if this difference alone is what `case` shows."""
+    """`explains` returns True if this difference alone explains `case`."""
 
     what: str
     reason: str

@@ -47,7 +47,7 @@ def image_json(image: MetadataImage) -> dict[str, Any]:
 
 
 def snapshot_json(values: Iterable[bytes]) -> list[str]:
-    """The records of a snapshot, sorted: Apache Kafka writes most of them in the order of a HashMap."""
+    """Return the records of a snapshot, sorted, because Apache Kafka writes most of them in the order of a HashMap."""
     found = []
     for value in values:
         record = decode_record(value)
@@ -59,7 +59,7 @@ def snapshot_json(values: Iterable[bytes]) -> list[str]:
             if known.get(name):
                 known[name] = sorted(known[name])
         if known.get("cordoned_log_dirs") == []:
-            # Apache Kafka keeps an empty list apart from none, and reads both alike. We write none.
+            # Apache Kafka distinguishes an empty list from none, and reads both alike. We write none.
             known["cordoned_log_dirs"] = None
         if "entity" in known:
             known["entity"] = sorted(known["entity"], key=lambda each: str(each.entity_type))
@@ -69,7 +69,7 @@ def snapshot_json(values: Iterable[bytes]) -> list[str]:
 
 
 def kinds(values: Iterable[bytes]) -> list[str]:
-    """The types of records in the order in which a snapshot has them, a topic's beside each other."""
+    """Return the types of records in the order of a snapshot, those of a topic one after the other."""
     names = [type(decode_record(value)).__name__ for value in values]
     return list(dict.fromkeys(names))
 
@@ -106,7 +106,7 @@ def _features(features: Mapping[str, VersionRange]) -> dict[str, Any]:
 
 
 def _entity(entity: QuotaEntity) -> str:
-    """As Java writes a TreeMap."""
+    """Return the text that Java writes for a TreeMap."""
     return "{" + ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity) + "}"
 
 

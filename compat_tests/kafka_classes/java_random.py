@@ -1,4 +1,4 @@
-"""java.util.Random as a Python Random: the same seed gives the same draws to Apache Kafka's code and to ours."""
+"""java.util.Random as a Python Random: the same seed gives the same numbers to Apache Kafka's code and to ours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MASK = (1 << 48) - 1
 
 
 class JavaRandom(random.Random):
-    """Only what placement draws: `randrange(n)` is nextInt(n), `shuffle` is Collections.shuffle."""
+    """Only the calls that placement needs: `randrange(n)` is nextInt(n), `shuffle` is Collections.shuffle."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class JavaRandom(random.Random):
         bits = self._next()
         if bound & (bound - 1) == 0:
             return (bound * bits) >> 31
-        # A draw from the last, incomplete round of the bound is made again.
+        # A number from the last, incomplete round of the bound is drawn again.
         while bits - bits % bound + bound - 1 >= 1 << 31:
             bits = self._next()
         return bits % bound
@@ -33,6 +33,6 @@ class JavaRandom(random.Random):
             x[last], x[other] = x[other], x[last]
 
     def _next(self) -> int:
-        """31 bits."""
+        """Return 31 bits."""
         self._state = (self._state * 0x5DEECE66D + 0xB) & _MASK
         return self._state >> 17

@@ -1,6 +1,6 @@
-"""One JVM with the classes of Apache Kafka that decide from values alone (java/), asked in batches.
+"""One JVM with the classes of Apache Kafka that decide from values alone (java/), called in batches.
 
-Responsible for starting and asking it. Not responsible for what is asked, nor for which answers may differ
+Responsible for starting and calling it. Not responsible for the questions, nor for the allowed differences of answers
 (differences.py and the tests).
 """
 

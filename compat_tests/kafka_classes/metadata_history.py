@@ -55,13 +55,13 @@ _LEADER_CHANGES = (-2, -2, -1)
 
 @dataclass
 class _Model:
-    """What is there after the records so far."""
+    """The state after the records so far."""
 
     version: int
     elr: bool = False
     brokers: dict[int, int] = field(default_factory=dict)
     topics: dict[bytes, str] = field(default_factory=dict)
-    #: topic id -> index -> how many replicas
+    #: topic id -> index -> number of replicas
     partitions: dict[bytes, dict[int, int]] = field(default_factory=dict)
     acls: list[bytes] = field(default_factory=list)
     users: list[tuple[str, int]] = field(default_factory=list)
@@ -92,9 +92,9 @@ class History:
         self._rng = rng
         self._now = _Model(rng.choice(METADATA_VERSIONS))
         self._before_transaction: _Model | None = None
-        #: topics whose configuration has changed since the image: those are not removed before the next one
+        #: topics whose configuration has changed since the image; they are not removed before the next one
         self._configured: set[str] = set()
-        #: mechanisms that have lost or got users since the image: both at once is a difference of its own
+        #: mechanisms that have lost or got users since the image; both at once is a difference of its own
         self._scram_changes: dict[int, str] = {}
         self._offset, self._epoch, self._timestamp_ms, self._names = 0, 1, 1_700_000_000_000, 0
         self._first = True
@@ -125,7 +125,7 @@ class History:
                 self._before_transaction = None
                 add(EndTransactionRecord())
             elif self._before_transaction is not None and chance < 0.2:
-                # The last of its batch: Apache Kafka lets records after it bring the transaction back.
+                # It is the last of its batch, because in Apache Kafka records after it restore the transaction.
                 add(AbortTransactionRecord(reason="reason"))
                 self._now, self._before_transaction = self._before_transaction, None
                 break
@@ -137,7 +137,7 @@ class History:
         self._offset += len(records)
         return batch
 
-    # One kind of record each. The lists are empty where it is not possible now.
+    # One kind of record each. The lists are empty if it is not possible now.
 
     def _name(self) -> str:
         self._names += 1

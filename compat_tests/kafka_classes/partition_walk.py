@@ -1,7 +1,7 @@
 """Random walks of one partition: brokers die and return, the ISR changes, replicas are moved, leaders are elected.
 
-Each step is a `PartitionChange` (pykbroker/controller/partition_change.py) on the partition as the step before has left
-it, and the same step as JSON for Apache Kafka's builder. The walk goes on with our result.
+Each step is a `PartitionChange` (pykbroker/controller/partition_change.py) on the result of the previous step, and the
+same step as JSON for Apache Kafka's builder. The walk continues with our result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pykbroker_wire.primitives import uuid_to_str
 from pykbroker_wire.stored.metadata import PartitionChangeRecord
 
 TOPIC_ID = b"a topic's own id"
-#: Beside small ids some that Java's HashSet does not hold in ascending order.
+#: Besides small ids some that Java's HashSet does not hold in ascending order.
 BROKERS = (0, 1, 2, 3, 4, 5, 16, 33)
 #: 3.3-IV3, around 3.6-IV0 (an ISR that shrinks), 3.7-IV2 (directories), 4.0-IV1 (the ELR), and the newest.
 METADATA_VERSIONS = (7, 11, 12, 17, 22, 23, 30)
@@ -38,7 +38,7 @@ def default_directory(broker: int) -> bytes:
 
 
 def fields(partition: PartitionImage) -> list[Any]:
-    """The partition as java/PartitionChanges.java reads and writes it."""
+    """Return the partition in the form of java/PartitionChanges.java."""
     found: list[Any] = [list(each) if isinstance(each, tuple) else each for each in partition]
     found[1] = [uuid_to_str(directory) for directory in partition.directories]
     return found
@@ -46,7 +46,7 @@ def fields(partition: PartitionImage) -> list[Any]:
 
 @dataclass(slots=True)
 class Step:
-    """`question` is what Apache Kafka is asked, `record` our answer, `after` the partition that it leads to."""
+    """`question` is the input for Apache Kafka, `record` our answer, `after` the resulting partition."""
 
     change: PartitionChange
     question: dict[str, Any]
@@ -54,7 +54,7 @@ class Step:
     after: PartitionImage
 
     def answer(self) -> dict[str, Any] | None:
-        """Our answer in the form of Apache Kafka's."""
+        """Return our answer in the form of Apache Kafka's."""
         if self.record is None:
             return None
         return {
@@ -126,10 +126,10 @@ class Walk:
             question["directories"] = {str(key): uuid_to_str(value) for key, value in change.directories.items()}
         return question
 
-    # What may happen in a step. `more` has what Apache Kafka is asked beyond the fields of the change.
+    # The possible events of a step. `more` has Apache Kafka's input beyond the fields of the change.
 
     def _leader_proposes(self, change: PartitionChange, more: dict[str, Any]) -> None:
-        """An ISR of replicas that mostly live, and with it often the end of the recovery."""
+        """Propose an ISR of mostly live replicas, and with it often the end of the recovery."""
         rng, before = self._rng, self.partition
         isr = [each for each in before.replicas if rng.random() < (0.8 if each in self._alive else 0.1)]
         if not isr:
@@ -156,7 +156,7 @@ class Walk:
         change.election = self._rng.choice(list(ElectionKind))
 
     def _reassign(self, change: PartitionChange, more: dict[str, Any]) -> None:
-        """As an administrator asks for it: other brokers, another order, or back to what was before."""
+        """Reassign like an administrator: other brokers, another order, or back to the previous replicas."""
         rng, before = self._rng, self.partition
         original = [each for each in before.replicas if each not in before.adding_replicas]
         if rng.random() < 0.2 and original:
@@ -191,7 +191,7 @@ class Walk:
         }
 
     def _anything(self, change: PartitionChange, more: dict[str, Any]) -> None:
-        """Targets that no operation of a controller has today."""
+        """Choose targets that no operation of a controller has today."""
         rng = self._rng
         change.election = rng.choice(list(ElectionKind))
         if rng.random() < 0.7:

@@ -1,4 +1,4 @@
-"""Our authorizer beside Apache Kafka's StandardAuthorizer: the same ACLs, the same questions, the same answers."""
+"""Our authorizer, compared with Apache Kafka's StandardAuthorizer: the same ACLs, questions and answers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DIFFERENCES: tuple[Difference[Case], ...] = (
 
 
 def _line(text: str) -> str:
-    """The line without what slf4j or Python's logging put in front of it."""
+    """Return the line without the prefix of slf4j or Python's logging."""
     return text.partition("Principal = ")[2].strip()
 
 
@@ -82,5 +82,5 @@ def test_300_authorizers_decide_alike(kafka: Program, caplog: pytest.LogCaptureF
             allowed += answer[0]
             denied += not answer[0]
     differences.assert_all_seen()
-    # Both kinds of answers are asked for often enough.
+    # Both kinds of answers occur often enough.
     assert min(allowed, denied) > 1_000

@@ -1,4 +1,4 @@
-"""Our images of the metadata beside Apache Kafka's: the same batches of records, the same images and snapshots."""
+"""Our images of the metadata, compared with Apache Kafka's: the same batches of records, images and snapshots."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _VERSION = FeatureLevelRecord(name="metadata.version", feature_level=30)
 
 
 def replayed(batches: list[Batch]) -> list[list[MetadataImage]]:
-    """The images that each batch makes visible."""
+    """Return the images that each batch makes visible."""
     replay = MetadataReplay()
     image = EMPTY_IMAGE
     found = []
@@ -57,7 +57,7 @@ def histories(kafka: Program, count: int, seed: int) -> None:
             where = f"seed {seed}, history {number}, batch at {batch.base}:\n" + "\n".join(map(str, batch.records))
             own, images = [image_json(each) for each in ours], theirs["images"]
             if len(own) != len(images):
-                # Where a transaction begins, Apache Kafka makes an image of records that change nothing, too.
+                # At the beginning of a transaction, Apache Kafka also makes an image of records that change nothing.
                 own, images = changing(own, image_json(image)), changing(images, image_json(image))
             assert_same(own, images, where)
             image = ours[-1] if ours else image
@@ -70,7 +70,7 @@ def histories(kafka: Program, count: int, seed: int) -> None:
 
 
 def changing(images: list[dict[str, Any]], before: dict[str, Any]) -> list[dict[str, Any]]:
-    """The images that differ from the one before in more than where they stand in the log."""
+    """Return the images that differ from the previous one in more than their position in the log."""
     stands = ("offset", "epoch", "timestamp_ms")
     found = []
     for image in images:
@@ -81,7 +81,7 @@ def changing(images: list[dict[str, Any]], before: dict[str, Any]) -> list[dict[
 
 
 def assert_same(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], where: str) -> None:
-    """Name what differs: an image has a thousand values."""
+    """Name only the differing values, because an image has a thousand values."""
     if ours != theirs:
         assert len(ours) == len(theirs), f"{where}\n{len(ours)} images of ours, {len(theirs)} of Apache Kafka"
         for one, other in zip(ours, theirs, strict=True):
@@ -89,7 +89,7 @@ def assert_same(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], where:
 
 
 def assert_same_after_a_snapshot(kafka: Program, before: list[bytes], after: list[bytes]) -> None:
-    """A snapshot of one history comes on top of the image of another."""
+    """A snapshot of one history replaces the image of another."""
     first = MetadataDelta(EMPTY_IMAGE)
     for value in before:
         first.replay(decode_record(value))
@@ -99,11 +99,11 @@ def assert_same_after_a_snapshot(kafka: Program, before: list[bytes], after: lis
     second.replace_everything()
     theirs = kafka.ask("snapshot", before=[each.hex() for each in before], records=[each.hex() for each in after])
     ours = image_json(second.apply(7, 3, 5))
-    # As with the test of users below, Apache Kafka may forget users where all known ones go and others come.
+    # As with the test of users below, Apache Kafka may lose users if all known ones are removed and others are added.
     users, their_users = ours.pop("scram"), theirs.pop("scram")
     assert their_users.items() <= users.items()
     if ours["producer_ids_next"] == -1:
-        # Apache Kafka keeps the producer ids of before when a snapshot has none.
+        # Apache Kafka keeps the old producer ids if a snapshot has none.
         del theirs["producer_ids_next"], ours["producer_ids_next"]
     assert_same([ours], [theirs], "after a snapshot")
 
@@ -117,18 +117,18 @@ def test_2_000_histories_lead_to_the_same_images_and_snapshots(kafka: Program) -
     histories(kafka, 2_000, seed=7)
 
 
-# Differences from Apache Kafka that are meant. The histories above leave them out.
+# Intended differences from Apache Kafka. The histories above leave them out.
 
 
 def both(kafka: Program, *records: TopLevel) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The last image of one batch: Apache Kafka's, then ours."""
+    """Return the last image of one batch: Apache Kafka's, then ours."""
     batch = Batch(0, 1, 5, list(records), [encode_record(each, 30) for each in records])
     theirs = kafka.ask("images", batches=[batch.question()])[0]["images"][-1]
     return theirs, image_json(replayed([batch])[0][-1])
 
 
 def test_an_aborted_transaction_does_not_come_back_with_the_records_after_it(kafka: Program) -> None:
-    """Apache Kafka applies it where its batch has more records."""
+    """Apache Kafka applies it if its batch has more records."""
     theirs, ours = both(
         kafka,
         _VERSION,
@@ -142,7 +142,7 @@ def test_an_aborted_transaction_does_not_come_back_with_the_records_after_it(kaf
 
 
 def test_a_topic_takes_its_configuration_along(kafka: Program) -> None:
-    """Apache Kafka keeps what was configured since its last image, as at a start that reads all batches at once."""
+    """Apache Kafka keeps the configuration from before its last image, as at a start that reads all batches at once."""
     topic_id = b"of a short life "
     theirs, ours = both(
         kafka,
@@ -156,7 +156,7 @@ def test_a_topic_takes_its_configuration_along(kafka: Program) -> None:
 
 
 def test_a_new_user_is_kept_when_the_last_one_goes(kafka: Program) -> None:
-    """Apache Kafka forgets the new user where both changes come between two images."""
+    """Apache Kafka loses the new user if both changes come between two images."""
     theirs, ours = both(
         kafka,
         _VERSION,

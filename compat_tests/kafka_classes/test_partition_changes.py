@@ -1,4 +1,5 @@
-"""Our PartitionChange beside Apache Kafka's PartitionChangeBuilder: the same step, the same record, byte for byte."""
+"""Our PartitionChange, compared with Apache Kafka's PartitionChangeBuilder: the same record for each step, byte by
+byte."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from compat_tests.remote import Program
 from pykbroker.metadata.records import decode_record
 from pykbroker_wire.stored.metadata import PartitionChangeRecord
 
-#: Steps that are asked for at once, and steps after which another partition is walked.
+#: The number of steps per request, and the number after which another partition is walked.
 BATCH = 500
 WALK = 50
 
@@ -44,7 +45,7 @@ def _known(record: PartitionChangeRecord | None) -> dict[str, Any]:
 
 
 def _takes_back(case: Case) -> bool:
-    """We end the reassignment, and Apache Kafka goes on to await a replica that it removes."""
+    """We end the reassignment, and Apache Kafka continues to wait for a replica that it removes."""
     change, theirs = case.step.change, case.their_record
     before = change.partition
     adding = before.adding_replicas if change.adding is None else change.adding

@@ -1,4 +1,4 @@
-"""Our placement of replicas beside Apache Kafka's StripedReplicaPlacer, with the same draws."""
+"""Our placement of replicas, compared with Apache Kafka's StripedReplicaPlacer, with the same random numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pykbroker.controller.placement import UsableBroker, place
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 CLUSTERS = 2_000
-#: Java's HashMap holds these in their order, in which Apache Kafka draws for one rack after another.
+#: Java's HashMap keeps these in their order, in which Apache Kafka draws for one rack after another.
 RACKS = "abcdefghijk"
 
 

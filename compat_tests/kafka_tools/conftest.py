@@ -1,4 +1,4 @@
-"""Apache Kafka's command-line tools, aimed at the node under test."""
+"""Apache Kafka's command-line tools, run against the node under test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOOLS = "org.apache.kafka.tools"
 
 
 class Tools:
-    """`tools.run("TopicCommand", "--list")` gives what the tool printed on standard output."""
+    """`tools.run("TopicCommand", "--list")` returns the tool's standard output."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -22,14 +22,14 @@ class Tools:
         return run_tool(*self._command(main, args), stdin=stdin, timeout=timeout).stdout
 
     def fail(self, main: str, *args: str) -> str:
-        """For a tool that must refuse: everything that it printed."""
+        """Run a tool that must fail; returns its whole output."""
         done = run_tool(*self._command(main, args), check=False)
         assert done.returncode != 0, f"{main} {args} did not fail:\n{done.stdout}"
         return done.stdout + done.stderr
 
     def _command(self, main: str, args: Sequence[str]) -> tuple[str, list[str]]:
         where = ["--bootstrap-server", self.bootstrap]
-        # The one tool that wants its verb first; the others that have a verb want it last.
+        # This tool alone wants its verb first; the others with a verb want it last.
         ordered = [*args, *where] if main == "ClusterTool" else [*where, *args]
         return main if main.startswith("kafka.") else f"{TOOLS}.{main}", ordered
 
@@ -41,6 +41,6 @@ def tools(broker: Node) -> Tools:
 
 
 def table(text: str) -> list[dict[str, str]]:
-    """The rows of a printed table whose first line names the columns; columns may not be empty."""
+    """Return the rows of a printed table whose first line names the columns; no cell may be empty."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     return [dict(zip(lines[0], line, strict=False)) for line in lines[1:]]

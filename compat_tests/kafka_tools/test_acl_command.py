@@ -1,7 +1,7 @@
-"""kafka-acls: what it prints against pykbroker is what it prints against Apache Kafka.
+"""kafka-acls: its output against pykbroker is the same as against Apache Kafka.
 
-Its lines are compared without their order: the tool prints sets. What it lists after a change may be the state before
-it, on either node; so the list is asked for until both have the same, and is compared then.
+Its lines are compared without their order, because the tool prints sets. A list after a change may be the state from
+before, on either node; so the list is requested until both have the same, and is compared then.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONFIG = {
 PATIENCE_S = 30
 READ = ["--operation", "Read"]
 ALICE = ["--allow-principal", "User:alice"]
-#: Each begins where the one before has ended. `--force`: the tool asks before it removes.
+#: Each begins with the state after the previous one. `--force`: the tool asks before it removes.
 CHANGES = {
     "a topic": ["--add", *ALICE, *READ, "--topic", "orders"],
     "the same again": ["--add", *ALICE, *READ, "--topic", "orders"],
@@ -131,7 +131,7 @@ CHANGES = {
     ],
     "everything of a type removed": ["--remove", "--force", "--group", "*", "--resource-pattern-type", "any"],
 }
-#: `*` is a name here, of which there is no rule.
+#: `*` is a name here, and no rule has it.
 CHANGE_NOTHING = {"the same again", "one that is not there removed", "everything of a type removed"}
 LISTS = {
     "all": ["--list"],
@@ -186,7 +186,8 @@ def lines(text: str) -> list[str]:
 def listed(
     server: ToolServer, nodes: tuple[Node, Node], words: list[str], before: list[str] | None = None
 ) -> tuple[list[str], list[str]]:
-    """By Apache Kafka and by pykbroker: the same, and not what was `before`; or what they say when patience ends."""
+    """Return the list by Apache Kafka and by pykbroker when both are the same and not `before`, or after a timeout the
+    last ones."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         theirs, ours = (said(server, node, words) for node in nodes)
@@ -200,7 +201,7 @@ def test_kafka_acls(nodes: tuple[Node, Node], server: ToolServer) -> None:
     for name, words in CHANGES.items():
         theirs, ours = (said(server, node, words) for node in nodes)
         assert (theirs.status, theirs.err) == (ours.status, ours.err) == (0, ""), name
-        # What follows may be a list from before the change.
+        # The rest may be a list from before the change.
         changed = [lines(each.out.partition("Current ACLs")[0]) for each in (theirs, ours)]
         assert changed[0] == changed[1], name
         kafka, own = listed(server, nodes, LISTS["all"], None if name in CHANGE_NOTHING else before)

@@ -1,4 +1,4 @@
-"""What the tools say of the node itself: versions, quorum, features, cluster id, reassignments, elections, ACLs."""
+"""The tools' output about the node itself: versions, quorum, features, cluster id, reassignments, elections, ACLs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from compat_tests.kafka_tools.conftest import Tools, table
 from compat_tests.node import Node
 
-# What a node for stock clients must offer, with the newest version that Apache Kafka 4.3 clients use.
+# The APIs that stock clients need, with the newest version that Apache Kafka 4.3 clients use.
 NEEDED = {
     "Produce": 13, "Fetch": 18, "ListOffsets": 11, "Metadata": 13, "OffsetCommit": 10, "OffsetFetch": 10,
     "FindCoordinator": 6, "JoinGroup": 9, "Heartbeat": 4, "LeaveGroup": 5, "SyncGroup": 5, "DescribeGroups": 6,

@@ -26,7 +26,7 @@ def topic(topics: Topics, broker: Node) -> str:
 
 @pytest.fixture
 def member(topic: str, broker: Node) -> Iterator[ConfluentMember]:
-    """Of the group `group-<topic>`, with everything read."""
+    """A member of the group `group-<topic>` that has read everything."""
     options = {"group.protocol": "consumer", "heartbeat.interval.ms": None, "group.remote.assignor": "range"}
     member = ConfluentMember(broker.bootstrap, topic, f"group-{topic}", **options)
     wait_until(lambda: len(member.records()) == 10, "the member has read everything")

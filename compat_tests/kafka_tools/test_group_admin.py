@@ -1,4 +1,5 @@
-"""kafka-consumer-groups: resets by every option, dry or executed, many groups at once, deletions and refusals."""
+"""kafka-consumer-groups: resets by every option, with and without execution, many groups at once, deletions,
+refusals."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
 
 COMMAND = "consumer.group.ConsumerGroupCommand"
-#: Between two records of a partition: what a slow machine does in a test does not move a time beyond it.
+#: The time between two records of a partition, so large that a slow machine does not skip one in a test.
 STEP_MS = 100_000
 COUNT = 10
 
 
 def fill(broker: Node, topic: str, partitions: int = 2) -> None:
-    """Record i of each partition is of NOW_MS + i * STEP_MS."""
+    """Write records: number i of each partition has the time NOW_MS + i * STEP_MS."""
     records = [
         Record(None, b"%d" % i, (), NOW_MS + STEP_MS * i, partition)
         for partition in range(partitions)
@@ -30,7 +31,7 @@ def fill(broker: Node, topic: str, partitions: int = 2) -> None:
 
 
 def moved(said: str) -> dict[tuple[str, str, int], int]:
-    """(group, topic, partition) -> new offset, of a table of resets."""
+    """Parse a table of resets: (group, topic, partition) -> new offset."""
     lines = said[said.index("GROUP") :]
     return {
         (row["GROUP"], row["TOPIC"], int(row["PARTITION"])): int(row["NEW-OFFSET"])
@@ -59,13 +60,13 @@ def test_resets_by_every_option(tools: Tools, topics: Topics, broker: Node, tmp_
         return {partition: offset for (_, _, partition), offset in found.items()}
 
     at = datetime.fromtimestamp((NOW_MS + 3.5 * STEP_MS) / 1000, UTC)
-    # The group is made by the first of them.
+    # The first of them creates the group.
     assert reset("--to-offset", "6") == {0: 6, 1: 6}
     assert reset("--to-earliest", execute=False) == {0: 0, 1: 0}
     assert committed(tools, group) == {(topic, 0): 6, (topic, 1): 6}
     assert reset("--shift-by", "-2", of=f"{topic}:1") == {1: 4}
     assert reset("--shift-by", "3", of=f"{topic}:0,1") == {0: 9, 1: 7}
-    # Beyond either end is the end.
+    # A target beyond either end becomes the end.
     assert reset("--shift-by", "5") == {0: 10, 1: 10}
     assert reset("--shift-by", "-100", of=f"{topic}:0") == {0: 0}
     assert reset("--to-current") == {0: 0, 1: 10}

@@ -20,7 +20,8 @@ def events(printed: str) -> list[dict[str, Any]]:
 
 
 def fields(told: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Kind of event -> its fields, those of places in it too. Sorted: Java prints them in another order each time."""
+    """Return kind of event -> its fields, also those of places in it. Sorted, because Java prints them in changing
+    order."""
     found = {}
     for event in told:
         nested = [place for value in event.values() if isinstance(value, list) for place in value]

@@ -1,5 +1,5 @@
-"""Apache Kafka's tools on a node with three log directories: what LogDirsCommand shows of a replica that moves, and
-what ReassignPartitionsCommand says of it. Its --execute wants AlterPartitionReassignments first, which is not served.
+"""Apache Kafka's tools on a node with three log directories: LogDirsCommand and ReassignPartitionsCommand for a replica
+that moves. The latter's --execute needs AlterPartitionReassignments first, which is not served.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """`kafka-features` raises kraft.version of three nodes with configured voters, and `kafka-metadata-quorum` shows them.
 
-What the tools say of voters of the log is compared with Apache Kafka in compat_tests/three_nodes."""
+compat_tests/three_nodes compares the tools' output about voters of the log with Apache Kafka.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def reassign(trio: Trio, plan: Path, *args: str) -> str:
 
 
 def throttles(trio: Trio) -> dict[str, str]:
-    """The lists of the topic, and the rates that any broker has."""
+    """Return the lists of the topic, and the rates of any broker."""
     found: dict[str, str] = {}
     for number, wire in trio.wires():
         found |= {key: entry.value for key, entry in wire.describe(TOPIC, "t", LISTS).items()}
@@ -64,7 +64,7 @@ def test_a_reassignment_is_throttled_and_verify_takes_the_throttle_away(trio: Tr
         **dict.fromkeys(RATES, str(RATE)),
     }
     eventually("brokers 2 and 3 have the partition", lambda: trio.partitions("t")[0].replica_nodes == [2, 3])
-    # The first fetch of 1 MB is never held back, nor what the last one is above the rate.
+    # The first fetch of 1 MB is never throttled, nor is the part of the last one above the rate.
     assert time.monotonic() - began > 4
     printed = reassign(trio, plan, "--verify")
     assert "Reassignment of partition t-0 is completed" in printed

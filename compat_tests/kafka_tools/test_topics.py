@@ -15,7 +15,7 @@ from compat_tests.topics import Topics
 
 
 def described(tools: Tools, topic: str) -> tuple[dict[str, str], list[dict[str, str]]]:
-    """The fields of the topic's line and of each partition's line."""
+    """Return the fields of the topic's line and of each partition's line."""
     lines = tools.run("TopicCommand", "--describe", "--topic", topic).splitlines()
     rows = [dict(re.findall(r"(\w+): ([^\t]*)", line)) for line in lines if line.strip()]
     return rows[0], rows[1:]

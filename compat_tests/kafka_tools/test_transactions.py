@@ -1,4 +1,4 @@
-"""kafka-transactions: what is open is listed, described, found to hang, and aborted."""
+"""kafka-transactions: an open transaction is listed, described, found as hanging, and aborted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMAND = "TransactionsCommand"
 
 
 def committed_values(broker: Node, topic: str) -> list[bytes | None]:
-    """What a consumer sees that reads what is committed, up to the end of partition 0."""
+    """Return the values that a consumer of committed records reads, up to the end of partition 0."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -73,7 +73,7 @@ def test_an_open_transaction_is_seen_and_aborted(tools: Tools, topics: Topics, b
     assert open_one["CurrentTransactionStartOffset"] == "1"
     assert table(tools.run(COMMAND, "describe-producers", "--topic", topic, "--partition", "1")) == []
 
-    # Its coordinator knows of it: it does not hang, however long it takes.
+    # Its coordinator has it, so it does not hang, however long it takes.
     hanging = tools.run(COMMAND, "find-hanging", "--topic", topic, "--max-transaction-timeout", "-1")
     assert table(hanging) == []
 
@@ -83,14 +83,14 @@ def test_an_open_transaction_is_seen_and_aborted(tools: Tools, topics: Topics, b
     assert ended["CurrentTransactionStartOffset"] == "None"
     assert committed_values(broker, topic) == [b"before"]
     with contextlib.suppress(KafkaException):
-        # It may have been fenced by what was done behind its back.
+        # The tool may have fenced it in between.
         producer.abort_transaction(10)
     said = tools.fail(COMMAND, "abort", "--topic", topic, "--partition", "0", "--start-offset", "1")
     assert "Could not find any open transactions" in said
 
 
 def test_a_hanging_transaction_is_found_and_aborted(tools: Tools, fresh_broker: FreshBroker) -> None:
-    """Without verification a batch may begin a transaction that its coordinator knows nothing of (KIP-664)."""
+    """Without verification a batch may begin a transaction that its coordinator does not have (KIP-664)."""
     broker = fresh_broker({"transaction.partition.verification.enable": "false"})
     own = Tools(broker.bootstrap)
     session = Session("hanging", broker.bootstrap, {})

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def command() -> list[str]:
     node = needs.program("node")
-    # The program is run from here, its packages lie in the cache.
+    # The program is run from here, its packages are in the cache.
     return [
         "env",
         f"NODE_PATH={npm_packages(HERE)}",

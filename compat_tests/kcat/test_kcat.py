@@ -1,4 +1,4 @@
-"""kcat: the command line that people reach for first, on an older librdkafka than confluent-kafka's."""
+"""kcat, the most common command-line client, on an older librdkafka than confluent-kafka's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Kcat:
         return done.stderr.decode(errors="replace")
 
     def read(self, topic: str, *args: str) -> list[dict[str, Any]]:
-        """Everything from `-o` (the beginning unless given) to the end, as kcat's own JSON."""
+        """Return all records from `-o` (the beginning unless given) to the end, as kcat's own JSON."""
         where = [] if "-o" in args else ["-o", "beginning"]
         return [json.loads(line) for line in self.run("-C", "-t", topic, "-e", "-q", "-J", *where, *args).splitlines()]
 
@@ -157,12 +157,12 @@ def test_members_join_and_leave(
         return out, err
 
     def values(*outs: Path) -> set[int]:
-        """The values of all lines that kcat has written to their end: it may stand in the middle of the next one."""
+        """Return the values of all complete lines of kcat, which may be in the middle of the next one."""
         written = [line for out in outs for line in out.read_text().splitlines(keepends=True)]
         return {int(line.split()[1]) for line in written if line.endswith("\n")}
 
     def assigned(err: Path) -> int:
-        """How many partitions the last (re)balance that kcat reported gave it."""
+        """Return the number of partitions in the last (re)balance that kcat reported."""
         said = [line for line in err.read_text().splitlines() if "rebalanced" in line]
         return said[-1].count(f"{topic} [") if said and "assigned" in said[-1] else 0
 
@@ -184,7 +184,7 @@ def test_members_join_and_leave(
 
 
 def test_the_two_faces_of_one_written_batch(kcat: Kcat, broker: Node, topic: str) -> None:
-    """What kcat wrote, another client sees with the same timestamps that kcat sees."""
+    """Another client reads kcat's records with the timestamps that kcat itself reads."""
     kcat.run("-P", "-t", topic, stdin=b"one\ntwo\nthree\n")
     mine = [Record(None, r["payload"].encode(), (), r["ts"], r["partition"]) for r in kcat.read(topic)]
     assert_same(mine, ConfluentClient().consume(broker.bootstrap, topic))

@@ -1,4 +1,4 @@
-"""Clusters that the tests of this folder share, each for a module: a JVM takes seconds to start."""
+"""Clusters that the tests of this folder share, each for a module, because a JVM takes seconds to start."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NewCluster = Callable[..., Cluster]
 
 @pytest.fixture(scope="module")
 def new_cluster(against: str) -> Iterator[NewCluster]:
-    """`new_cluster({1: Member("kafka"), 2: Member("pykbroker")})`, formatted (`words`: more for
-    the command that formats). It ends with the module at the latest.
+    """`new_cluster({1: Member("kafka"), 2: Member("pykbroker")})` returns a formatted cluster (`words`: further
+    arguments for the command that formats). It ends at the latest with the module.
 
     With `--against apache-kafka` every member is one of Apache Kafka.
     """
@@ -40,7 +40,7 @@ def new_cluster(against: str) -> Iterator[NewCluster]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """A failure shows the ends of the nodes' logs."""
+    """Show the ends of the nodes' logs for a failure."""
     outcome = yield
     report = outcome.get_result()  # type: ignore[attr-defined]
     if report.failed:

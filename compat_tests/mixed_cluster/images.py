@@ -1,8 +1,8 @@
-"""The metadata of a cluster as its members' files hold it: the log, the snapshots, and whether they say the same.
+"""The metadata of a cluster in its members' files: the log, the snapshots, and their comparison.
 
 Every member keeps the same log of metadata, and each makes snapshots of its own at offsets of its own. A snapshot is
-compared with the log up to its offset: both are replayed here into an image, so that what Apache Kafka's image lost or
-added on its way from log to snapshot shows as a difference, and what ours did as well.
+compared with the log up to its offset: both are replayed here into an image. So a difference shows a value that Apache
+Kafka's image, or ours, lost or added between log and snapshot.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ def batches(data: bytes) -> Iterator[Batch]:
 
 
 def log_of(data_dir: Path) -> list[Batch]:
-    """The batches of a member's log; a node that was killed may have a torn last one, which is left out."""
+    """Return the batches of a member's log. A killed node may have an incomplete last one, which is left out."""
     files = sorted((data_dir / FOLDER).glob("*.log"))
     return [batch for file in files for batch in batches(file.read_bytes())]
 
 
 def snapshots_of(data_dir: Path) -> dict[int, Path]:
-    """By the offset behind the last record that each holds. The one that `format` makes holds no state of a log."""
+    """Return the snapshots by the offset after the last record of each. The one of `format` has no state of a log."""
     found = {int(path.name.split("-")[0]): path for path in (data_dir / FOLDER).glob("*.checkpoint")}
     return {offset: path for offset, path in found.items() if offset > 0}
 
 
 def image_of_log(log: list[Batch], end: int) -> MetadataImage:
-    """What the records below an offset make, from the first one on."""
+    """Return the image of all records below an offset."""
     image, replay = EMPTY_IMAGE, MetadataReplay()
     for batch in log:
         if batch.records and batch.base_offset < end:
@@ -71,7 +71,7 @@ def image_of_snapshot(path: Path) -> MetadataImage:
 
 
 def contents(image: MetadataImage) -> dict[str, object]:
-    """What the image holds, thing by thing. The order of maps says nothing."""
+    """Return the content of the image, object by object. The order of maps means nothing."""
     topics = image.topics.by_id.values()
     held: dict[str, Mapping[Any, object]] = {
         "broker": {key: _sorted(broker) for key, broker in image.brokers.items()},
@@ -90,7 +90,7 @@ def contents(image: MetadataImage) -> dict[str, object]:
 
 
 def _sorted(broker: BrokerImage) -> BrokerImage:
-    """Apache Kafka keeps a broker's directories in a list that it sorts when it likes."""
+    """Sort the directories, because Apache Kafka keeps them in a list in varying order."""
     return replace(
         broker,
         directories=tuple(sorted(broker.directories)),
@@ -99,7 +99,7 @@ def _sorted(broker: BrokerImage) -> BrokerImage:
 
 
 def snapshot_differences(snapshot: Path, log: list[Batch]) -> list[str]:
-    """Where a snapshot and the whole log up to its end do not make the same image."""
+    """Return the differences between the image of a snapshot and that of the whole log up to its end."""
     end = int(snapshot.name.split("-")[0])
     held, made = contents(image_of_snapshot(snapshot)), contents(image_of_log(log, end))
     return [
@@ -110,7 +110,7 @@ def snapshot_differences(snapshot: Path, log: list[Batch]) -> list[str]:
 
 
 def log_differences(logs: dict[int, list[Batch]], end: int) -> list[str]:
-    """Where the logs of members hold other bytes below an offset. A log may begin later than another."""
+    """Return the offsets at which the logs of members have different bytes. A log may begin later than another."""
     found = []
     held = {number: {batch.base_offset: batch.data for batch in log} for number, log in logs.items()}
     (first, reference), *others = held.items()

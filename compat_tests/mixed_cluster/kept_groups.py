@@ -1,7 +1,7 @@
-"""Share groups and streams groups, and what members and administrators of other kinds are told about their ids.
+"""Share groups and streams groups, and the answers about their ids to members and administrators of other kinds.
 
-pykbroker serves neither kind. It keeps their records and refuses their ids with Apache Kafka's errors, so the same
-questions are put to both.
+pykbroker serves neither kind. It keeps their records and refuses their ids with Apache Kafka's errors, so both get the
+same requests.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def streams_heartbeat(group: str, epoch: int, topic: str) -> StreamsGroupHeartbe
 
 
 def join(asker: Asker, groups: Kept, topic: str) -> None:
-    """The members of two of the four groups leave again."""
+    """Let a member join each of the four groups; the members of two of them leave again."""
     asker.coordinated(0, groups)
     for index, make in enumerate((share_heartbeat, streams_heartbeat)):
         for group in (groups[index], groups[index + 2]):
@@ -118,8 +118,8 @@ def commit_of(group: str, topic: str, member: str, epoch: int) -> OffsetCommitRe
 
 
 def questions(group: str, topic: str) -> Iterator[tuple[str, TopLevel, int | None]]:
-    """What other kinds of members and administrators ask of a group with a member. Every question is refused, or is
-    only a question: nothing changes by them."""
+    """Yield requests of other kinds of members and of administrators for a group with a member. Every one is refused or
+    only reads, so none of them changes anything."""
     join_request = JoinGroupRequest(
         group_id=group,
         session_timeout_ms=30_000,
@@ -178,7 +178,7 @@ def answers(asker: Asker, group: str, topic: str) -> dict[str, Any]:
 
 
 def plain(answer: Any) -> Any:
-    """The codes and words of an answer: fields that are empty are left out."""
+    """Return the codes and texts of an answer, without empty fields."""
     if isinstance(answer, TopLevel) or hasattr(type(answer), "__slots__"):
         fields = {name: plain(getattr(answer, name)) for name in type(answer).__slots__}
         return {name: value for name, value in fields.items() if value not in ("", None, [], {}, 0, -1)}
@@ -198,13 +198,13 @@ def delete(asker: Asker, group: str) -> int:
 
 
 def share_coordinator(asker: Asker) -> None:
-    """Wait until the state of share groups has a coordinator, which makes its topic."""
+    """Wait until the state of share groups has a coordinator, which creates its topic."""
     request = FindCoordinatorRequest(key_type=SHARE_STATE, coordinator_keys=["group:AAAAAAAAAAAAAAAAAAAAAQ:0"])
     asker.until(lambda: asker.ask(request).coordinators[0].error_code == 0, "share groups have a coordinator")
 
 
 def set_share_offset(asker: Asker, group: str, topic: str, offset: int) -> None:
-    """As an administrator of a share group without members does it."""
+    """Set the offset of a share group without members, as an administrator does."""
     partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=offset)
     wanted = AlterShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[partition])
     request = AlterShareGroupOffsetsRequest(group_id=group, topics=[wanted])
@@ -218,7 +218,8 @@ def set_share_offset(asker: Asker, group: str, topic: str, offset: int) -> None:
 
 
 def settled(asker: Asker, groups: Kept, topic: str, epochs: Mapping[str, int] | None = None) -> dict[str, int]:
-    """The epochs of the two members when they do not change any more. `epochs`: what they know; else they join."""
+    """Return the epochs of the two members when they no longer change. `epochs`: their current ones; without them they
+    join."""
     known = epochs or {}
     return {
         group: _last_epoch(asker, group, topic, heartbeat, known.get(group, 0))
@@ -227,7 +228,8 @@ def settled(asker: Asker, groups: Kept, topic: str, epochs: Mapping[str, int] | 
 
 
 def _last_epoch(asker: Asker, group: str, topic: str, heartbeat: Any, known: int) -> int:
-    """Twice the same epoch is the last, once the member has something to read. Each epoch is known when it is said."""
+    """Return the epoch that occurs twice in a row, once the member has something to read. Each heartbeat sends the last
+    one."""
     assigned = known > 0
 
     def same() -> int:
@@ -251,13 +253,13 @@ def _assigned(answer: ShareGroupHeartbeatResponse | StreamsGroupHeartbeatRespons
 
 
 def commit(asker: Asker, group: str, topic: str, epoch: int) -> None:
-    """As the member of a streams group."""
+    """Commit as the member of a streams group."""
     answer = asker.ask(commit_of(group, topic, MEMBER, epoch), 9)
     assert answer.topics[0].partitions[0].error_code == 0, answer
 
 
 def stored(asker: Asker, groups: Kept, topic: str) -> dict[str, Any]:
-    """What the groups have beside their members."""
+    """Return the state of the groups besides their members."""
     wanted = DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[0])
     request = DescribeShareGroupOffsetsRequest(
         groups=[DescribeShareGroupOffsetsRequestGroup(group_id=groups.no_longer_sharing, topics=[wanted])]

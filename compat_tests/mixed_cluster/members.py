@@ -1,7 +1,7 @@
 """The nodes of one cluster, some of Apache Kafka and some of pykbroker, each a process with a home of its own.
 
-Both kinds read a properties file of the same form and directories of the same form. Not here: what must hold
-(the tests have that), and what is asked of nodes over the wire (tests/node/nodes.py).
+Both kinds read properties files and directories of the same form. Not responsible for the expectations (the tests have
+them), nor for requests to nodes (tests/node/nodes.py).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from tests.node.wire import Wire
 from tests.standing_still import standing_still
 
 Kind = Literal["kafka", "pykbroker"]
-#: What Apache Kafka's kraft.version 0 and 1 are called in these tests. Of a "joining" quorum the first controller is
-#: the only voter at first, and the others add themselves (KIP-1186).
+#: The names of Apache Kafka's kraft.version 0 and 1 in these tests. In a "joining" quorum the first controller is the
+#: only voter at first, and the others add themselves (KIP-1186).
 Quorum = Literal["static", "dynamic", "joining"]
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 READY: dict[Kind, bytes] = {"kafka": b"Kafka Server started", "pykbroker": b"pykbroker is ready"}
-#: A bound for what hangs: several JVMs start at once on two cores that others use as well.
+#: A bound for hanging nodes: several JVMs start at once on two busy cores.
 PATIENCE_S = 300
 SMALL_JVM = ["-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 SETTINGS = {
@@ -55,7 +55,7 @@ SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "2",
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
-    # A killed broker is missed sooner than after nine seconds, and one that a busy machine holds up is not.
+    # A killed broker is fenced earlier than after nine seconds, and a slow one on a busy machine is not.
     "initial.broker.registration.timeout.ms": "300000",
     "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "500",
@@ -77,7 +77,7 @@ class Member:
 
 
 class Cluster(Nodes):
-    """Members by node id. `format`, then `start_all`; `close` ends every process and removes every file."""
+    """Members by node id. Call `format`, then `start_all`; `close` ends every process and removes every file."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class Cluster(Nodes):
         host: str = "localhost",
         prefix: Sequence[str] = (),
     ) -> None:
-        """`settings` are those of every member, `own` those of some beside them. A broker has `directories` log.dirs:
-        with two it tells the controller in which of them a replica lies (KIP-858). `listeners`: one more of a
-        member. `host`: what `listeners` says. `prefix`: a command that becomes the one that starts a member."""
+        """`settings` are those of every member, `own` additional ones of some. A broker has `directories` log.dirs:
+        with two it reports to the controller which of them has a replica (KIP-858). `listeners`: a further one of a
+        member. `host`: the host in `listeners`. `prefix`: a command in front of the one that starts a member."""
         self.members = dict(members)
         self.quorum = quorum
         self.numbers = tuple(number for number, member in members.items() if member.is_broker)
@@ -101,7 +101,7 @@ class Cluster(Nodes):
         self.running: dict[int, _Process] = {}
         #: the interpreters of members that do not run the pykbroker of this environment
         self.pythons: dict[int, Path] = {}
-        # The next one of each is the controller's.
+        # The port after each is the controller's.
         self._ports = {number: steady_port() for number in members}
         self._settings = {**SETTINGS, **(settings or {})}
         self._own = dict(own or {})
@@ -135,7 +135,7 @@ class Cluster(Nodes):
         return tuple(number for number, member in self.members.items() if member.is_controller)
 
     def of_kind(self, kind: Kind) -> tuple[int, ...]:
-        """The brokers of one kind."""
+        """Return the brokers of one kind."""
         return tuple(number for number in self.numbers if self.members[number].kind == kind)
 
     def address(self, number: int) -> str:
@@ -156,7 +156,7 @@ class Cluster(Nodes):
         return next((folder for folder in found if folder.is_dir()), self.data(number))
 
     def replicas(self, number: int) -> list[Path]:
-        """The folders with replicas of a broker, without those that are deleted."""
+        """Return the folders with replicas of a broker, without deleted ones."""
         found = [path for folder in self.log_dirs(number) for path in folder.glob("*-*") if path.is_dir()]
         return [path for path in found if not path.name.endswith("-delete")]
 
@@ -203,7 +203,8 @@ class Cluster(Nodes):
     # -- members that come and go
 
     def format(self, *words: str, own_tools: bool = False) -> None:
-        """Format every home. `own_tools`: each of Apache Kafka's nodes with its StorageTool, which takes a JVM."""
+        """Format every home. `own_tools`: format each of Apache Kafka's nodes with its StorageTool, which takes a
+        JVM."""
 
         with ThreadPoolExecutor(len(self.members)) as pool:
             list(pool.map(lambda number: self.format_one(number, *words, own_tools=own_tools), self.members))
@@ -247,7 +248,7 @@ class Cluster(Nodes):
             )
 
     def _pykbroker(self, number: int) -> tuple[list[str], dict[str, str]]:
-        """The beginning of a command of this member's pykbroker, and its environment."""
+        """Return the beginning of a command of this member's pykbroker, and its environment."""
         environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
         if number in self.pythons:
             # It would name the code of this environment.
@@ -263,16 +264,16 @@ class Cluster(Nodes):
         self.ready(*numbers)
 
     def start_all(self) -> None:
-        """All at once, the JVMs first: they take longest."""
+        """Start all members at once, the JVMs first, because they take longest."""
         self.start(*sorted(self.members, key=lambda number: self.members[number].kind != "kafka"))
 
     def stop(self, *numbers: int) -> None:
-        """A controlled shutdown of these members, at once. They are asked once: what is asked twice ends at once."""
+        """Shut these members down in parallel. Each gets one signal, because a second one ends a node at once."""
         for number in numbers:
             self.running[number].ask(signal.SIGTERM)
         for number in numbers:
             process = self.running.pop(number)
-            # A JVM that was asked to end gives the number of the signal.
+            # A JVM that was asked to end returns the number of the signal.
             code = process.wait()
             assert code == (128 + signal.SIGTERM if process.kind == "kafka" else 0), f"node {number} ended with {code}"
 
@@ -282,14 +283,14 @@ class Cluster(Nodes):
 
     @contextmanager
     def paused(self, *numbers: int) -> Iterator[None]:
-        """The processes stand still within the block: they keep their sockets, and do nothing."""
+        """Pause the processes within the block: they keep their sockets, and do nothing."""
         with standing_still(*(self.running[number].pid for number in numbers)):
             yield
 
     # -- leaders
 
     def move(self, topic: str, to: int) -> None:
-        """Make a broker the preferred replica of every partition of a topic, and have it elected."""
+        """Make a broker the preferred replica of every partition of a topic, and let it be elected."""
         order = [to, *(number for number in self.numbers if number != to)]
         self.in_sync(topic)
         partitions = self.partitions(topic)
@@ -322,11 +323,11 @@ class Cluster(Nodes):
     # -- the quorum
 
     def controller(self, number: int) -> Wire:
-        """A connection to a controller's listener."""
+        """Return a connection to a controller's listener."""
         return Wire(self.controller_address(number))
 
     def led_by(self, *numbers: int) -> int:
-        """Wait until one of these controllers is active."""
+        """Wait until one of these controllers is active, and return it."""
 
         def look() -> int | None:
             active = self.active()
@@ -335,7 +336,7 @@ class Cluster(Nodes):
         return eventually(f"one of {numbers} leads the quorum", look, seconds=PATIENCE_S)
 
     def complaints(self) -> list[str]:
-        """Lines of pykbroker's logs that tell of an error, or of a bug."""
+        """Return lines of pykbroker's logs that report an error or a bug."""
         wrong = (" ERROR ", " CRITICAL ", "Traceback")
         return [
             f"node {number}: {line}"
@@ -346,7 +347,7 @@ class Cluster(Nodes):
         ]
 
     def tails(self, lines: int = 30) -> str:
-        """The ends of all logs, for a failure's message."""
+        """Return the ends of all logs, for a failure's message."""
         ends = []
         for number, member in self.members.items():
             ends += [f"--- node {number} ({member.kind})", *self.said(number).splitlines()[-lines:]]
@@ -396,7 +397,7 @@ class _Process:
         self.wait()
 
     def wait(self) -> int:
-        """Wait for its end; the exit code."""
+        """Wait for its end; returns the exit code."""
         try:
             return self._process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""`pykbroker balance` on brokers of Apache Kafka with two directories each: a plan is made, carried out, killed."""
+"""`pykbroker balance` on brokers of Apache Kafka with two directories each: a plan is made, run and killed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def placed(cluster: Cluster, topic: str) -> list[list[int]]:
 
 
 def fill(cluster: Cluster, topic: str) -> None:
-    """More in each partition than one fetch takes: a throttle does not hold the first one back."""
+    """Write more into each partition than one fetch takes, because a throttle does not limit the first fetch."""
     cluster.create(topic, *[[1, 2]] * PARTITIONS)
     cluster.in_sync(topic)
     with Wire(cluster.address(1)) as wire:

@@ -32,7 +32,7 @@ BROKERS = (KAFKA, OURS)
 OTHER = {KAFKA: OURS, OURS: KAFKA}
 QUIET = {"log_level": 0, "acks": "all", "enable.idempotence": True}
 SETTINGS = {
-    # A snapshot of the metadata every few records, of each member.
+    # A snapshot of the metadata every few records, on each member.
     "metadata.log.max.record.bytes.between.snapshots": "4000",
     "auto.leader.rebalance.enable": "false",
     "log.initial.task.delay.ms": "500",
@@ -97,14 +97,14 @@ def test_replicas_hold_the_same_bytes(cluster: Cluster, leader: int) -> None:
             client.produce(topic, written[-1], partition=0)
         assert client.flush(60) == 0
         client.commit_transaction(60) if commit else client.abort_transaction(60)
-    # The end of a transaction is told before the last marker is written.
+    # The answer to the end of a transaction comes before the last marker is written.
     eventually("both markers are in the log", lambda: markers_of(cluster.same_logs(topic)) == 2)
     assert values_of(cluster.same_logs(topic)) == written
 
 
 @pytest.mark.parametrize("leader", BROKERS, ids=["Kafka leads", "pykbroker leads"])
 def test_topics_change_on_both(cluster: Cluster, leader: int) -> None:
-    """The low watermark goes to the follower, new partitions appear on both, and what is deleted is gone on both."""
+    """The low watermark reaches the follower, new partitions appear on both, and deleted ones are deleted on both."""
     topic = cluster.create(f"changes-{leader}", (leader, OTHER[leader]))
     with Wire(cluster.address(leader)) as wire:
         for number in range(5):
@@ -132,12 +132,13 @@ def test_topics_change_on_both(cluster: Cluster, leader: int) -> None:
     )
 
 
-#: What a leader appends alone. A busy leader of Apache Kafka may answer a waiting fetch when it has a second record.
+#: Records that a leader appends alone. A busy leader of Apache Kafka may answer a waiting fetch when it has a second
+#: one.
 ALONE = [b"alone-%d" % number for number in range(20)]
 
 
 def test_either_is_killed_and_comes_back(cluster: Cluster) -> None:
-    """Clients go on with the other one. What only the killed leader had is cut off its log when it is back."""
+    """Clients continue with the other one. Records that only the killed leader had are truncated when it is back."""
     topics = [cluster.create("load-1", (KAFKA, OURS)), cluster.create("load-2", (OURS, KAFKA))]
     with Load(cluster, topics, ONCE) as load:
         load.goes_on()
@@ -147,7 +148,7 @@ def test_either_is_killed_and_comes_back(cluster: Cluster) -> None:
             with Wire(cluster.address(victim)) as wire:
                 assert wire.produce(cut, batch(b"kept")).error_code == ErrorCode.NONE
                 with cluster.paused(other):
-                    # One answer with the first of them may be on its way to the follower. It asks for no more.
+                    # One answer with the first of them may be on its way to the follower, which sends no further fetch.
                     for value in ALONE:
                         assert wire.produce(cut, batch(value), acks=1).error_code == ErrorCode.NONE
                     cluster.kill(victim)
@@ -169,7 +170,7 @@ def test_either_is_killed_and_comes_back(cluster: Cluster) -> None:
 
 
 def test_a_controlled_shutdown_hands_over(cluster: Cluster) -> None:
-    """Each asks the controller to move its leaderships before it goes: clients get no failure that they notice."""
+    """Each asks the controller to move its leaderships before it stops, so clients get no visible failure."""
     topic = cluster.create("handed", (OURS, KAFKA), (KAFKA, OURS))
     with Load(cluster, [topic], ONCE) as load:
         load.goes_on()
@@ -186,7 +187,7 @@ def test_a_controlled_shutdown_hands_over(cluster: Cluster) -> None:
 
 
 def test_metadata_is_the_same_in_every_log_and_snapshot(cluster: Cluster) -> None:
-    """Last, with every process stopped: what each member keeps of the same records."""
+    """The last test, with every process stopped: the files that each member keeps of the same records."""
     for number in (CONTROLLER, *BROKERS):
         if number in cluster.running:
             cluster.stop(number)

@@ -1,4 +1,4 @@
-"""Coordinators of groups and transactions that move between Apache Kafka and pykbroker: what one wrote the other loads.
+"""Coordinators of groups and transactions that move between Apache Kafka and pykbroker: each loads the other's records.
 
 Node 1 is Apache Kafka, node 2 pykbroker; the controller is pykbroker's, in a process of its own.
 """
@@ -61,7 +61,7 @@ def cluster(new_cluster: NewCluster) -> Iterator[Cluster]:
 
 
 def coordinator(cluster: Cluster, kind: int) -> int:
-    """Which node the coordinator of the one partition is on, as every node says."""
+    """Return the node of the coordinator for the one partition, when all nodes return the same."""
 
     def look() -> int | None:
         found = set()
@@ -80,7 +80,7 @@ def move_all(cluster: Cluster, to: int, *topics: str) -> None:
 
 
 def members(cluster: Cluster, node: int) -> dict[str, Any]:
-    """The members of the two groups and what they have, once the coordinator has loaded them."""
+    """Return the members of the two groups with their assignments, once the coordinator has loaded them."""
 
     def look() -> dict[str, Any] | None:
         with Wire(cluster.address(node)) as wire:
@@ -116,7 +116,7 @@ def test_groups_and_transactions_go_on_with_the_other_implementation(cluster: Cl
         for node in (OURS, KAFKA, OURS):
             move_all(cluster, node)
             load.goes_on()
-            # The members are those that the other one knew, with the same epochs and assignments: no member rejoined.
+            # The members are those of the other coordinator, with the same epochs and assignments: no member rejoined.
             assert members(cluster, node) == before
         for victim in (OURS, KAFKA):
             cluster.kill(victim)
@@ -145,7 +145,7 @@ def test_groups_and_transactions_go_on_with_the_other_implementation(cluster: Cl
 
 @pytest.mark.parametrize("node", [KAFKA, OURS], ids=["begun with Kafka", "begun with pykbroker"])
 def test_an_open_transaction_moves(cluster: Cluster, node: int) -> None:
-    """Begun with one coordinator and committed with the other: its markers are written by the one that took over."""
+    """Begun with one coordinator and committed with the other, which writes its markers."""
     topic = cluster.create(f"moved-{node}", (node, OTHER[node]), (OTHER[node], node))
     move_all(cluster, node)
     settings = {"bootstrap.servers": cluster.bootstrap, "transactional.id": f"moved-{node}", "log_level": 0}
@@ -173,8 +173,8 @@ def test_an_open_transaction_moves(cluster: Cluster, node: int) -> None:
 
 
 def test_share_and_streams_groups_wait_for_apache_kafka(cluster: Cluster) -> None:
-    """At Kafka's default features. While pykbroker coordinates them their ids are refused with Kafka's errors; when the
-    coordinator is back their members go on in the epochs that they had."""
+    """At Kafka's default features. While pykbroker coordinates them their ids are refused with Kafka's errors; when
+    Apache Kafka coordinates again, their members continue in their epochs."""
     topic = cluster.create("kept", (KAFKA, OURS))
     groups = Kept("sharing", "streaming", "shared", "streamed")
     move_all(cluster, KAFKA)
@@ -209,7 +209,7 @@ def test_share_and_streams_groups_wait_for_apache_kafka(cluster: Cluster) -> Non
         move_all(cluster, KAFKA, OFFSETS, TRANSACTIONS, SHARES)
         asker.coordinated(GROUP, groups)
         kept_groups.share_coordinator(asker)
-        # Each says the epoch that it had, and is not fenced.
+        # Each sends its old epoch, and is not fenced.
         after = kept_groups.settled(asker, groups, topic, epochs)
         assert all(after[group] >= epochs[group] for group in groups.with_members)
         assert kept_groups.stored(asker, groups, topic) == stored

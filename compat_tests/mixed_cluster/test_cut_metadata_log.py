@@ -1,7 +1,8 @@
-"""Apache Kafka has the directory of a voter for a while and cuts off what the voter had flushed, and pykbroker starts.
+"""Apache Kafka uses the directory of a voter for a while and truncates flushed records of the voter, then pykbroker
+starts.
 
-The voter led alone, so that nothing of what it appended was committed. `pykbroker.flushed` knows of those records and
-stays in the directory; what says that it no longer counts is quorum-state, which Apache Kafka writes at each start.
+The voter led alone, so none of its appended records were committed. `pykbroker.flushed` contains those records and
+stays in the directory; quorum-state, which Apache Kafka writes at each start, shows that it no longer counts.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from tests.node.wire import BROKER
 VOTERS = (1, 2, 3)
 TAIL = 30
 SETTINGS = {
-    # The voter that is left alone leads on for as long as it takes to write what cannot be committed.
+    # The voter that is left alone leads long enough to write records that cannot be committed.
     "controller.quorum.fetch.timeout.ms": "20000",
     "controller.quorum.election.timeout.ms": "1000",
 }
 
 
 def _leader(cluster: Cluster) -> int:
-    """The voter that leads and that all living voters follow."""
+    """Return the voter that leads and that all living voters follow."""
 
     def look() -> int | None:
         for number in cluster.running:
@@ -51,7 +52,7 @@ def _leader(cluster: Cluster) -> int:
 
 
 def _has_fetched(cluster: Cluster, number: int) -> int:
-    """Wait until a voter has all that the leader has; where the leader's log ends."""
+    """Wait until a voter has all records of the leader; returns the end of the leader's log."""
 
     def look() -> int | None:
         leader = _leader(cluster)
@@ -62,7 +63,7 @@ def _has_fetched(cluster: Cluster, number: int) -> int:
 
 
 def _quorum_state(cluster: Cluster, number: int) -> tuple[Any, bool]:
-    """The state, and whether pykbroker wrote it last."""
+    """Return the state, and True if pykbroker wrote it last."""
     data = (cluster.data(number) / FOLDER / "quorum-state").read_bytes()
     return json.loads(data), data.endswith(MARK)
 
@@ -76,7 +77,7 @@ def _is_beyond(cluster: Cluster, number: int, offset: int) -> bool:
 
 
 def _append_alone(cluster: Cluster, number: int) -> None:
-    """Have a leader without followers append what will not be committed. No answer comes."""
+    """Let a leader without followers append records that will not be committed. No answer comes."""
     for count in range(TAIL):
         before = _note(cluster, number)
         change = AlterableConfig(name="log.retention.ms", config_operation=0, value=str(10**9 + count))
@@ -117,7 +118,7 @@ def test_a_voter_starts_after_apache_kafka_has_cut_off_what_it_had_flushed(new_c
         cluster.stop(lent)
         assert _note(cluster, lent) >= end
 
-        # In the same epoch and with nothing to write, Apache Kafka writes quorum-state as well.
+        # Apache Kafka also writes quorum-state in the same epoch and with nothing to write.
         cluster.members[lent] = Member("kafka", "controller")
         cluster.start(lent)
         _has_fetched(cluster, lent)

@@ -1,7 +1,7 @@
-"""Starts that fail before a broker is registered leave the proof of the last clean stop, as Apache Kafka's do.
+"""Starts that fail before a broker is registered keep the proof of the last clean stop, as in Apache Kafka.
 
 Two brokers and a controller of one kind, stopped in order. A broker is started without its controller, and then with
-its port taken. It is an eligible leader replica all the same.
+its port taken. It remains an eligible leader replica.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.node.wire import Wire, batch
 
 BROKERS, CONTROLLER = (1, 2), 3
 TOPIC = "kept"
-#: A line of a broker whose controller is away.
+#: A line of a broker whose controller is not there.
 WAITS: dict[Kind, str] = {"kafka": "Unable to", "pykbroker": "cannot connect"}
 
 
@@ -29,7 +29,7 @@ def proof(cluster: Cluster, number: int) -> Path:
 
 
 def partition(cluster: Cluster) -> tuple[int, set[int], set[int]]:
-    """Its leader, its ISR and its eligible leader replicas, as the first broker that runs has them."""
+    """Return its leader, its ISR and its eligible leader replicas, from the first broker that runs."""
     with Wire(cluster.address(cluster.living()[0])) as wire:
         asked = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=TOPIC)])
         found = wire.call(asked).topics[0].partitions[0]

@@ -1,6 +1,6 @@
-"""Nodes of both implementations whose listeners have no host: each writes the name that its machine finds for itself.
+"""Nodes of both implementations whose listeners have no host: each writes its machine's own name.
 
-The machine is given a name of its own by namespaces, so that localhost is not the right answer by chance. One node of
+Namespaces give the machine a name of its own, so that localhost is not the right answer by chance. There is one node of
 each kind: the first begins a quorum, and the other joins it. Each controller has two listeners, because Apache Kafka
 writes them in an order of its own.
 """
@@ -40,7 +40,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def renamed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """A command before another one, which then runs on a machine called NAME."""
+    """Return a command prefix that runs another command on a machine called NAME."""
     hosts = tmp_path_factory.mktemp("hosts") / "hosts"
     hosts.write_text(f"127.0.0.1 {NAME} {NAME.partition('.')[0]}\n127.0.0.1 localhost\n")
     script = f'hostname {NAME.partition(".")[0]} && mount --bind {hosts} /etc/hosts && exec "$@"'
@@ -68,7 +68,7 @@ def cluster(request: pytest.FixtureRequest, new_cluster: NewCluster, renamed: li
 
 
 def voters(cluster: Cluster) -> dict[int, set[str]]:
-    """The hosts of each voter, as the active controller says."""
+    """Return the hosts of each voter, from the active controller."""
     asked = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
     with cluster.controller(cluster.active()) as wire:
         answer = wire.call(DescribeQuorumRequest(topics=[asked]))
@@ -78,7 +78,7 @@ def voters(cluster: Cluster) -> dict[int, set[str]]:
 
 
 def voter_sets(data: Path) -> list[VoterSet]:
-    """Every voter set of a log, in its order."""
+    """Return every voter set of a log, in its order."""
     records = (change.message for batch in log_of(data) for _, change in control_records(batch.data))
     return [VoterSet.from_record(record) for record in records if isinstance(record, VotersRecord)]
 
@@ -97,7 +97,7 @@ def test_nodes_of_both_kinds_write_the_name_of_the_machine_and_come_back(cluster
     if cluster.members[leader].kind == "pykbroker":
         with cluster.controller(leader) as wire:
             assert wire.call(hostless).error_code == ErrorCode.INVALID_REQUEST
-    # A cold start: each reads what the other has written. Of two voters the last one could not stop in order.
+    # A cold start: each reads the other's records. With two voters the last one could not stop in order.
     cluster.kill(1, 2)
     cluster.start_all()
     cluster.serving(1, 2)

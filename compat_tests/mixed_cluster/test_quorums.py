@@ -1,7 +1,7 @@
 """Quorums of both implementations: elections, commits, failovers and snapshots between them.
 
-Voters 1 and 2 are of one kind and voter 3 of the other. They are only controllers; a broker of pykbroker's is what
-clients of the quorum see. kraft.version 0 is a static quorum, 1 a dynamic one (KIP-853).
+Voters 1 and 2 are of one kind and voter 3 of the other. They are only controllers; clients of the quorum use a broker
+of pykbroker. kraft.version 0 is a static quorum, 1 a dynamic one (KIP-853).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VOTERS, BROKER = (1, 2, 3), 10
 KEEPS_ALL = {"metadata.max.retention.bytes": str(1 << 30)}
 OTHER: dict[Kind, Kind] = {"kafka": "pykbroker", "pykbroker": "kafka"}
 SETTINGS = {
-    # A snapshot every few records, and a log that begins behind the one before the last.
+    # A snapshot every few records, and a log that begins at the last snapshot but one.
     "metadata.log.max.record.bytes.between.snapshots": "3000",
     "metadata.max.retention.bytes": "6000",
     "controller.quorum.election.timeout.ms": "1000",
@@ -48,14 +48,14 @@ def cluster(request: pytest.FixtureRequest, new_cluster: NewCluster) -> Iterator
 
 
 class Topics:
-    """Topics by which it is seen what the quorum has committed."""
+    """Topics that show what the quorum has committed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.names: list[str] = []
 
     def commit(self, count: int = 1) -> None:
-        """Through the broker, which forwards to the active controller."""
+        """Create topics through the broker, which forwards to the active controller."""
         for _ in range(count):
             name = f"t{len(self.names)}"
             wanted = CreatableTopic(name=name, num_partitions=2, replication_factor=1)
@@ -63,14 +63,14 @@ class Topics:
             def created(topic: CreatableTopic = wanted) -> bool:
                 with Wire(self.cluster.address(BROKER), timeout=PATIENCE_S) as wire:
                     (answer,) = wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000)).topics
-                # An answer that was lost with its controller may have been a good one.
+                # The request may have succeeded although its answer was lost with its controller.
                 return answer.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
             eventually(f"{name} is committed", created, seconds=PATIENCE_S)
             self.names.append(name)
 
     def are_there(self) -> None:
-        """The broker hears of what is committed a moment after the client that asked for it."""
+        """Wait until the broker has the topics, which it gets a moment after the client's answer."""
 
         def look() -> bool:
             with Wire(self.cluster.address(BROKER)) as wire:
@@ -86,7 +86,7 @@ def topics(cluster: Cluster) -> Topics:
 
 
 def ends(cluster: Cluster, controller: int) -> dict[int, int]:
-    """How far each voter has fetched, as the leader knows it; the leader's own end by its own id."""
+    """Return the offset that each voter has fetched, from the leader; the leader's own end by its own id."""
     asked = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
     with cluster.controller(controller) as wire:
         (part,) = wire.call(DescribeQuorumRequest(topics=[asked])).topics[0].partitions
@@ -104,7 +104,7 @@ def caught_up(cluster: Cluster, controller: int) -> None:
 
 
 def lead(cluster: Cluster, topics: Topics, wanted: int) -> None:
-    """Have this voter elected: the one that led is gone, and the third has not all that was committed."""
+    """Get this voter elected: the previous leader is stopped, and the third voter lacks some committed records."""
     active = cluster.active()
     if active == wanted:
         return
@@ -125,7 +125,7 @@ def lead(cluster: Cluster, topics: Topics, wanted: int) -> None:
 
 
 def wipe(cluster: Cluster, topics: Topics, number: int) -> None:
-    """A voter comes back with an empty disk: what it lacks comes as a snapshot."""
+    """Restart a voter with an empty disk: it gets the missing records as a snapshot."""
     cluster.kill(number)
     shutil.rmtree(cluster.data(number))
     cluster.format_one(number)
@@ -135,14 +135,14 @@ def wipe(cluster: Cluster, topics: Topics, number: int) -> None:
 
 
 def of_kind(cluster: Cluster, kind: Kind) -> int:
-    """A voter of a kind: the active controller if it is one."""
+    """Return a voter of a kind: the active controller if it is one."""
     active = cluster.active()
     found = [number for number in VOTERS if cluster.members[number].kind == kind]
     return active if active in found else found[0]
 
 
 def test_failovers_both_ways(cluster: Cluster, topics: Topics) -> None:
-    """From a killed voter of each kind to one of the other: what was committed is there."""
+    """From a killed voter of each kind to one of the other: committed records are there."""
     topics.commit(5)
     alone = VOTERS[2]
     lead(cluster, topics, alone)
@@ -164,7 +164,7 @@ def test_snapshots_both_ways(cluster: Cluster, topics: Topics) -> None:
     begins_behind_a_snapshot(cluster, topics, ours)
     wipe(cluster, topics, theirs)
     begins_behind_a_snapshot(cluster, topics, theirs)
-    # Its log begins where the snapshot ended that it was sent, so that it has a snapshot to send itself.
+    # Its log begins at the end of the snapshot that it got, so that it has a snapshot to send itself.
     lead(cluster, topics, theirs)
     wipe(cluster, topics, ours)
     begins_behind_a_snapshot(cluster, topics, ours)
@@ -177,17 +177,17 @@ def begins_behind_a_snapshot(cluster: Cluster, topics: Topics, number: int) -> N
 
 
 def log_start(cluster: Cluster, topics: Topics, number: int) -> int:
-    """Where a voter's log begins, as its snapshots say: the first has the records that the log has no more. Commits
-    something, for the log to move on."""
+    """Return the beginning of a voter's log, from its snapshots: the first has the records that the log no longer has.
+    Commits something so that the log advances."""
     topics.commit()
     log = log_of(cluster.data(number))
-    # Empty between the snapshot and the first batch behind it.
+    # Empty between the snapshot and the first batch after it.
     start = log[0].base_offset if log else 0
     return start or min(snapshots_of(cluster.data(number)), default=0)
 
 
 def test_every_log_and_snapshot_says_the_same(cluster: Cluster, topics: Topics) -> None:
-    """Last, with every process stopped."""
+    """The last test, with every process stopped."""
     topics.commit(8)
     caught_up(cluster, cluster.active())
     cluster.stop(BROKER)
@@ -201,6 +201,6 @@ def test_every_log_and_snapshot_says_the_same(cluster: Cluster, topics: Topics) 
     for number in VOTERS:
         snapshots = snapshots_of(cluster.data(number))
         assert snapshots, f"node {number} has made no snapshot"
-        # The voters went on after the broker had stopped, and may have made one more.
+        # The voters continued after the broker had stopped, and may have made a further one.
         for end, path in snapshots.items():
             assert end > whole[-1].base_offset or not snapshot_differences(path, whole), (number, path.name)

@@ -1,7 +1,7 @@
-"""Nodes of both kinds that prove to each other which node they are: SCRAM between brokers, PLAIN between controllers.
+"""Nodes of both kinds that authenticate each other: SCRAM between brokers, PLAIN between controllers.
 
-Two combined nodes are of Apache Kafka and one of pykbroker, or the other way round. Everything between nodes is
-SASL_SSL, with ACLs; the plain listener is the tests' own, whose user is a super user.
+Two combined nodes are of Apache Kafka and one of pykbroker, or the other way round. All traffic between nodes is
+SASL_SSL, with ACLs; only the tests use the plain listener, whose user is a super user.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SETTINGS = {
 
 
 class SecuredNodes:
-    """The cluster, and where its brokers' secured listeners are."""
+    """The cluster, and the addresses of its brokers' secured listeners."""
 
     def __init__(self, new_cluster: NewCluster, kinds: dict[int, Kind]) -> None:
         self.secured = {number: f"localhost:{steady_port()}" for number in NUMBERS}
@@ -82,7 +82,7 @@ def test_every_node_leads_and_follows(nodes: SecuredNodes) -> None:
 
 
 def test_the_principal_of_a_client_reaches_the_active_controller(nodes: SecuredNodes, tmp_path: Path) -> None:
-    """Through each broker: one of them is the active controller's own, the others forward in an Envelope."""
+    """Through each broker: one of them is on the node of the active controller, the others forward in an Envelope."""
     for number in NUMBERS:
         with nodes.alice(number, tmp_path) as wire:
             refused = wire.try_create(f"through-{number}", 1, 3, {})

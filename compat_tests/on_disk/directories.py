@@ -2,8 +2,8 @@
 
     python -m compat_tests.on_disk.directories NAME [--by kafka] [--checkout DIR] [--without transactions ...]
 
-makes NAME-clean and NAME-killed: an archive of the directory, and beside it a manifest of what clients found in it just
-before the end. Each release adds its own; what is there is never made again.
+The command makes NAME-clean and NAME-killed: an archive of the directory, with a manifest of its content as clients
+read it just before the end. Each release adds its own; existing ones are never made again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAKING = {
     "log.flush.start.offset.checkpoint.interval.ms": "200",
     "log.initial.task.delay.ms": "200",
 }
-#: Whenever an archive is opened: nothing in it is too old.
+#: Whenever an archive is opened, nothing in it is too old.
 KEEPING = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
@@ -50,7 +50,7 @@ def make(name: str, *, by_kafka: bool, checkout: Path | None, serves: frozenset[
             found = manifest(life.inventory(), compacted=life.compacted())
             home.stop() if how == "clean" else home.kill()
             archive = GOLDEN / f"{name}-{how}.tar.xz"
-            # Sparse: what Apache Kafka preallocates is neither stored nor unpacked.
+            # Sparse, so that preallocated space of Apache Kafka is neither stored nor unpacked.
             subprocess.run(["tar", "-C", str(home.path), "--sparse", "-cJf", str(archive), LOG_DIR], check=True)
             archive.with_suffix("").with_suffix(".json").write_text(json.dumps(found, sort_keys=True) + "\n")
             print(f"{archive.name}: {archive.stat().st_size} bytes")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from compat_tests.oracle.kafka import run_tool
 
-#: The files of a log directory, and what the tools are asked of them.
+#: The files of a log directory, and the tools' arguments for them.
 ASKED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("*/*.log", ()),
     ("*/*.log", ("--print-data-log",)),
@@ -34,7 +34,7 @@ ASKED: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def differences(log_dirs: Iterable[Path], asked: Sequence[tuple[str, tuple[str, ...]]] = ASKED) -> list[str]:
-    """Where the two do not say the same, in words; empty when they always do."""
+    """Return the differences of the two outputs as text; empty if there are none."""
     log_dirs = list(log_dirs)
     found = []
     for pattern, words in asked:
@@ -68,14 +68,14 @@ def _first_difference(theirs: tuple[str, str], ours: tuple[str, str]) -> list[st
     if theirs[0] != ours[0]:
         pairs = zip(theirs[0].split("\n"), ours[0].split("\n"), strict=False)
         return [next((f"{one!r} is here {other!r}" for one, other in pairs if one != other), "more lines")]
-    # Complaints are kept in a hash map there.
+    # Apache Kafka's tool keeps complaints in a hash map.
     if sorted(theirs[1].split("\n")) != sorted(ours[1].split("\n")):
         return [f"{theirs[1]!r} is here {ours[1]!r}"]
     return []
 
 
 def verified(log_dirs: Iterable[Path]) -> str:
-    """What `dump-log --verify` finds; empty when nothing is wrong."""
+    """Return the findings of `dump-log --verify`; empty if there are none."""
     command = [sys.executable, "-m", "pykbroker", "dump-log", "--verify", *map(str, log_dirs)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     return "" if done.returncode == 0 else done.stdout + done.stderr

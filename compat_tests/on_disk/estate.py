@@ -1,7 +1,7 @@
-"""What a cluster holds, as any client can find out: taken down before a handover and compared after it.
+"""The content of a cluster that any client can read: recorded before a handover and compared after it.
 
-`inventory` asks for everything and judges nothing. Records are compared as they are stored: offset, timestamp, key,
-value, headers, producer and sequence, attributes, leader epoch; markers too.
+`inventory` reads everything and judges nothing. Records are compared as they are stored: offset, timestamp, key, value,
+headers, producer and sequence, attributes, leader epoch; markers too.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ class Inventory(NamedTuple):
 
 
 class Asker:
-    """Raw requests to the one node."""
+    """Sends raw requests to the one node."""
 
     def __init__(self, bootstrap: str) -> None:
         self.session = Session("handover", bootstrap, {})
         self.ask = self.session.ask
-        #: What an earlier release serves is less.
+        #: An earlier release serves fewer APIs.
         self.serves = {api.api_key for api in self.ask(ApiVersionsRequest(), 0).api_keys}
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class Asker:
         return wait_until(what, why)
 
     def topics(self) -> dict[str, tuple[str, list[int]]]:
-        """Id and partitions by name, internal ones left out."""
+        """Return id and partitions by name, without internal topics."""
         found = self.ask(MetadataRequest(topics=None)).topics
         return {
             str(topic.name): (topic.topic_id.hex(), sorted(part.partition_index for part in topic.partitions))
@@ -109,7 +109,7 @@ class Asker:
         return {c.name: c.value for c in found.configs if c.config_source == DYNAMIC_TOPIC_CONFIG}
 
     def offset_at(self, topic: str, partition: int, when: int, *, committed: bool = False) -> tuple[int, int, int]:
-        """Offset, timestamp, leader epoch; waits for the leader."""
+        """Return offset, timestamp and leader epoch; waits for the leader."""
         part = ListOffsetsPartition(partition_index=partition, timestamp=when)
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=int(committed), topics=[ListOffsetsTopic(name=topic, partitions=[part])]
@@ -275,9 +275,10 @@ def _contents(asker: Asker, name: str, index: int) -> PartitionContents:
 
 
 def unlike(before: Inventory, after: Inventory, *, compacted: Iterable[str] = ()) -> list[str]:
-    """What differs, a line each; the leader epochs that a restart adds are no difference.
+    """Return the differences, a line each; the leader epochs that a restart adds are not differences.
 
-    Of `compacted` topics the last value of each key counts: what is left of the others is the cleaner's business."""
+    In `compacted` topics only the last value of each key counts, because the cleaner decides which others are left.
+    """
     found: list[str] = []
 
     def compare(what: str, was: Any, now: Any) -> None:
@@ -297,7 +298,7 @@ def unlike(before: Inventory, after: Inventory, *, compacted: Iterable[str] = ()
             continue
         for name in ("start", "end", "stable", "aborted", "by_time"):
             compare(f"{where} {name}", getattr(was, name), getattr(now, name))
-        # Of a producer whose records are all deleted nothing has to be left after a crash.
+        # For a producer whose records are all deleted, no state has to be left after a crash.
         present = {record.producer[0] for record in was.records}
         compare(f"{where} producers", *([p for p in part.producers if p[0] in present] for part in (was, now)))
         compare(f"{where} epochs", was.epochs, now.epochs[: len(was.epochs)])
@@ -324,7 +325,7 @@ def _short(value: Any) -> str:
 
 
 def manifest(found: Inventory, *, compacted: Iterable[str] = ()) -> dict[str, Any]:
-    """An inventory as JSON: records by their number and digest. Without producers, which expire."""
+    """Return an inventory as JSON, with the number and the digest of records and without producers, which expire."""
     partitions = {}
     for (topic, index), part in sorted(found.partitions.items()):
         content: Any = sorted(latest(part.records).items(), key=repr) if topic in compacted else part.records

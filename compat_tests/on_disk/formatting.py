@@ -1,5 +1,5 @@
-"""Directories that Apache Kafka's kafka-storage and `pykbroker format` have formatted with the same words, and what is
-in them. Nothing is started that listens."""
+"""Directories that Apache Kafka's kafka-storage and `pykbroker format` have formatted with the same arguments, and
+their content. No server is started."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BOTH: tuple[Owner, ...] = ("kafka", "pykbroker")
 
 @dataclass(frozen=True)
 class Case:
-    """The words behind `format --cluster-id ID --config FILE`, and what server.properties say of their own."""
+    """The arguments after `format --cluster-id ID --config FILE`, and additional keys of server.properties."""
 
     words: str
     config: tuple[tuple[str, str], ...] = ()
@@ -71,7 +71,7 @@ class Place:
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
 
     def moved(self, old: Path, new: Path) -> Place:
-        """The same place after a folder above it was renamed; server.properties say what they said."""
+        """Return the same place after a folder above it was renamed; server.properties stay unchanged."""
         place = object.__new__(Place)
         first, second = (new / folder.relative_to(old) for folder in self.folders)
         place.folders = (first, second)
@@ -104,7 +104,7 @@ def _run_pykbroker(line: Sequence[str]) -> Ended:
         try:
             status = main(["storage", *line])
         except SystemExit as ended:
-            # argparse refuses words in this way.
+            # argparse refuses arguments in this way.
             status = int(ended.code or 0)
     return Ended(status, said.getvalue())
 
@@ -113,14 +113,14 @@ RUN = {"kafka": run_kafka, "pykbroker": run_pykbroker}
 
 
 def formatted(root: Path, owner: Owner, cases: Sequence[Case]) -> list[tuple[Place, Ended]]:
-    """Each case in a place of its own."""
+    """Format each case in a place of its own."""
     shutil.rmtree(root, ignore_errors=True)
     places = [Place(root / str(number), dict(case.config)) for number, case in enumerate(cases)]
     ended = RUN[owner]([place.line(case.words) for place, case in zip(places, cases, strict=True)])
     return list(zip(places, ended, strict=True))
 
 
-# What is in a directory.
+# The content of a directory.
 
 
 def properties_of(folder: Path) -> dict[str, str]:
@@ -132,21 +132,21 @@ def files_of(folder: Path) -> list[str]:
 
 
 def records_of(data: bytes, directory_id: bytes) -> Iterator[tuple[str, str]]:
-    """Each record of a log or a snapshot: what it says, and its bytes; one id of a directory stands for all others."""
+    """Yield each record of a log or a snapshot: its description, and its bytes, with the id of the directory masked."""
     for position, header in iter_batches(data):
         for record in iter_records(data, position, header):
             value = bytes(record.value or b"").replace(directory_id, bytes(16))
             where = f"at {record.offset} in epoch {header.partition_leader_epoch}"
             if header.is_control:
                 kind = parse_control(record).type
-                # A snapshot's header says the time, and nothing else.
+                # A snapshot's header has the time, and nothing else.
                 yield f"{kind.name} {where}", "" if kind is ControlType.SNAPSHOT_HEADER else value.hex()
             else:
                 yield f"{decode_metadata_record(value)!r} {where}", value.hex()
 
 
 def described(folder: Path) -> dict[str, object]:
-    """All of a formatted directory but what the tool had to invent."""
+    """Return the content of a formatted directory without the values that the tool generates."""
     properties = properties_of(folder)
     directory_id = decode_uuid(properties.pop("directory.id"))
     found: dict[str, object] = {"meta.properties": properties, "files": files_of(folder)}

@@ -1,4 +1,4 @@
-"""One node's home (server.properties, log directories, ports) in which now Apache Kafka lives and now pykbroker.
+"""One node's home (server.properties, log directories, ports), used in turn by Apache Kafka and pykbroker.
 
 Both read the same file and the same directories; only one runs at a time.
 """
@@ -28,7 +28,7 @@ START_TIMEOUT_S = 90
 
 
 class Home:
-    """Use as a context. `format`, then `start`; then `stop` or `kill`, and the next may `start`."""
+    """Use as a context. Call `format`, then `start`; after `stop` or `kill` the next owner may `start`."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Home:
         log_dirs: Sequence[str] = ("data",),
         checkout: Path | None = None,
     ) -> None:
-        """`checkout`: run the pykbroker of an earlier release, which is checked out there."""
+        """`checkout`: run the pykbroker of an earlier release from this checkout."""
         self.path = Path(tempfile.mkdtemp(prefix="handover-"))
         self.log_dirs = [self.path / name for name in log_dirs]
         self.port = steady_port()
@@ -50,7 +50,7 @@ class Home:
         atexit.register(self.close)
 
     def configure(self, config: Mapping[str, str]) -> None:
-        """For the next start: what the properties say beside what both sides need."""
+        """Set the properties of the next start, besides those that both sides need."""
         controller = f"localhost:{self.port + 1}"
         values = {
             **SINGLE_NODE,
@@ -72,7 +72,7 @@ class Home:
         return self.path / f"{owner}.log"
 
     def format(self, by: Owner, *args: str) -> None:
-        """As its own tool does it when nothing else is asked for."""
+        """Format with the owner's own tool, by default without further arguments."""
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "x")
         if by == "kafka":
             words = ["format", f"--cluster-id={cluster_id}", "-c", str(self.properties), "--standalone", *args]
@@ -82,7 +82,7 @@ class Home:
             subprocess.run([*needs.node_command(), *words], check=True, capture_output=True, env=self._python)
 
     def start(self, owner: Owner) -> None:
-        """Returns when clients can connect."""
+        """Start an owner; returns when clients can connect."""
         assert self._process is None, f"{self.owner} is at home"
         if owner == "kafka":
             info = [f"-Dorg.slf4j.simpleLogger.log.{name}=info" for name in ("kafka", "org.apache.kafka")]
@@ -110,11 +110,11 @@ class Home:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """A controlled shutdown."""
+        """Stop with a controlled shutdown."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL: what a crash leaves."""
+        """Send SIGKILL, like a crash."""
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:
@@ -138,13 +138,13 @@ class Home:
         return "\n".join(self.log_file(self.owner).read_text(errors="replace").splitlines()[-lines:])
 
     def said(self, owner: Owner) -> str:
-        """Everything in the owner's log."""
+        """Return the whole log of an owner."""
         path = self.log_file(owner)
         return path.read_text(errors="replace") if path.exists() else ""
 
 
 def _python_of(checkout: Path | None) -> dict[str, str] | None:
-    """The environment in which `python -m pykbroker` is that of a checkout."""
+    """Return the environment in which `python -m pykbroker` is that of a checkout."""
     if checkout is None:
         return None
     roots = [checkout, *(checkout / name for name in ("wire", "log", "raft"))]

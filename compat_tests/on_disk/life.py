@@ -1,7 +1,7 @@
-"""What clients do on a node before, between and after handovers: writing, committing, changing topics; and what each
-owner owes them for what they did on the one before.
+"""The work of clients on a node before, between and after handovers: writing, committing, changing topics; and the
+results that each owner must return for work on the previous one.
 
-A `Life` remembers what its clients remember: sequences of an idempotent producer, what a group has read.
+A `Life` remembers what its clients remember: sequences of an idempotent producer, offsets that a group has read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest
 from pykbroker_wire.records.batch import build_batch
 
 CLASSIC, MODERN = "classic-group", "consumer-group"
-#: Written one after another by the same owner, and what each is left in.
+#: Written one after another by the same owner, and the state in which each is left.
 COMMITTED, ABORTED, OPEN = "tx-committed", "tx-aborted", "tx-open"
 MANY = 50
 SMALL_SEGMENTS = {"segment.bytes": str(1 << 20), "index.interval.bytes": "1000"}
@@ -67,13 +67,13 @@ def _initialised(asker: Asker) -> tuple[int, int] | None:
     return None if answer.error_code else (answer.producer_id, answer.producer_epoch)
 
 
-#: What an owner may not serve.
+#: Features that an owner may not serve.
 TRANSACTIONS, MODERN_GROUPS = "transactions", "consumer protocol"
 EVERYTHING = frozenset({TRANSACTIONS, MODERN_GROUPS})
 
 
 class Life:
-    """`serves`: what the first owner can do. `compressible`: large values are all the same."""
+    """`serves`: the features of the first owner. `compressible`: large values are all the same."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Life:
     # -- what is done
 
     def settle(self) -> None:
-        """Make every topic, and write into each for the first time."""
+        """Create every topic, and write into each for the first time."""
         topics = Topics(self.home.bootstrap)
         for codec in ALL_COMPRESSIONS:
             topics.create(name=codec, partitions=2)
@@ -143,7 +143,8 @@ class Life:
             assert self.idempotent.send(asker) is ErrorCode.NONE
 
     def go_on(self) -> None:
-        """What a client of the last owner expects of this one; then more of everything, and changes."""
+        """Check this owner's answers for clients of the previous one; then write more of everything, and make
+        changes."""
         topics = Topics(self.home.bootstrap)
         with_asker(self.home, self._continue_sequences)
         self._finish_transactions()
@@ -213,7 +214,7 @@ class Life:
         assert producer.flush(PATIENCE_S) == 0
 
     def _finish_transactions(self) -> None:
-        """The open one is still open; whoever comes with its id aborts it."""
+        """Check that the open transaction is still open; a new producer with its id aborts it."""
 
         def stable(asker: Asker) -> list[int]:
             ends = [asker.offset_at("transacted", index, -1)[0] for index in range(2)]
@@ -237,7 +238,7 @@ class Life:
         self._read_on(commit_admin=True)
 
     def _read_on(self, *, commit_admin: bool = False) -> None:
-        """Nothing is read twice, nothing is left out."""
+        """Read the rest: nothing twice, and nothing left out."""
         total = sum(part.end for part in with_asker(self.home, group_ends))
         members = self._members()
         for group, member in members.items():
@@ -278,7 +279,7 @@ def group_ends(asker: Asker) -> list[_End]:
 
 
 def commit_for(group: str, bootstrap: str, number: int, topic: str = "groups") -> None:
-    """Offsets of a group without members, with metadata."""
+    """Commit offsets of a group without members, with metadata."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
     try:
         parts = [ClientPartition(topic, 1, number, metadata=f"número {number}")]

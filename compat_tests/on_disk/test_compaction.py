@@ -1,5 +1,5 @@
-"""The same batches, compacted by Apache Kafka's cleaner and by pykbroker's: what survives is compared batch by batch,
-and DumpLogSegments reads our files."""
+"""The same batches, compacted by Apache Kafka's cleaner and by pykbroker's: the remaining records are compared batch by
+batch, and DumpLogSegments reads our files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONFIG = {
     # Transactions are written as they come, and ended by hand.
     "transaction.partition.verification.enable": "false",
 }
-#: A broker hears of a topic, and of a policy that is no longer `compact`, after the controller has answered.
+#: A broker applies a new topic, and a policy that is no longer `compact`, after the controller has answered.
 NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_RECORD)
 #: of ListOffsets
 NEWEST = -3
@@ -83,7 +83,7 @@ def end(wire: Wire, topic: str, producer_id: int, *, commit: bool) -> None:
 
 
 def load(wire: Wire, topic: str, seed: int) -> None:
-    """Some hundred batches, the same for the same seed."""
+    """Write some hundred batches, the same for the same seed."""
     rng = random.Random(seed)
     sequences: dict[int, int] = {}
     for number in range(250):
@@ -127,7 +127,7 @@ class Compacted:
 
 
 def compacted(node: Node, topic: str) -> Compacted:
-    """What is in a topic's folder once everything that can be cleaned has been."""
+    """Return the content of a topic's folder after the cleaner has finished."""
     folder = node.data_dir / f"{topic}-0"
 
     def is_clean() -> bool:
@@ -157,7 +157,8 @@ def _copy(data: memoryview | None) -> bytes | None:
 
 
 def comparable(header: BatchHeader) -> BatchHeader:
-    """What must be the same. Two codecs of the same kind pack differently; a delete horizon is when it was cleaned."""
+    """Return the fields that must be the same. Two codecs of the same kind compress differently, and a delete horizon
+    is the time of the cleaning."""
     return header._replace(
         batch_length=0, crc=0, base_timestamp=0 if header.has_delete_horizon else header.base_timestamp
     )
@@ -189,7 +190,7 @@ def test_the_same_survives(both: list[Node], timestamps: str) -> None:
         )
     for seed in (1, 2, 3):
         for wire in wires:
-            # Only what lies still is cleaned in the same rounds on both sides.
+            # Only topics without writes are cleaned in the same rounds on both sides.
             assert wire.alter(TOPIC, topic, {"cleanup.policy": "delete"}).error_code == ErrorCode.NONE
             load(wire, topic, seed)
             assert wire.alter(TOPIC, topic, {"cleanup.policy": "compact"}).error_code == ErrorCode.NONE
@@ -201,8 +202,8 @@ def test_the_same_survives(both: list[Node], timestamps: str) -> None:
 
 @pytest.mark.slow
 def test_times_lead_past_emptied_batches(both: list[Node]) -> None:
-    """An emptied batch keeps its times. Where it is the newest, neither broker knows a newest record; and Apache Kafka
-    looks for a time in the first segment only that claims to have it."""
+    """An emptied batch keeps its times. If it is the newest, neither broker has a newest record; and Apache Kafka looks
+    for a time only in the first segment whose maximum is large enough."""
     found = []
     for node in both:
         with Wire(node.bootstrap) as wire:
@@ -233,7 +234,8 @@ def offset_at(wire: Wire, topic: str, timestamp: int) -> int:
 
 
 def without_broker_times(found: Compacted, timestamps: str) -> Compacted:
-    """Markers, and with LogAppendTime everything, have the time at which they were written, which differs."""
+    """Remove the times of markers, and with LogAppendTime all times, because they are the times of writing, which
+    differ."""
     found.batches = [
         (
             header._replace(base_timestamp=0, max_timestamp=0),
@@ -247,7 +249,7 @@ def without_broker_times(found: Compacted, timestamps: str) -> Compacted:
 
 
 def dump(folder: Path) -> None:
-    """Apache Kafka's own look at all that we wrote."""
+    """Run Apache Kafka's tool on all our files."""
     files = sorted(path for path in folder.iterdir() if path.suffix in (".log", ".index", ".timeindex", ".txnindex"))
     assert len(files) > 3
     done = run_tool(

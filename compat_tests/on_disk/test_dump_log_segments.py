@@ -1,5 +1,5 @@
-"""Apache Kafka's DumpLogSegments reads the directory that the node under test wrote: after a clean stop, and after a
-crash, a restart and a clean stop."""
+"""Apache Kafka's DumpLogSegments reads the directory of the node under test: after a clean stop, and after a crash, a
+restart and a clean stop."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.control import end_txn_marker
 
-# Words with which the tool reports what it does not like; its exit code stays 0.
+# Words with which the tool reports errors; its exit code stays 0.
 COMPLAINTS = ("ismatch", "out of order", "not match", "orrupt", "rror", "xception", "isvalid: false")
 PER_CODEC = 900
 
 
 @dataclass
 class Written:
-    """What a node was made to write, and where."""
+    """The data that a node has written, and their place."""
 
     data_dir: Path
     topic: str
@@ -47,7 +47,7 @@ class Written:
 
 
 def load(node: Node, written: Written, compression: str) -> None:
-    """Records that differ in size, timestamps that rise, one idempotent producer per call."""
+    """Write records that differ in size, with rising timestamps, and one idempotent producer per call."""
     start = len(written.records)
     numbers = range(start, start + PER_CODEC)
     rng = random.Random(start)
@@ -89,7 +89,7 @@ def written(against: str, request: pytest.FixtureRequest) -> Iterator[Written]:
 
 
 def dump(files: Sequence[Path], *args: str) -> str:
-    """What the tool prints of these files, having complained about none."""
+    """Return the tool's output for these files, and fail if it complains."""
     assert files, "nothing to look at"
     said = run_tool(
         "org.apache.kafka.tools.DumpLogSegments", ["--files", ",".join(map(str, files)), *args], timeout=180

@@ -1,5 +1,5 @@
-"""Directories that earlier releases and Apache Kafka have left are fixtures: this release starts on each of them and
-serves what was in it. directories.py makes them; tests/golden/data_directories/README.md says from what."""
+"""Directories of earlier releases and of Apache Kafka are fixtures: this release starts on each of them and serves its
+content. directories.py makes them; tests/golden/data_directories/README.md lists their sources."""
 
 from __future__ import annotations
 

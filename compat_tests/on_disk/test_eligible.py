@@ -1,5 +1,5 @@
-"""Eligible leader replicas in the metadata log, beside Apache Kafka's: changes of min.insync.replicas, the feature
-switched off and on, a stop, a kill."""
+"""Eligible leader replicas in the metadata log, compared with Apache Kafka's: changes of min.insync.replicas, the
+feature switched off and on, a stop, a kill."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _set_level(asker: Asker, level: int, upgrade_type: int) -> tuple[int, str | 
 
 
 def _change(asker: Asker) -> list[tuple[int, str | None]]:
-    """The answers."""
+    """Make the changes; returns the answers."""
     configs = [CreatableTopicConfig(name=KEY, value="2")]
     topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, configs=configs)
     (made,) = asker.ask(CreateTopicsRequest(topics=[topic], timeout_ms=20_000)).topics
@@ -79,7 +79,7 @@ def _change(asker: Asker) -> list[tuple[int, str | None]]:
 
 
 def _described(asker: Asker) -> list[tuple[Any, ...]]:
-    """The partitions once they have a leader."""
+    """Return the partitions once they have a leader."""
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
 
     def led() -> Any:

@@ -1,5 +1,5 @@
 """Every file of a log directory: after the same requests Apache Kafka and pykbroker have left the same names, and the
-same bytes wherever ids and times do not differ."""
+same bytes except for ids and times."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ CONFIG = {
 
 @dataclass
 class Left:
-    """What one owner has left: the directory after a clean stop, and what was in it before."""
+    """The result of one owner: the directory after a clean stop, and its names before that."""
 
     root: Path
     running: set[str] = field(default_factory=set)
 
 
 def _produce(session: Session, topic: str, number: int, *, size: int = 50, compacted: bool = False) -> None:
-    """A batch that says nothing that depends on the node."""
+    """Write a batch without a value that depends on the node."""
     records = [(b"k%d" % i, b"%d " % number * (size // 2), (("h", b"v"),), NOW_MS + 10 * number + i) for i in range(3)]
     plain = {} if compacted else {"producer_id": 4711, "producer_epoch": 2, "base_sequence": 3 * number}
     batch = build_batch(records, codec=Codec(number % 5 if size < 1000 else 0), **plain)
@@ -55,7 +55,7 @@ def _produce(session: Session, topic: str, number: int, *, size: int = 50, compa
 
 
 def _live(home: Home) -> None:
-    """The same requests for both."""
+    """Send the same requests to both."""
     topics = Topics(home.bootstrap)
     topics.create(name="plain", partitions=2, config={"index.interval.bytes": "100"})
     topics.create(name="rolled", config={"segment.bytes": str(1 << 20), "index.interval.bytes": "4096"})
@@ -110,15 +110,15 @@ def left() -> Iterator[dict[Owner, Left]]:
             home.close()
 
 
-#: What a name has of the node: unique ids, and offsets of the metadata log.
+#: Parts of names that depend on the node: unique ids, and offsets of the metadata log.
 MASKS = (
     (re.compile(r"\.[0-9a-f]{32}-"), ".‹id›-"),
     (re.compile(r"(__cluster_metadata-0/)\d{20}(-\d{10})?(?=\.(checkpoint|snapshot))"), r"\1‹offset›"),
 )
 
 
-#: Files of ours, which Apache Kafka passes over: how far the metadata log was durable (decision 13), and the room that
-#: is kept back for it (decision 6).
+#: Our own files, which Apache Kafka ignores: the durable end of the metadata log (decision 13), and the space that is
+#: reserved for it (decision 6).
 OURS = [f"__cluster_metadata-0/{name}" for name in (flushed_note.FILE, reserve.FILE)]
 
 
@@ -128,8 +128,8 @@ def _names(root: Path) -> set[str]:
         name = str(path.relative_to(root))
         for pattern, by in MASKS:
             name = pattern.sub(by, name)
-        # Which segments the cleaner has joined by now is a matter of when it ran.
-        # Its own lock Apache Kafka deletes when it stops; one that nobody holds is as good as none.
+        # It depends on the cleaner's timing which segments are already joined. Apache Kafka deletes its own lock when
+        # it stops; an unheld lock has the same meaning.
         if not name.startswith("compacted-0/0") and name != ".lock":
             found.add(name)
     return found
@@ -143,7 +143,7 @@ def test_the_same_names_after_a_clean_stop(left: dict[Owner, Left]) -> None:
 
 
 def test_the_same_names_while_running(left: dict[Owner, Left]) -> None:
-    """Apart from what comes when it is due: snapshots, and with us indexes."""
+    """Except files that are made later: snapshots, and in our case indexes."""
     due = re.compile(r"‹offset›|\.index$|\.timeindex$|\.tmp$")
     theirs, ours = ({name for name in left[owner].running if not due.search(name)} for owner in ("kafka", "pykbroker"))
     assert (sorted(theirs - ours), sorted(ours - theirs)) == ([], OURS)
@@ -170,7 +170,7 @@ def _json(*masked: str) -> Callable[[bytes], object]:
 
 UUID = r"[A-Za-z0-9_-]{22}"
 SAME = bytes
-#: File, and what is compared of it.
+#: A file, and the compared part of it.
 CONTENTS: tuple[tuple[str, Callable[[bytes], object]], ...] = (
     ("meta.properties", _text((r"^#\w.*$", "#‹date›"), (rf"id={UUID}", "id=‹id›"), lines_in_any_order=True)),
     (".kafka_cleanshutdown", _json("brokerEpoch")),

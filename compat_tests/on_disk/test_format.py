@@ -1,7 +1,7 @@
 """`pykbroker format` and `kafka-storage format` leave the same files, and the first start writes the same records.
 
-The two are asked with the same words and the same server.properties. What must differ is replaced: the ids of
-directories that the tool has to invent, and the time.
+Both get the same arguments and the same server.properties. Values that must differ are replaced: the ids of directories
+that the tool generates, and the time.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def test_what_apache_kafka_does_not_format_is_not_formatted(number: int, outcome
 @pytest.mark.slow
 @pytest.mark.parametrize("owner", BOTH)
 def test_ignore_formatted(owner: Owner, tmp_path: Path) -> None:
-    """Directories that are formatted stay as they are, and nothing is formatted beside one without the option."""
+    """Formatted directories stay as they are, and without the option nothing is formatted if one already is."""
     run: Callable[..., list[Ended]] = RUN[owner]
     place = Place(tmp_path / "place", {})
     first, second = place.folders
@@ -198,7 +198,7 @@ REGISTRATIONS = ("RegisterBrokerRecord", "RegisterControllerRecord", "BrokerRegi
 
 
 def activation_of(folder: Path) -> list[tuple[str, str]]:
-    """The records of the metadata log before the first broker or controller registers."""
+    """Return the records of the metadata log before the first broker or controller registers."""
     directory_id = decode_uuid(properties_of(folder)["directory.id"])
     found: list[tuple[str, str]] = []
     for said, value in records_of((folder / "__cluster_metadata-0" / f"{0:020d}.log").read_bytes(), directory_id):
@@ -215,7 +215,7 @@ def activation_of(folder: Path) -> list[tuple[str, str]]:
     ids=str,
 )
 def test_the_first_activation_writes_what_apache_kafka_writes(case: Case) -> None:
-    """Whichever of the two has formatted the directory; and each goes on with what the other has begun."""
+    """Whichever of the two has formatted the directory; and each continues what the other has begun."""
     found: dict[str, list[tuple[str, str]]] = {}
     with Home() as home:
         config = {key: value.replace("19093", str(home.port + 1)) for key, value in case.config}

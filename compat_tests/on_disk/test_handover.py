@@ -1,7 +1,7 @@
-"""One directory, two brokers: Apache Kafka goes on where pykbroker stopped or was killed, and the other way round.
+"""One directory, two brokers: Apache Kafka continues after pykbroker was stopped or killed, and the other way round.
 
-At each handover everything that a client can ask for is compared with what it was before: records one by one, offsets
-by time, group offsets, producer state, transactions, topics and their configs, leader epochs.
+At each handover everything that a client can read is compared with its state before: records one by one, offsets by
+time, group offsets, producer state, transactions, topics and their configs, leader epochs.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pykbroker_wire.messages.streams_group_heartbeat import StreamsGroupHeartbea
 CONFIG = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
-    # A snapshot of the metadata every few records, and a log that is cut behind it.
+    # A snapshot of the metadata every few records, and a log that begins there.
     "metadata.log.max.record.bytes.between.snapshots": "4000",
     "metadata.max.retention.bytes": "200000",
-    # Where a log starts survives a SIGKILL from its checkpoint on, on both sides.
+    # The start of a log survives a SIGKILL once it is in the checkpoint, on both sides.
     "log.flush.start.offset.checkpoint.interval.ms": "200",
     "log.initial.task.delay.ms": "200",
     "log.cleaner.backoff.ms": "500",
@@ -86,8 +86,8 @@ def _is_worth_comparing(found: Inventory) -> None:
 
 @pytest.mark.slow
 def test_groups_of_kinds_that_pykbroker_does_not_serve_wait_for_apache_kafka() -> None:
-    """Records of share groups and streams groups lie among those of the others; nobody reads them here, and nothing
-    is lost of them."""
+    """Records of share groups and streams groups are among those of the others; pykbroker does not read them, and loses
+    none."""
     with Home({"offsets.topic.num.partitions": "1", "group.share.session.timeout.ms": "45000"}) as home:
         home.format("kafka")
         home.start("kafka")

@@ -1,4 +1,4 @@
-"""One directory, two brokers, and a SIGKILL while a client writes: what was acknowledged is there for the other."""
+"""One directory, two brokers, and a SIGKILL while a client writes: the other broker has every acknowledged record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _judge() -> None:
 
 
 class _Load:
-    """An idempotent producer that writes until nobody answers any more, and what it was told is stored."""
+    """An idempotent producer that writes until the broker is gone, and keeps the acknowledged records."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged: dict[tuple[int, int], bytes] = {}
@@ -68,7 +68,7 @@ class _Load:
     "first", ["pykbroker", pytest.param("kafka", marks=pytest.mark.long(amount="one kill under load"))]
 )
 def test_a_kill_in_the_middle_of_load_loses_nothing_for_the_other(first: Owner) -> None:
-    """What was acknowledged is there, and what is there is what was sent, in its order and once."""
+    """Every acknowledged record is there, and all records are those that were sent, in their order and once."""
     with Home(CONFIG) as home:
         home.format(first)
         home.start(first)

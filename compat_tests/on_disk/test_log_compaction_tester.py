@@ -1,7 +1,7 @@
-"""Apache Kafka's own LogCompactionTester, as it is: it writes random keys with deletes into compacted topics, reads
+"""Apache Kafka's own LogCompactionTester, unchanged: it writes random keys with deletes into compacted topics, reads
 everything back, and compares the newest value of each key.
 
-4.3.1's test jars no longer have it; it comes from those of 4.1.1 and runs on 4.3.1's clients.
+4.3.1's test jars no longer have it, so it comes from those of 4.1.1 and runs on 4.3.1's clients.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def test_kafkas_own_compaction_tester_is_content(fresh_broker: FreshBroker, comp
     assert counts, said
     assert int(counts[1]) == TOPICS * MESSAGES
     if compression == "none":
-        # Compressed, all of it is in one segment, which is not compacted.
+        # With compression, everything is in one segment, which is not compacted.
         assert int(counts[2]) < 0.8 * int(counts[1]), said
 
         def is_cleaned() -> bool:

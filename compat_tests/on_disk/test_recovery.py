@@ -1,7 +1,7 @@
-"""A node that is killed with much to recover: partitions come back one by one, and clients simply wait.
+"""A node that is killed with much to recover: partitions become available one by one, and clients simply wait.
 
-Stock clients run through all of it: Apache Kafka's own verifiable producer and consumer, and librdkafka. None of them
-may see an error, lose a record or read one twice.
+Stock clients run all the time: Apache Kafka's own verifiable producer and consumer, and librdkafka. None of them may
+get an error, lose a record or read one twice.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ PARTITIONS = 10
 VALUE_BYTES = 1000
 NOT_LEADER_OR_FOLLOWER = 6
 TOOLS = "org.apache.kafka.tools"
-# One after the other, so that there is something to see.
+# One log after the other, so that intermediate states are visible.
 CONFIG = {"num.recovery.threads.per.data.dir": "1"}
 
 
 def fill(node: Node, topic: str, megabytes: int) -> int:
-    """Spread over all partitions; how many records."""
+    """Write records to all partitions; returns their number."""
     failed: list[KafkaError] = []
     producer = Producer(
         {"bootstrap.servers": node.bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 200_000, "log_level": 0}
@@ -62,7 +62,7 @@ def fill(node: Node, topic: str, megabytes: int) -> int:
 
 
 def errors(client: RawClient, topic: str) -> list[int]:
-    """What ListOffsets says of each partition."""
+    """Return the error of ListOffsets for each partition."""
     asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(PARTITIONS)]
     answer = client.call(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)]), 7)
     found = sorted(answer.topics[0].partitions, key=lambda partition: partition.partition_index)
@@ -70,7 +70,7 @@ def errors(client: RawClient, topic: str) -> list[int]:
 
 
 def come_back(node: Node, topic: str) -> list[set[int]]:
-    """Ask until every partition serves; the sets of those that did, as they were seen."""
+    """Ask until every partition serves; returns the sets of serving partitions, in the order of time."""
     host, port = node.bootstrap.rsplit(":", 1)
     client = RawClient((host, int(port)))
     seen: list[set[int]] = []
@@ -113,14 +113,14 @@ def test_partitions_come_back_one_by_one_while_clients_wait(
     def poll() -> int:
         for message in reader.consume(1000, 0.2):
             error = message.error()
-            # That a connection broke is no error for an application that waits.
+            # A broken connection is no error for an application that waits.
             assert error is None or error.retriable() or error.code() == KafkaError._ALL_BROKERS_DOWN, error
             if error is None:
                 read[message.partition()].append(message.offset())
         return sum(map(len, read.values()))
 
     to_write = 3000
-    # Left to itself the verifiable producer never repeats anything, as no application does that waits.
+    # With its defaults the verifiable producer never retries, unlike any application that waits.
     patient = tmp_path / "producer.properties"
     patient.write_text("retries=2147483647\n")
     writer = Worker(
@@ -156,7 +156,7 @@ def test_partitions_come_back_one_by_one_while_clients_wait(
         wait_until(lambda: named(member, "records_consumed") > 0, "the verifiable consumer is at work")
         wait_until(lambda: poll() > count // 10, "librdkafka reads")
         node.kill()
-        # Whatever was flushed meanwhile: all of it is to be read again.
+        # Whatever was flushed in the meantime, all of it has to be read again.
         (node.data_dir / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
         node.start()
         seen = come_back(node, topic)
@@ -172,7 +172,7 @@ def test_partitions_come_back_one_by_one_while_clients_wait(
     assert named(writer, "producer_send_error") == 0
     assert named(writer, "producer_send_success") == to_write
     if against == "pykbroker":
-        # Never fewer than before, and some were there while others were not.
+        # Never fewer than before, and some served while others did not.
         assert all(before < after for before, after in pairwise(seen)), seen
         assert any(0 < len(served) < PARTITIONS for served in seen), seen
         log = node.tail(2000)
@@ -194,7 +194,7 @@ def test_a_terminal_shows_a_bar_and_a_file_does_not(fresh_broker: FreshBroker, a
     try:
         while b"Recovered the logs" not in screen:
             screen += os.read(ours, 1 << 16)
-        # Nothing is left of it under the log.
+        # Nothing of it is left under the log.
         while screen.rfind(b"Recovering logs [") > screen.rfind(b"\r\x1b[K"):
             screen += os.read(ours, 1 << 16)
     finally:

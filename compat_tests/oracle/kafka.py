@@ -1,9 +1,10 @@
-"""Apache Kafka as the judge: its jars, its broker as a process, its command-line tools.
+"""Apache Kafka, which judges the tests: its jars, its broker as a process, its command-line tools.
 
-Not here: any expectation about what Kafka answers (the tests have those), and pykbroker's own process (../node.py).
+Not responsible for expectations of Kafka's answers (the tests have those), nor for pykbroker's own process
+(../node.py).
 
-Invariants: a started broker listens on loopback only and is stopped by whoever started it, at the latest when the
-interpreter exits; `start` returns only when clients can connect.
+Invariants: a started broker listens on loopback only and is stopped by its starter, at the latest when the interpreter
+exits; `start` returns only when clients can connect.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ POM = Path(__file__).with_name("pom.xml")
 BROKER = "kafka.Kafka"
 
 # A JVM that lives for a second or two gains nothing from the optimising compiler or a parallel collector, and both
-# would take a core from the broker that is being tested.
+# would take a core from the tested broker.
 TOOL_JVM = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
 BROKER_JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
-# What Apache Kafka's shipped server.properties sets for a node that stands alone.
+# The settings of Apache Kafka's shipped server.properties for a single node.
 SINGLE_NODE = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -50,7 +51,8 @@ SINGLE_NODE = {
 
 
 def kafka_libs(version: str = KAFKA) -> Path:
-    """The folder with Apache Kafka's jars; resolved once through Maven, kept in .cache/, skipped without Maven."""
+    """Return the folder with Apache Kafka's jars; resolved once through Maven, kept in .cache/. Skips the test without
+    Maven."""
     folder = needs.CACHE / f"kafka-{version}"
     libs, origin = folder / "libs", folder / "resolved-from"
     wanted = hashlib.sha256(POM.read_bytes()).hexdigest()
@@ -70,7 +72,7 @@ def kafka_libs(version: str = KAFKA) -> Path:
 
 
 def resolved(pom: Path, version: str = KAFKA) -> Path:
-    """The folder with the jars that another pom names, beside Apache Kafka's own."""
+    """Return the folder with the jars that another pom names, in addition to Apache Kafka's own."""
     name = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
     libs = needs.CACHE / "jars" / f"{version}-{name}"
     if libs.is_dir():
@@ -97,7 +99,7 @@ def _copy_dependencies(pom: Path, version: str, folder: Path) -> None:
         "dependency:copy-dependencies",
         f"-DoutputDirectory={folder}",
     ]
-    # One at a time: two that download into Maven's own folder spoil each other's files.
+    # One at a time, because two that download into Maven's own folder damage each other's files.
     with (needs.CACHE / "maven.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=900)
@@ -112,8 +114,9 @@ def java_command(
     extra_classpath: Sequence[Path] = (),
     sharing: Sequence[str] | None = None,
 ) -> list[str]:
-    """The start of a command line that runs one of Kafka's main classes, or one that is in `extra_classpath`."""
-    # Apache Kafka's jars come first: an archive of classes is of use only where the class path begins as at its making.
+    """Return the start of a command line that runs one of Kafka's main classes, or one in `extra_classpath`."""
+    # Apache Kafka's jars come first, because an archive of classes can only be used if the class path begins as when it
+    # was made.
     classpath = os.pathsep.join([f"{kafka_libs()}/*", *map(str, extra_classpath)])
     quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Xlog:disable"]
     return [
@@ -128,7 +131,7 @@ def java_command(
 
 
 def broker_command(jvm: Sequence[str] = BROKER_JVM) -> list[str]:
-    """The start of the command line of a broker or controller; the file of its properties comes last."""
+    """Return the start of the command line of a broker or controller; the file of its properties comes last."""
     archive = _archive("broker")
     if not archive.exists():
         _make_broker_archive(archive)
@@ -136,19 +139,19 @@ def broker_command(jvm: Sequence[str] = BROKER_JVM) -> list[str]:
 
 
 def _archive(name: str) -> Path:
-    """The classes that such a JVM loads, as it keeps them for the next one: 40 % less CPU for each start after that. A
-    JVM that cannot use the archive ignores it. The first tool that talks to a broker makes that of the tools."""
+    """Return the archive of the classes that such a JVM loads, with which each later start takes 40 % less CPU. A JVM
+    that cannot use the archive ignores it. The first tool that connects to a broker makes that of the tools."""
     return kafka_libs().parent / f"{name}.jsa"
 
 
 def _shared_classes(main: str) -> list[str]:
-    # The broker's own tools, which format and look into its files, load its classes.
+    # The broker's own tools, which format and read its files, load its classes.
     archive = _archive("broker" if main.startswith("kafka.") else "tools")
     return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
 
 
 def _make_broker_archive(archive: Path) -> None:
-    """A broker that starts, does a little and stops leaves it. Who comes meanwhile starts without one."""
+    """Make the archive with a broker that starts, does a little and stops. Starts during this time have no archive."""
     with archive.with_suffix(".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -190,7 +193,7 @@ def run_tool(
 
 
 def tool_command(main: str, args: Sequence[str]) -> list[str]:
-    """The command line of a tool that runs beside the test, for as long as it likes."""
+    """Return the command line of a tool that runs in parallel to the test, as long as it needs."""
     return [*java_command(main), *args]
 
 
@@ -264,21 +267,21 @@ class ApacheKafka:
         raise TimeoutError(f"Apache Kafka was not ready after {timeout} s")
 
     def stop(self, timeout: float = 60) -> None:
-        """A controlled shutdown; the data stays until `close`."""
+        """Stop with a controlled shutdown; the data stays until `close`."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait(timeout)
         self._process = None
 
     def kill(self) -> None:
-        """SIGKILL: what a crash leaves behind."""
+        """Send SIGKILL, like a crash."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait(30)
         self._process = None
 
     def close(self) -> None:
-        """Stop at once and remove what was made for this broker (a given data_dir stays)."""
+        """Stop at once and remove everything of this broker (a given data_dir stays)."""
         self.kill()
         shutil.rmtree(self._home, ignore_errors=True)
         atexit.unregister(self.close)

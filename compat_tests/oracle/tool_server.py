@@ -1,6 +1,6 @@
 """Apache Kafka's command-line tools, run one after another in one JVM: a tenth of a second each instead of one or two.
 
-A tool that waits for its JVM to end, or that is ended by a signal, needs one of its own: `run_tool` in kafka.py.
+A tool that waits for its JVM to end, or that is ended by a signal, needs a JVM of its own: `run_tool` in kafka.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from compat_tests.remote import Program
 
 
 class Ended(NamedTuple):
-    """How a tool ended, and what it printed."""
+    """The status of a tool, and its output."""
 
     status: int
     out: str

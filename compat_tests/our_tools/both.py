@@ -1,7 +1,7 @@
-"""One command line, given to Apache Kafka's tool and to ours, against the same node; what they print is compared.
+"""Runs one command line with Apache Kafka's tool and with ours, against the same node, and compares their output.
 
-A command that changes something is given twice, with names of its own each time: `‹t›` in the words stands for one
-topic or group of each tool, and what is printed of it becomes the same word.
+A command that changes something is run with each tool, with names of its own each time. `‹t›` in the words stands for
+one topic or group of each tool, and becomes the same word in the compared output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from compat_tests.clients import wait_until
 from compat_tests.oracle.tool_server import Ended, ToolServer
 from pykbroker.tools.kafka.__main__ import main
 
-#: Apache Kafka's main class behind each name.
+#: Apache Kafka's main class for each name.
 CLASSES = {
     "topics": "org.apache.kafka.tools.TopicCommand",
     "acls": "org.apache.kafka.tools.AclCommand",
@@ -51,7 +51,7 @@ Change = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What is compared of a tool's end."""
+    """The compared part of a tool's result."""
 
     status: int
     out: str
@@ -59,7 +59,7 @@ class Printed:
 
 
 def ours(tool: str, words: Sequence[str], stdin: str = "") -> Ended:
-    """Run our tool in this process; its imports are paid for once."""
+    """Run our tool in this process, so that its imports are loaded only once."""
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     before = sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8")
@@ -77,13 +77,14 @@ def ours(tool: str, words: Sequence[str], stdin: str = "") -> Ended:
 
 
 def said(err: str) -> str:
-    """Standard error without what only one of them prints: stack traces, connection news, the texts of options."""
+    """Return standard error without the lines that only one of them prints: stack traces, connection news, texts of
+    options."""
     err = re.split(r"^(?:Option(?: \(\* = required\))? +Description|usage: )", err, maxsplit=1, flags=re.M)[0]
     lines = []
     for line in err.splitlines():
         if _NOISE.match(line):
             continue
-        # A logger's line: the class of the exception counts where it is one of the protocol's errors.
+        # A logger's line: the class of the exception counts if it is one of the protocol's errors.
         found = re.match(r"(?:\[[\w-]+\] )?ERROR (?:[\w.$]+ - )?(?:([\w.$]+(?:Exception|Error)): )?(.*)$", line)
         if found is not None:
             name, words = found[1] or "", re.sub(r" \([\w.$]+\)$", "", found[2])
@@ -94,18 +95,19 @@ def said(err: str) -> str:
             lines.append(line.replace("java.util.concurrent.ExecutionException: ", "").rstrip())
         elif not re.match(r"(java|joptsimple|org\.apache\.kafka\.tools)\.[\w.$]+Exception", line):
             lines.append(line.rstrip())
-    # The JVM that runs many tools says the last words once more.
+    # The JVM that runs many tools prints the last line once more.
     kept = [line for place, line in enumerate(lines) if line and (place == 0 or line != lines[place - 1])]
     return "\n".join(kept)
 
 
 def sorted_lines(text: str) -> str:
-    """For what Apache Kafka prints in the order of a hash map."""
+    """Sort the lines that Apache Kafka prints in the order of a hash map."""
     return "\n".join(sorted(text.splitlines()))
 
 
 class BothTools:
-    """`both.agree("topics", "--list")`: the same status and the same words of both; returns those of ours."""
+    """`both.agree("topics", "--list")` checks for the same status and the same output of both; returns those of
+    ours."""
 
     def __init__(self, bootstrap: str, server: ToolServer) -> None:
         self.bootstrap = bootstrap
@@ -119,9 +121,9 @@ class BothTools:
         change: Sequence[Change] = (),
         names: dict[str, tuple[str, str]] | None = None,
     ) -> Printed:
-        """`where`: the bootstrap option is added; `change`: how an output becomes one that can be compared."""
+        """`where`: add the bootstrap option; `change`: functions that make an output comparable."""
         at = ["--bootstrap-server", self.bootstrap] if where else []
-        # The one tool that wants its verb first.
+        # This tool alone wants its verb first.
         verb, rest = (words[:1], words[1:]) if tool == "cluster" else ((), words)
         given = dict(names or {})
 
@@ -149,7 +151,7 @@ class BothTools:
     def each(
         self, tool: str, *words: str, where: bool = True, names: dict[str, tuple[str, str]] | None = None
     ) -> tuple[Ended, Ended]:
-        """How both ended, Apache Kafka's tool first, for a test that compares them itself."""
+        """Return the results of both, Apache Kafka's tool first, for a test that compares them itself."""
         at = ["--bootstrap-server", self.bootstrap] if where else []
 
         def filled(place: int) -> list[str]:
@@ -161,7 +163,7 @@ class BothTools:
         return self._server.run(CLASSES[tool], filled(0)), ours(tool, filled(1))
 
     def wait_for_topics(self, names: dict[str, tuple[str, str]], partitions: int) -> None:
-        """Until the node tells of so many partitions of both topics; 0: until they are gone."""
+        """Wait until the node has this number of partitions of both topics, or with 0 until they are deleted."""
 
         def told(topic: str) -> int:
             shown = ours(
@@ -174,8 +176,8 @@ class BothTools:
                 wait_until(lambda topic=topic: told(topic) == partitions, f"{topic} has {partitions} partitions")
 
     def agree_on_status(self, tool: str, *words: str) -> None:
-        """For refusals whose words Apache Kafka takes from the order of a hash set: status and output are the same,
-        and ours says why."""
+        """Check refusals whose text Apache Kafka takes from the order of a hash set: status and output are the same,
+        and ours gives a reason."""
         given = ["--bootstrap-server", self.bootstrap, *words]
         theirs, mine = self._server.run(CLASSES[tool], given), ours(tool, given)
         assert (mine.status, mine.out) == (theirs.status, theirs.out)
@@ -183,6 +185,6 @@ class BothTools:
 
 
 def two_names(kind: str = "t") -> dict[str, tuple[str, str]]:
-    """A name for each tool, as long as each other; `‹t›` stands for it."""
+    """Return a name for each tool, of the same length; `‹t›` stands for it."""
     same = uuid.uuid4().hex[:8]
     return {f"‹{kind}›": (f"j{kind}-{same}", f"o{kind}-{same}")}

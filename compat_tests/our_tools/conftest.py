@@ -1,4 +1,4 @@
-"""Both kinds of tools, aimed at the node under test."""
+"""Both kinds of tools, run against the node under test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""kafka-acls, theirs and ours, against a node with ACLs; what Apache Kafka has in the order of a hash map is sorted."""
+"""kafka-acls, theirs and ours, against a node with ACLs; text that Apache Kafka prints in the order of a hash map is
+sorted."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def guarded(tool_server: ToolServer, against: str) -> Iterator[BothTools]:
 
 
 def in_order(text: str) -> str:
-    """Blocks and their lines sorted, without the stack trace behind an error."""
+    """Return the blocks and their lines sorted, without the stack trace after an error."""
     text = re.sub(r"(?ms)^(Error while [^\n]*\n)[\w.]+Exception: .*", r"\1", text)
     # The space before the first line of a list stays with the line above.
     text = text.replace("\n \t", "‹space›\n\t")
@@ -84,7 +85,8 @@ def test_every_resource_and_both_roles(guarded: BothTools) -> None:
 
 
 def test_the_cluster(guarded: BothTools) -> None:
-    """Of which there is one: what the first tool adds is there for the second, so each is looked at by both."""
+    """There is only one cluster: an ACL that the first tool adds exists for the second, so both list the result of
+    each."""
     where = ["--bootstrap-server", guarded.bootstrap]
     assert (
         ours("acls", [*where, *["--add", "--cluster", "--operation", "All", "--allow-principal", "User:*"]]).status == 0
@@ -137,7 +139,7 @@ def test_what_is_refused(guarded: BothTools, words: str) -> None:
 
 
 def test_an_operation_that_the_resource_does_not_have(guarded: BothTools) -> None:
-    """Apache Kafka names those that it has in the order of a hash set."""
+    """Apache Kafka names the operations of the resource in the order of a hash set."""
     for words in ("--topic t --operation IdempotentWrite", "--cluster --operation Read", "--topic t --operation x"):
         guarded.agree_on_status("acls", "--add", *words.split(), "--allow-principal", "User:a")
 
@@ -148,7 +150,7 @@ def test_refused_by_the_node(guarded: BothTools) -> None:
 
 
 def test_an_answer_is_asked_for(guarded: BothTools) -> None:
-    """Apache Kafka's tool asks a terminal, and fails without one."""
+    """Apache Kafka's tool asks on a terminal, and fails without one."""
     where = ["--bootstrap-server", guarded.bootstrap]
     added = ours("acls", [*where, "--add", "--topic", "q", "--operation", "Read", "--allow-principal", "User:a"])
     assert added.status == 0

@@ -13,7 +13,7 @@ from compat_tests.topics import Topics
 
 
 def without_numbers_of_the_log(text: str) -> str:
-    """Offsets of the metadata log, and times, which go on between two calls."""
+    """Mask offsets of the metadata log, and times, which advance between two calls."""
     text = re.sub(r"\b1[6-9]\d{11}\b|\d+ ms ago *", "‹time›", text)
     text = re.sub(r"(?<=HighWatermark:)( +)\d+", r"\1‹offset›", text)
     return re.sub(r"^(\d+ +\t\S+ *\t)\d+ *\t", r"\1‹offset›\t", text, flags=re.M)
@@ -36,7 +36,7 @@ def sorted_json(text: str) -> str:
 
 
 def sorted_names(text: str) -> str:
-    """The list at the end of each line."""
+    """Sort the list at the end of each line."""
     return re.sub(r"(?<=partitions )(.*)", lambda found: ", ".join(sorted(found[0].split(", "))), text)
 
 

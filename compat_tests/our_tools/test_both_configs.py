@@ -62,7 +62,7 @@ def test_a_group(both: BothTools) -> None:
 
 
 def test_quotas_and_credentials(both: BothTools) -> None:
-    """Where the node does not serve them, both say so in the same words."""
+    """If the node does not serve them, both report that in the same words."""
     names = {**two_names("u"), **two_names("c")}
     both.agree("configs", "--alter", "--user", "‹u›", "--client", "‹c›", "--add-config", "producer_byte_rate=1000",
                names=names)  # fmt: skip

@@ -1,4 +1,4 @@
-"""kafka-console-producer and kafka-console-consumer: each reads what the other's producer has written."""
+"""kafka-console-producer and kafka-console-consumer: each reads the records of the other's producer."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_group_goes_on_where_it_was(both: BothTools, topics: Topics) -> None:
     assert ours("console-producer", at, stdin="a\nb\nc\nd\n").status == 0
     group = ["--group", f"g-{topic}", "--from-beginning", "--max-messages"]
     assert ours("console-consumer", [*at, *group, "1"]).out == "a\n"
-    # Not the end of what was fetched is committed: what was printed. The first of both reads b, the second c.
+    # The printed records are committed, not all fetched ones. The first of both reads b, the second c.
     assert both.agree("console-consumer", "--topic", topic, *group, "1", change=[lambda text: ""]).status == 0
     assert ours("console-consumer", [*at, *group, "1"]).out == "d\n"
 

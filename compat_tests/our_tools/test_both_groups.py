@@ -85,7 +85,7 @@ def test_offsets_are_reset_shown_and_deleted(both: BothTools, filled: str, tmp_p
         words = ["--reset-offsets", "--group", "‹g›", "--topic", of, *how, do]
         return both.agree("consumer-groups", *words, names=names, change=[sorted_lines]).out
 
-    # The group is made by the first of them.
+    # The first of them creates the group.
     assert f"{filled}" in reset("--to-earliest")
     reset("--to-offset", "6", of=f"{filled}:1")
     assert "4" in reset("--shift-by", "-2", of=f"{filled}:1")

@@ -64,7 +64,8 @@ CONSUMER_REFUSALS = [
 
 
 def first_error(err: str) -> str:
-    """The text of a refusal without spaces: argparse4j fills its lines up with them, and breaks names of options."""
+    """Return the text of a refusal without spaces, because argparse4j fills its lines with them, and breaks names of
+    options."""
     found = re.search(r"^kafka-producer-perf-test:\s+error:(.*)", err, re.M | re.S)
     if found is not None:
         return re.sub(r"\s", "", found[1])
@@ -107,7 +108,7 @@ def test_both_want_to_know_where_the_cluster_is(both: BothTools) -> None:
 
 
 def rates_hidden(text: str) -> str:
-    """Lines without what differs from run to run. How many windows there are depends on the machine."""
+    """Return the lines without the values that differ from run to run. The number of windows depends on the machine."""
     lines = re.sub(r"(?<![\w-])(?:-?\d+\.\d+|NaN|Infinity)(?![\w.])|(?<=, )\d+(?= ms)", "N", text).splitlines()
     return "\n".join(line for line in lines if not re.match(r"\d+ records sent, .* max latency\.$", line))
 
@@ -172,7 +173,7 @@ def test_both_read_in_a_group(both: BothTools, broker: Node, topics: Topics) -> 
 
 
 def agree(both: BothTools, tool: str, *words: str, names: dict[str, tuple[str, str]] | None = None) -> Printed:
-    """The same status and lines of both, but for the rates; returns those of ours."""
+    """Check for the same status and lines of both, except the rates; returns those of ours."""
     theirs, mine = both.each(tool, *words, names=names)
     hidden = [rates_hidden(times_hidden(ended.out)) for ended in (theirs, mine)]
     assert (mine.status, hidden[1]) == (theirs.status, hidden[0]), words
@@ -180,6 +181,6 @@ def agree(both: BothTools, tool: str, *words: str, names: dict[str, tuple[str, s
 
 
 def times_hidden(text: str) -> str:
-    """Rows of the consumer without their times in whole milliseconds."""
+    """Mask the times in whole milliseconds in rows of the consumer."""
     return re.sub(r"(, [\d.NaInfity]+), -?\d+, -?\d+(, [-\d.NaInfity]+, [-\d.NaInfity]+)$", r"\1, N, N\2", text,
                   flags=re.M)  # fmt: skip

@@ -1,4 +1,4 @@
-"""kafka-reassign-partitions, theirs and ours, on one node: what they say, and the files that they refuse."""
+"""kafka-reassign-partitions, theirs and ours, on one node: their output, and the files that they refuse."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_throttles_are_set_and_taken_away(both: BothTools, topics: Topics, tmp_p
 
 
 def test_replicas_are_moved_between_directories(both: BothTools, topics: Topics, tmp_path: Path) -> None:
-    """One directory is enough to see what is asked for and said; `compat_tests/three_nodes` has moves."""
+    """One directory is enough to compare requests and output; `compat_tests/three_nodes` has moves."""
     topic = topics.create()
     at = "--reassignment-json-file"
     started = both.agree("reassign-partitions", "--execute", at, plan(tmp_path / "any.json", (topic, 0, [1])))

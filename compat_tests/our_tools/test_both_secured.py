@@ -1,4 +1,4 @@
-"""The tools over TLS and SASL: one file for --command-config, theirs and ours."""
+"""The tools over TLS and SASL, with one file for --command-config of both tools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LISTENERS = ("PLAINTEXT", "CONTROLLER", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 @dataclass(frozen=True)
 class SecuredTools:
-    """The tools, and what they are told of each listener."""
+    """The tools, and their settings for each listener."""
 
     server: ToolServer
     ports: dict[str, int]

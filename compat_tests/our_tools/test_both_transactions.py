@@ -32,7 +32,7 @@ def open_in(both: BothTools, topics: Topics) -> str:
 
 
 def without_durations(text: str) -> str:
-    """How long a transaction has been open: each tool asks at its own time."""
+    """Mask how long a transaction has been open, because each tool asks at its own time."""
     return re.sub(r"(?<=\t)(1[6-9]\d{11}\s*\t)\d+ *(?=\t)", r"\1‹time›", text)
 
 
@@ -52,7 +52,7 @@ def test_an_open_transaction_is_shown_and_ended(both: BothTools, open_in: str) -
     producers = both.agree("transactions", "describe-producers", *place)
     assert producers.out.splitlines()[1].split()[-1] == "0"
     both.agree("transactions", "describe-producers", *place, "--broker-id", "1")
-    # Not one that hangs: the coordinator knows it, whatever its age.
+    # It does not hang, because the coordinator has it, whatever its age.
     both.agree("transactions", "find-hanging", "--topic", open_in, "--max-transaction-timeout", "0")
     assert both.agree("transactions", "abort", *place, "--start-offset", "77").status == 1
     at = ["--bootstrap-server", both.bootstrap]

@@ -1,4 +1,4 @@
-"""docs/balance.md and docs/segments.md lead from nothing to a picture, as it stands there."""
+"""The commands of docs/balance.md and docs/segments.md lead from nothing to a picture, as they are written."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_balance(tmp_path: Path) -> None:
         walk.through("balance.md", "Ten minutes: from nothing to a picture")
     before, after = spread(tmp_path / "before.json"), spread(tmp_path / "after.json")
     for resource in ("leader_bytes_in", "replication_bytes_in", "leaders"):
-        # Of three brokers with a load and one without.
+        # Three brokers have a load and one has none.
         assert before[resource]["now"] > 0.5
         assert before[resource]["planned"] < before[resource]["now"] / 2
         assert after[resource]["now"] < before[resource]["now"] / 2

@@ -1,8 +1,8 @@
-"""A section of a page, done as a person does it: its blocks of `sh` and `python`, one line after the other.
+"""Runs a section of a page as a user does: its blocks of `sh` and `python`, one line after the other.
 
-A line that ends with a comment about a terminal goes on in the background; one that starts nodes is waited for, and
-ends the nodes that a line before it has started (Ctrl-C). Lines that make an environment are left out: that of the
-tests is there. Other blocks are what commands print, and are not compared.
+A line that ends with a comment about a terminal continues in the background. A line that starts nodes is waited for,
+and stops the nodes that an earlier line has started (Ctrl-C). Lines that make an environment are left out, because the
+tests have one. Other blocks are outputs of commands, and are not compared.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _IN_A_TERMINAL = re.compile(r"#.*\bterminal$")
 _READY = re.compile(r"^pykbroker is ready: (\S+)\n", re.MULTILINE)
 _ENVIRONMENT = ("python3 -m venv ", "pip install ")
-#: For a command that takes seconds, on a machine that does other things as well.
+#: For a command that takes seconds, on a busy machine.
 PATIENCE_S = 300.0
 
 
 def blocks(page: str, heading: str) -> Iterator[tuple[str, str]]:
-    """Language and text of each block between a heading and the next one."""
+    """Yield language and text of each block between a heading and the next one."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     for match in _BLOCK.finditer(section):
@@ -39,8 +39,8 @@ def blocks(page: str, heading: str) -> Iterator[tuple[str, str]]:
 class Walk:
     """`with Walk(folder, {"/tmp/data": ...}) as walk: walk.through("page.md", "Ten minutes")`.
 
-    `instead`: what is written on the page -> what is meant here: with `--port 0` commands are told where the nodes are.
-    `before_python`: what a person is asked to wait for. `said` has what each line printed.
+    `instead`: text on the page -> its replacement here; with `--port 0` commands need the addresses of the nodes.
+    `before_python`: a wait that the page asks the user for. `said` has the output of each line.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Walk:
         self._environment = {
             **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            # What pip would install of the checkout, and is not in the environment of the tests.
+            # Packages that pip would install from the checkout, and that the environment of the tests lacks.
             "PYTHONPATH": os.pathsep.join(str(ROOT / path) for path in ("spark/segments", "wire", "log")),
             "PYSPARK_PYTHON": sys.executable,
             "MPLBACKEND": "agg",
@@ -88,7 +88,7 @@ class Walk:
             self._end(kind)
         log = self.folder / f"{kind.replace(' ', '-')}.log"
         with log.open("wb") as file:
-            # In a session of its own: Ctrl-C is for it and what it has started.
+            # In a session of its own, so that Ctrl-C reaches it and its children.
             self._background[kind] = subprocess.Popen(
                 ["bash", "-c", f"exec {line}"],
                 cwd=self.folder,

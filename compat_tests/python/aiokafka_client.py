@@ -1,4 +1,4 @@
-"""aiokafka as the suite's `Client`: one event loop in a thread, and plain calls from the test into it."""
+"""aiokafka as the suite's `Client`: one event loop in a thread, and plain calls from the test to it."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class AiokafkaClient(Client):
                 assert time.monotonic() < deadline, f"{left} gave no more and did not end"
                 for part, messages in (await consumer.getmany(timeout_ms=100)).items():
                     read += [to_record(message) for message in messages if message.offset < ends[part]]
-                # The last records may be markers of transactions, which it passes over in silence.
+                # The last records may be markers of transactions, which it skips silently.
                 left = {part for part in left if await consumer.position(part) < ends[part]}
             return read
         finally:

@@ -94,7 +94,7 @@ class ConfluentClient(Client):
             if commit:
                 producer.commit_transaction(PATIENCE_S)
             else:
-                # What was not sent yet would be thrown away; an aborted transaction shall be in the log.
+                # Unsent records would be discarded, but an aborted transaction must be in the log.
                 producer.flush(PATIENCE_S)
                 producer.abort_transaction(PATIENCE_S)
 
@@ -142,7 +142,7 @@ class ConfluentClient(Client):
 
 
 class ConfluentMember(Member):
-    """`config`: librdkafka's, over what is set here; None takes a key away."""
+    """`config`: librdkafka's keys, which override those set here; None removes a key."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, **config: str | int | None) -> None:
         wanted: dict[str, str | int | bool | None] = {
@@ -155,7 +155,7 @@ class ConfluentMember(Member):
             **config,
         }
         self._consumer = Consumer({key: value for key, value in wanted.items() if value is not None})
-        # The callbacks of incremental protocols are told what changes, the others everything.
+        # The callbacks of incremental protocols get the changes, the others get everything.
         self._incremental = "consumer" in wanted.values() or "cooperative-sticky" in wanted.values()
         self._read: list[Record] = []
         self._assigned: set[tuple[str, int]] = set()

@@ -1,4 +1,4 @@
-"""confluent-kafka members behind the line protocol of compat_tests/remote.py: a process that can be killed."""
+"""confluent-kafka members with the line protocol of compat_tests/remote.py, in a process that can be killed."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class KafkaPythonClient(Client):
                 assert time.monotonic() < deadline, f"{left} gave no more and did not end"
                 for part, messages in consumer.poll(timeout_ms=100).items():
                     read += [to_record(message) for message in messages if message.offset < ends[part]]
-                # The last records may be markers of transactions, which it passes over in silence.
+                # The last records may be markers of transactions, which it skips silently.
                 left = {part for part in left if consumer.position(part) < ends[part]}
             return read
         finally:
@@ -153,8 +153,8 @@ class KafkaPythonMember(Member, ConsumerRebalanceListener):  # type: ignore[misc
     def _run(self) -> None:
         try:
             while not self._leave.is_set():
-                # Not 100: a poll of 3.0.12 that ends while its member is joining forgets the group for good, and 100 ms
-                # after it subscribed is when it hears of the topic and joins again.
+                # Not 100 ms, because a poll of 3.0.12 that ends while its member is joining loses the group for good.
+                # 100 ms after it subscribed it gets the topic's metadata and joins again.
                 for messages in self._consumer.poll(timeout_ms=500).values():
                     self._read += [to_record(message) for message in messages]
             if self._assigned:

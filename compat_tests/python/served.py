@@ -1,4 +1,5 @@
-"""A Python client behind the line protocol of remote.py, so that its process can be killed: what a member needs of it.
+"""A Python client with the line protocol of remote.py, so that its process can be killed. It has the operations of
+members.
 
 python -m compat_tests.python.served kafka-python
 """
@@ -66,7 +67,7 @@ class Server:
 
 
 def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
-    """Requests from standard input until it ends."""
+    """Answer requests from standard input until it ends."""
     for line in sys.stdin:
         request = json.loads(line)
         said: dict[str, Any] = {"id": request["id"]}

@@ -1,4 +1,4 @@
-"""The admin clients of the three Python libraries: each sends versions of its own."""
+"""The admin clients of the three Python libraries, each of which sends other versions."""
 
 from __future__ import annotations
 

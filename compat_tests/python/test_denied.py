@@ -1,6 +1,6 @@
-"""What clients make of a broker with ACLs: each library raises its own exception, and works where it may.
+"""Clients and a broker with ACLs: each library raises its own exception, and works where it is allowed to.
 
-Everyone may do what no ACL is about; the ACLs of a test are about other users, so that the client of the test is
+Operations without an ACL are allowed to all; the ACLs of a test name other users, so that the client of the test is
 denied.
 """
 

@@ -1,4 +1,5 @@
-"""flush.messages: every answer waits for an fsync, and librdkafka's producers and transactions notice nothing else."""
+"""flush.messages: every answer waits for an fsync, and this has no other effect on librdkafka's producers and
+transactions."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from compat_tests.topics import Topics
 
 
 def read(node: Node, topic: str, count: int) -> list[bytes]:
-    """`count` records of partition 0, and proof that there are no more."""
+    """Return `count` records of partition 0, and check that there are no more."""
     consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": topic, "isolation.level": "read_committed"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []

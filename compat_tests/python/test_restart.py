@@ -1,4 +1,4 @@
-"""The node goes away and comes back, and stock clients do not notice more than a pause."""
+"""The node stops and restarts, and stock clients notice only a pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slow reader while retention takes the files away under it: what it gets is right, and what is gone is skipped."""
+"""A slow reader while retention deletes its files: the records that it gets are right, and deleted ones are skipped."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_slow_reader_skips_what_is_gone_and_reads_nothing_wrong(against: str, 
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "check.crcs": True,
-                # No more than it asks for lies ahead of it, so that the log's start overtakes it.
+                # It prefetches no more than it asks for, so that the log's start overtakes it.
                 "fetch.message.max.bytes": 20_000,
                 "queued.max.messages.kbytes": 100,
             }
@@ -50,7 +50,7 @@ def test_a_slow_reader_skips_what_is_gone_and_reads_nothing_wrong(against: str, 
         expected, skipped, read = 0, 0, 0
 
         def take(limit: int) -> bool:
-            """Whether the end is reached."""
+            """Return True if the end is reached."""
             nonlocal expected, skipped, read
             for message in reader.consume(limit, timeout=0.2):
                 assert message.error() is None, message.error()
