@@ -1,4 +1,4 @@
-"""A node with a listener for clients that authenticate, beside a plain one, and what its users are called."""
+"""A node with a plain listener and a listener for clients that authenticate, and the names of its users."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODULES = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-#: mechanism -> its one user and that user's password
+#: mechanism -> its one user and the password of that user
 USERS = {
     "PLAIN": ("alice", "alice-secret"),
     "SCRAM-SHA-256": ("carol", "carol-secret"),
@@ -23,7 +23,7 @@ USERS = {
 
 @dataclass(frozen=True)
 class Ports:
-    """Of the plain listener, and of the one that authenticates."""
+    """The ports of the plain listener and of the listener that authenticates."""
 
     plain: int
     sasl: int
@@ -37,7 +37,7 @@ class Ports:
         return f"localhost:{self.sasl}"
 
     def config(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Properties of a node of either kind; PLAIN has its user, SCRAM needs `add_users`."""
+        """Return the properties of a node of either kind. They contain the user of PLAIN; SCRAM needs `add_users`."""
         listeners = f"PLAINTEXT://localhost:{self.plain},CONTROLLER://localhost:{self.plain + 1},CLIENTS://localhost:{self.sasl}"
         name, password = USERS["PLAIN"]
         lines = {mechanism: f"{module} required;" for mechanism, module in MODULES.items()}
@@ -54,7 +54,7 @@ class Ports:
 
 
 def add_users(node: Node) -> None:
-    """The users of SCRAM, through the plain listener."""
+    """Add the users of SCRAM through the plain listener."""
     from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
     numbers = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}

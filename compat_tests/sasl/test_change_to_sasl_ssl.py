@@ -1,5 +1,5 @@
-"""A running cluster of three changes from PLAINTEXT to SASL_SSL in three rounds of restarts, under clients that write:
-listeners are added, the secured ones are used, the plain ones are removed."""
+"""A running cluster of three nodes changes from PLAINTEXT to SASL_SSL in three rounds of restarts, while clients write.
+The rounds add the secured listeners, use them, and remove the plain ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.node.trio import NUMBERS, REPLICATED, Trio
 from tests.node.wire import Wire
 
 pytestmark = pytest.mark.slow
-#: What no round changes: keys, users, and how the secured listeners are secured.
+#: Properties that no round changes, namely keys, users, and how the secured listeners are secured.
 SECURED = {
     **REPLICATED,
     **node_properties(),
@@ -37,7 +37,8 @@ SECURED = {
 
 
 class ChangingTrio(Trio):
-    """`write(number, step)`: 1 has both kinds of listeners, 2 uses the secured ones, 3 has no other; it began as 0."""
+    """Three nodes that `write(number, step)` configures. Step 0 is the start, step 1 has both kinds of listeners, step
+    2 uses the secured ones, and step 3 has no others."""
 
     def __init__(self, folder: Path) -> None:
         self.plain = {number: steady_port() for number in NUMBERS}
@@ -71,7 +72,7 @@ class ChangingTrio(Trio):
         )
 
     def restart_all(self, step: int) -> None:
-        """One after the other."""
+        """Restart the nodes, one after the other."""
         for number in NUMBERS:
             assert self.stop(number) == 0
             self.write(number, step)
@@ -79,7 +80,7 @@ class ChangingTrio(Trio):
 
 
 class Writing(InBackground):
-    """A producer that goes on in a thread of its own. `acknowledged`: values, in order."""
+    """A producer that writes in a thread of its own. `acknowledged` has the values, in order."""
 
     def __init__(self, settings: Mapping[str, Any], topic: str) -> None:
         super().__init__(PATIENCE_S)

@@ -1,4 +1,5 @@
-"""Clients prove which user they are: the right password works end to end, a wrong one is the client's own exception."""
+"""Clients prove which user they are. The right password works end to end, and a wrong one raises the client's own
+exception."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from compat_tests.oracle.kafka import kafka_libs, run_tool
 from compat_tests.sasl.secured import MODULES, USERS, Ports, add_users
 
 pytestmark = pytest.mark.slow
-#: Seconds in which a client must do what it is asked for.
+#: Seconds in which a client must do what the test asks for.
 PATIENCE = 60
 MECHANISMS = list(USERS)
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -32,7 +33,7 @@ def ports() -> Ports:
 
 @pytest.fixture(scope="module")
 def node(against: str, ports: Ports) -> Iterator[Node]:
-    # Sessions end soon: a test that lasts longer renews them.
+    # Sessions end soon, so a test that lasts longer renews them.
     ends = {"listener.name.clients.connections.max.reauth.ms": "2000"}
     node = make_node(against, ports.config(ends), port=ports.plain)
     try:
@@ -124,7 +125,7 @@ def test_confluent_kafka_says_that_it_was_refused(
 def test_kafka_python_says_that_it_was_refused(
     node: Node, ports: Ports, mechanism: str, user: str, password: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its exception says that it could not begin; its log says why."""
+    """Its exception says that it could not begin, and its log gives the reason."""
     caplog.set_level(logging.INFO, logger="kafka")  # the command line silences it in a process of tests
     settings = python_settings(ports, mechanism, user, password)
     with pytest.raises(KafkaTimeoutError):
@@ -135,8 +136,8 @@ def test_kafka_python_says_that_it_was_refused(
 @pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka"])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_a_session_is_renewed_while_records_are_written(node: Node, ports: Ports, client: str, mechanism: str) -> None:
-    """connections.max.reauth.ms is 2 s; librdkafka renews, kafka-python is disconnected and comes back: nothing is
-    lost with either."""
+    """connections.max.reauth.ms is 2 s. librdkafka renews its session; kafka-python is disconnected and connects again.
+    Neither loses a record."""
     topic = f"renewed-{client}-{mechanism}"
     written = 0
     deadline = time.monotonic() + 4
@@ -172,7 +173,7 @@ def configs(ports: Ports, file: Path, *args: str, check: bool = True) -> Any:
 
 
 def test_kafka_configs_makes_a_user_that_logs_in(node: Node, ports: Ports, tmp_path: Path) -> None:
-    """By a Java client with each mechanism."""
+    """A Java client logs in with each mechanism."""
     kafka_libs()
     entity = ["--entity-type", "users", "--entity-name", "erin"]
     credential = "SCRAM-SHA-512=[iterations=8192,password=erin-secret]"

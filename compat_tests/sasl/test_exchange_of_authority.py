@@ -1,6 +1,6 @@
-"""A certificate authority exchanged while three nodes and their clients run, without a restart: new trust, new keys,
-and then the old authority is withdrawn. SASL_SSL between brokers, SSL between controllers, with certificates of both
-sides each."""
+"""A certificate authority is exchanged without a restart, while three nodes and their clients run. New trust and new
+keys come first, and then the old authority is withdrawn. The brokers use SASL_SSL and the controllers SSL, and both
+sides of each connection have certificates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 OLD: Final = "Old authority"
 NEW: Final = "New authority"
 LISTENERS: Final = ("plaintext", "controller")
-#: ApiVersions, version 0: each listener answers it to a client whose certificate it takes.
+#: ApiVersions, version 0. Each listener answers it to a client whose certificate it accepts.
 ASKED: Final = b"\0\0\0\x0d\0\x12\0\0\0\0\0\1\0\3abc"
 
 
@@ -43,7 +43,8 @@ def trusted(*authorities: str) -> bytes:
 
 
 class ChangingStores(Trio):
-    """Each node has a key store and a trust store of its own, in files, and both authorities in neither at first."""
+    """Three nodes, each with a key store and a trust store of its own, in files. At first both have only the old
+    authority."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,13 +71,13 @@ class ChangingStores(Trio):
         new.replace(self.store(number, kind))
 
     def put_key(self, number: int, issuer: str) -> int:
-        """The serial number of the certificate."""
+        """Write a new key into the key store, and return the serial number of its certificate."""
         identity = issued(issuer, "node", hosts=NODE_HOSTS)
         self.put(number, "keystore", identity.key_pem + identity.chain_pem)
         return identity.certificate.serial_number
 
     def take(self, number: int, kind: str, client: ssl.SSLContext) -> None:
-        """Tell the node to read the store again, for both of its listeners; nothing restarts."""
+        """Make the node read the store again, for both of its listeners, without a restart."""
         values: dict[str, str | None] = {
             f"listener.name.{listener}.ssl.{kind}.location": str(self.store(number, kind)) for listener in LISTENERS
         }
@@ -86,14 +87,14 @@ class ChangingStores(Trio):
         assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
 
     def addresses(self) -> Iterator[tuple[str, int]]:
-        """Yield where each listener of each node is."""
+        """Yield the address of each listener of each node."""
         for number in NUMBERS:
             yield "127.0.0.1", self.ports[number]
             yield "127.0.0.1", self.controller_ports[number]
 
 
 class Client:
-    """A certificate, and what a client with it trusts."""
+    """A certificate, and what a client with this certificate trusts."""
 
     def __init__(self, folder: Path, issuer: str) -> None:
         identity = issued(issuer, "client")
@@ -134,7 +135,7 @@ def connected(
 
 
 def is_let_in(address: tuple[str, int], context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> bool:
-    """With TLS 1.3 a client hears of a refusal with the first answer."""
+    """Return True if the node answers. With TLS 1.3 a client learns of a refusal only with the first answer."""
     try:
         with connected(address, context, session) as connection:
             connection.sendall(ASKED)
@@ -148,7 +149,7 @@ def is_refused(address: tuple[str, int], context: ssl.SSLContext, session: ssl.S
 
 
 def shows(address: tuple[str, int], context: ssl.SSLContext, serial: int) -> bool:
-    """Whether a new connection sees the certificate of this number."""
+    """Return True if a new connection gets the certificate with this serial number."""
     with connected(address, context) as connection:
         der = connection.getpeercert(binary_form=True)
         assert der is not None
@@ -156,7 +157,7 @@ def shows(address: tuple[str, int], context: ssl.SSLContext, serial: int) -> boo
 
 
 class Reading(InBackground):
-    """A consumer of a group that goes on in a thread of its own. `values`: in order."""
+    """A consumer of a group that reads in a thread of its own. `values` are in order."""
 
     def __init__(self, settings: dict[str, Any], topic: str) -> None:
         super().__init__(PATIENCE_S)
@@ -192,7 +193,7 @@ def test_an_authority_is_exchanged_while_clients_run(tmp_path: Path) -> None:
             log_in(wire, "node", "node-secret")
             for name in ("first", "second"):
                 wire.create(name, replication=3)
-        # What TLS 1.2 resumes; a listener that asks for certificates gives out no tickets of TLS 1.3.
+        # TLS 1.2 can resume these; a listener that asks for certificates gives out no tickets of TLS 1.3.
         before = old.context(ssl.TLSVersion.TLSv1_2)
         sessions = {}
         for address in addresses:
@@ -234,9 +235,9 @@ def test_an_authority_is_exchanged_while_clients_run(tmp_path: Path) -> None:
                     assert is_let_in(address, new.context())
                     assert is_refused(address, before)
                     assert is_refused(address, before, sessions[address])
-                # Connections that are there go on, as in Apache Kafka.
+                # Connections that exist continue, as in Apache Kafka.
                 both_go_on()
-            # Each node connects to each other one anew, with nothing but what the new authority has signed.
+            # Each node connects to each other node again, and trusts only what the new authority has signed.
             for number in NUMBERS:
                 assert trio.stop(number) == 0
                 trio.start(number).ready(PATIENCE_S)
@@ -244,7 +245,7 @@ def test_an_authority_is_exchanged_while_clients_run(tmp_path: Path) -> None:
             writers.close()
             wait_until(lambda: set(reading.values) >= set(second.acknowledged), "the consumer has read everything")
         assert reading.failed == []
-        # A group that moves may read again what it has not committed.
+        # A group whose partitions move may read again what it has not committed.
         assert list(dict.fromkeys(reading.values)) == second.acknowledged
         for name, writing in (("first", first), ("second", second)):
             with Wire(trio.address(1), tls=new.context(), timeout=60) as wire:

@@ -1,7 +1,7 @@
-"""The conversation before authentication, frame by frame: the same bytes to Apache Kafka and to pykbroker.
+"""The conversation before authentication, frame by frame, with the same bytes to Apache Kafka and to pykbroker.
 
-Compared are the answers, with what each invents (nonces, salts) replaced, and whether the connection ends. `DIFFERENT`
-names what pykbroker does otherwise, and why; nothing else differs.
+The test compares the answers, with the values that each invents (nonces, salts) replaced, and whether the connection
+ends. `DIFFERENT` names what pykbroker does differently, and why; everything else is equal.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def token(data: bytes, version: int = 2) -> bytes:
 VERSIONS = request(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
 METADATA = request(MetadataRequest(topics=None), 9)
 ALICE = b"\0alice\0alice-secret"
-#: name -> frames, sent one after another; those of SCRAM that need an answer are made by `converse`
+#: name -> frames, sent one after another; `converse` makes the frames of SCRAM that need an answer
 TALKS: dict[str, list[bytes]] = {
     "plain": [VERSIONS, handshake("PLAIN"), token(ALICE), METADATA],
     "plain 0": [handshake("PLAIN"), token(ALICE, 0)],
@@ -93,7 +93,7 @@ SCRAM = [
     ("SCRAM-SHA-512", "dave", "dave-secret"),
     ("SCRAM-SHA-256", "carol", "x"),
 ]
-#: name -> why
+#: name -> reason
 DIFFERENT = {"metadata in the middle": "no body of another API is read before authentication, so there is no answer"}
 
 
@@ -105,7 +105,7 @@ class Nodes:
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
-    """Of their own: other tests know nothing of the users."""
+    """Start nodes of their own, because other tests do not know the users."""
     kafka_libs()
     made: list[Node] = []
     try:
@@ -125,14 +125,14 @@ def nodes() -> Iterator[Nodes]:
 
 
 class Talk:
-    """One connection, and what came over it."""
+    """One connection, and the answers that it received."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("localhost", port), timeout=PATIENCE)
         self.heard: list[str] = []
 
     def ask(self, frame: bytes) -> bytes | None:
-        """The answer's frame; None when the connection has ended instead."""
+        """Return the frame of the answer, or None if the connection has ended instead."""
         self.socket.sendall(len(frame).to_bytes(4, "big") + frame)
         try:
             head = self._read(4)
@@ -143,7 +143,7 @@ class Talk:
         return answer
 
     def ends(self) -> bool:
-        """Whether the peer ends it within a second."""
+        """Return True if the peer ends the connection within a second."""
         self.socket.settimeout(1)
         try:
             return not self.socket.recv(1)
@@ -173,7 +173,7 @@ def _said(frame: bytes, answer: bytes) -> str:
     if key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE) and answer[:4] == (7).to_bytes(4, "big"):
         _, read = decode_response(key, version, answer)
         if key == ApiKey.SASL_HANDSHAKE:
-            # A set in Apache Kafka.
+            # Apache Kafka keeps a set, so the order does not count.
             read.mechanisms.sort()  # type: ignore[attr-defined]
         return re.sub(r"r=[^,]+,s=[^,]+", "r=…,s=…", repr(read)) if b"v=" not in answer else "signed"
     return answer.hex()

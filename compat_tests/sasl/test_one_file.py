@@ -1,5 +1,6 @@
-"""One server.properties that secures Apache Kafka secures pykbroker, unchanged: TLS of PEM, SCRAM between brokers too,
-ACLs. Both run it on the same directories, and what one has made of users and ACLs holds with the other."""
+"""A server.properties that secures Apache Kafka secures pykbroker without a change, with TLS from PEM, SCRAM (between
+brokers too) and ACLs. Both run it on the same directories, and the users and ACLs that one has made are valid in the
+other."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class SecuredHome:
         }
 
     def tool(self, main: str, user: str, password: str, *words: str, stdin: str = "") -> str:
-        """One of Apache Kafka's, as this user."""
+        """Run a tool of Apache Kafka as this user."""
         file = self.stores / f"{user}.properties"
         file.write_text(
             "security.protocol=SASL_SSL\nssl.truststore.type=PEM\n"
@@ -65,7 +66,7 @@ class SecuredHome:
 
 
 def properties(stores: Path, port: int) -> dict[str, str]:
-    """As people write it for one node: the listener of controllers is plain, and on loopback."""
+    """Return what people write for one node; the controller listener is plain, and on loopback."""
     identity = node_identity()
     (stores / "node.pem").write_bytes(identity.key_pem + identity.chain_pem)
     (stores / "authority.pem").write_bytes(authority().certificate_pem)
@@ -98,7 +99,7 @@ def secured(tmp_path: Path) -> Iterator[SecuredHome]:
 
 
 def read(secured: SecuredHome, count: int) -> list[bytes]:
-    """All values of the topic, by kafka-python as admin."""
+    """Return all values of the topic, read by kafka-python as admin."""
     consumer = KafkaConsumer(**secured.kafka_python(*ADMIN), auto_offset_reset="earliest", group_id=None)
     consumer.assign([TopicPartition(TOPIC, 0)])
     values: list[bytes] = []
@@ -114,7 +115,7 @@ def read(secured: SecuredHome, count: int) -> list[bytes]:
 
 
 def refusal(secured: SecuredHome, user: str, password: str) -> KafkaError:
-    """What librdkafka tells a producer of this user."""
+    """Return the error that librdkafka reports to a producer of this user."""
     told: list[KafkaError] = []
     producer = confluent_kafka.Producer({**secured.librdkafka(user, password), "error_cb": told.append})
     producer.produce(TOPIC, b"denied", on_delivery=lambda error, _: told.append(error) if error else None)
@@ -135,7 +136,7 @@ def make_topic(secured: SecuredHome) -> None:
 
 
 def life(secured: SecuredHome, owner: Owner, written_before: list[bytes]) -> list[bytes]:
-    """A user is made, is refused, is allowed, and writes. Return all that the topic has."""
+    """Create a user, who is refused, then allowed, and then writes. Return all values of the topic."""
     user, password = f"by-{owner}", f"secret-of-{owner}"
     credential = ["--alter", "--entity-type", "users", "--entity-name", user]
     credential += ["--add-config", f"{MECHANISM}=[iterations=4096,password={password}]"]
@@ -161,7 +162,7 @@ def test_apache_kafka_and_then_pykbroker_from_one_file(secured: SecuredHome) -> 
     home.start("pykbroker")
     assert read(secured, len(values)) == values
     values = life(secured, "pykbroker", values)
-    # The user and the ACL that Apache Kafka made.
+    # The user and the ACL that Apache Kafka has made.
     producer = confluent_kafka.Producer(secured.librdkafka("by-kafka", "secret-of-kafka"))
     producer.produce(TOPIC, b"again")
     assert producer.flush(PATIENCE_S) == 0

@@ -1,4 +1,4 @@
-"""`SecureBroker` and foreign clients: the settings that it makes for each of them are enough."""
+"""The settings that `SecureBroker` makes for each foreign client are enough."""
 
 from __future__ import annotations
 

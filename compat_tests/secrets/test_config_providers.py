@@ -1,4 +1,4 @@
-"""config.providers: pykbroker shows of a configuration with variables what Apache Kafka shows."""
+"""For a configuration with variables of config.providers, pykbroker shows what Apache Kafka shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New stores of a TLS listener through AlterConfigs: Apache Kafka and pykbroker take and refuse the same."""
+"""Apache Kafka and pykbroker accept and refuse the same new stores of a TLS listener in AlterConfigs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEYS = {
     "hosts": ("node", "Authority of the tests", ("127.0.0.1",)),
     "issuer": ("node", "Another authority", NODE_HOSTS),
 }
-#: The changes, and whether the text of the answer is the same, too.
+#: The changes, and True if the text of the answer is the same too.
 CHANGES: tuple[tuple[str, dict[str, str | None], bool], ...] = (
     ("1", {KEYSTORE: "two"}, True),
     ("1", {KEYSTORE: "two"}, True),
@@ -75,7 +75,7 @@ def config(folder: Path, plain: int, secured: int, between: str) -> dict[str, st
 
 
 def shown(port: int) -> int:
-    """The serial number of the certificate that a new connection is shown."""
+    """Return the serial number of the certificate that a new connection gets."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with socket.create_connection(("localhost", port), timeout=60) as plain, context.wrap_socket(plain) as secured:
@@ -121,7 +121,7 @@ def test_the_same_changes_are_taken_and_refused(between: str, tmp_path: Path) ->
                     store = values.get(KEYSTORE)
                     if not answer.error_code and store:
                         becomes(secured, serial_of(folder / f"{store}.p12"))
-                # The same path, and another file.
+                # The same path with another file.
                 assert wire.alter(BROKER, "1", {KEYSTORE: str(folder / "two.p12")}).error_code == 0
                 becomes(secured, serial_of(folder / "two.p12"))
                 shutil.copy(folder / "one.p12", folder / "two.p12")
@@ -133,7 +133,7 @@ def test_the_same_changes_are_taken_and_refused(between: str, tmp_path: Path) ->
     assert answers[0] == answers[1]
 
 
-#: The listener between brokers, the key store, and what is set besides; an empty text takes a key away.
+#: The listener between brokers, the key store, and the other keys that are set; an empty text removes a key.
 STARTS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("PLAINTEXT", "issuer", {}),
     ("SSL", "issuer", {}),
@@ -145,7 +145,7 @@ STARTS: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 @pytest.mark.parametrize(("between", "key", "more"), STARTS)
 def test_the_same_stores_stop_the_start(between: str, key: str, more: dict[str, str], tmp_path: Path) -> None:
-    """Those of the listener between brokers must trust themselves."""
+    """The stores of the listener between brokers must trust themselves."""
     stores(tmp_path)
     ended = authority().issue("node", now=now() - datetime.timedelta(days=9), days=8, hosts=NODE_HOSTS)
     (tmp_path / "ended.p12").write_bytes(ended.pkcs12(PASSWORD))
@@ -158,7 +158,7 @@ def test_the_same_stores_stop_the_start(between: str, key: str, more: dict[str, 
         try:
             node.start()
         except RuntimeError as refused:
-            # Apache Kafka says much while it ends.
+            # Apache Kafka writes a lot while it ends.
             text = f"{refused}{node.log_file.read_text()}"
             said.append("can't connect to a server SSLEngine created with those settings" in text)
         else:

@@ -1,4 +1,4 @@
-"""docs/secured-clients.md from said.py: `python -m compat_tests.secured_clients.docs`."""
+"""Makes docs/secured-clients.md from said.py, with `python -m compat_tests.secured_clients.docs`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What each client is tried with on a secured node, and what it says of a refusal: what the tests expect, and what
-docs/secured-clients.md shows."""
+"""The cases that each client is tried with on a secured node, and its messages for a refusal. The tests expect them,
+and docs/secured-clients.md shows them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ CASES: Final[tuple[Case, ...]] = tuple((protocol, mechanism) for protocol in PRO
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Parts of the client's own exceptions, or of its log. `renews`: it writes for longer than a session lasts."""
+    """Parts of the client's own exceptions, or of its log. If `renews`, the client writes for longer than a session
+    lasts."""
 
     wrong_password: str
     denied_topic: str
     cases: tuple[Case, ...] = CASES
     renews: bool = True
-    #: for the page
+    #: A note for the page.
     note: str = ""
 
 

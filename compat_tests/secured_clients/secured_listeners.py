@@ -1,6 +1,6 @@
 """A node with SASL_PLAINTEXT and SASL_SSL listeners, users and ACLs, on which each client tries each mechanism.
 
-Its sessions end every two seconds, so a client that works longer than that has renewed its own.
+Its sessions end every two seconds, so a client that works for longer has renewed its session.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class SecuredListeners:
 
 @contextmanager
 def secured_listeners(against: str, folder: Path, clients: Collection[str]) -> Iterator[SecuredListeners]:
-    """The node, with a topic for each of these clients and cases.
+    """Start the node, with a topic for each of these clients and cases.
 
-    The users may use topics and groups whose names begin with a client's. `folder` gets the authority's certificate.
+    The users may use topics and groups whose names begin with the name of a client. The certificate of the authority is
+    written into `folder`.
     """
     from confluent_kafka.admin import (  # type: ignore[attr-defined]
         AclBinding,

@@ -1,7 +1,8 @@
-"""franz-go, sarama and KafkaJS × each mechanism × with and without TLS, on one node with ACLs: the right password
-writes and reads, a wrong one and a topic without an ACL are the client's own errors.
+"""franz-go, sarama and KafkaJS with each mechanism, with and without TLS, on one node with ACLs. The right password
+writes and reads; a wrong one and a topic without an ACL raise the client's own errors.
 
-Each renews its session on the connection that it has: it opens no other one while it writes for longer than a session.
+Each client renews its session on its connection, and opens no other one while it writes for longer than a session
+lasts.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def client(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-#: protocol, mechanism, password, topic, how long it writes -> what the program answers
+#: protocol, mechanism, password, topic, duration of the writing -> the answer of the program
 Ask = Callable[[str, str, str, str, int], dict[str, Any]]
 
 
@@ -73,7 +74,7 @@ def ask(client: str, secured: SecuredListeners, tmp_path_factory: pytest.TempPat
 
 @pytest.mark.parametrize(("protocol", "mechanism"), CASES)
 def test_writes_and_reads(ask: Ask, client: str, protocol: str, mechanism: str) -> None:
-    """One mechanism of each protocol for longer than a session lasts."""
+    """One mechanism of each protocol writes for longer than a session lasts."""
     topic = f"{client}-{protocol}-{mechanism}"
     answer = ask(protocol, mechanism, USERS[mechanism][1], topic, 3000 if mechanism == "SCRAM-SHA-512" else 0)
     assert answer["error"] == ""

@@ -1,7 +1,7 @@
-"""Each client × each mechanism × with and without TLS, on one node with ACLs: what it may, what it may not, and how it
-says so. The right password writes and reads; a wrong one and a topic without an ACL are the client's own exceptions.
+"""Each client with each mechanism, with and without TLS, on one node with ACLs. The right password writes and reads; a
+wrong one and a topic without an ACL raise the client's own exceptions.
 
-The node's sessions end every two seconds, so a client that works longer than that has renewed its own.
+The sessions of the node end every two seconds, so a client that works for longer has renewed its session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def secured(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 class KafkaPython:
-    """kafka-python."""
+    """The client kafka-python."""
 
     def settings(self, secured: SecuredListeners, protocol: str, mechanism: str, password: str) -> dict[str, Any]:
         return {
@@ -67,7 +67,7 @@ class KafkaPython:
 
         with pytest.raises(KafkaTimeoutError):
             KafkaProducer(**settings, bootstrap_timeout_ms=3000)
-        # Its log says why.
+        # Its log has the reason.
         return "SaslAuthenticationFailed"
 
     def denied(self, settings: dict[str, Any]) -> str:
@@ -82,7 +82,7 @@ class KafkaPython:
 
 
 class ConfluentKafka:
-    """confluent-kafka, which is librdkafka."""
+    """The client confluent-kafka, which is librdkafka."""
 
     def settings(self, secured: SecuredListeners, protocol: str, mechanism: str, password: str) -> dict[str, Any]:
         return {
@@ -139,7 +139,7 @@ class ConfluentKafka:
 
 
 class AioKafka:
-    """aiokafka."""
+    """The client aiokafka."""
 
     def settings(self, secured: SecuredListeners, protocol: str, mechanism: str, password: str) -> dict[str, Any]:
         trusted = ssl.create_default_context(cafile=secured.authority) if protocol == "SASL_SSL" else None
@@ -211,7 +211,7 @@ def values_for(seconds: float) -> Iterator[bytes]:
 @pytest.mark.parametrize(("protocol", "mechanism"), CASES)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_writes_and_reads(secured: SecuredListeners, client: str, protocol: str, mechanism: str) -> None:
-    """One mechanism of each protocol for longer than a session lasts."""
+    """One mechanism of each protocol writes for longer than a session lasts."""
     one = CLIENTS[client]
     settings = one.settings(secured, protocol, mechanism, USERS[mechanism][1])
     found = one.copy(settings, f"{client}-{protocol}-{mechanism}", values_for(3 if mechanism == "SCRAM-SHA-512" else 0))
@@ -232,7 +232,8 @@ def test_a_wrong_password(
     one = CLIENTS[client]
     assert one.refused(one.settings(secured, protocol, mechanism, "wrong")) == LIBRARIES[client].wrong_password
     if client == "kafka-python" and against == "pykbroker":
-        # It does not read an answer that comes with the end of the connection, as Apache Kafka's does.
+        # kafka-python does not read an answer that comes with the end of the connection; the answer of Apache Kafka
+        # does not.
         assert LIBRARIES[client].wrong_password in caplog.text
 
 
@@ -246,7 +247,8 @@ def test_a_topic_without_an_acl(secured: SecuredListeners, client: str, protocol
 
 @pytest.mark.parametrize(("protocol", "mechanism"), JAVA.cases)
 def test_java(secured: SecuredListeners, protocol: str, mechanism: str, tmp_path: Path) -> None:
-    """By a tool of Apache Kafka: a topic that its user may see, a wrong password, a topic that it may not."""
+    """A tool of Apache Kafka reads a topic that its user may see, uses a wrong password, and asks for a topic that its
+    user may not see."""
     kafka_libs()
     user, password = USERS[mechanism]
 

@@ -19,7 +19,7 @@ def suite_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     needs.python_package("pyspark")
     from compat_tests.spark.session import make_session
 
-    # The packages of an object store have 558 MB: they are there when a test that was chosen wants them.
+    # The packages of an object store have 558 MB, so they are added only if a chosen test needs them.
     wanted = any(item.get_closest_marker("object_store") for item in request.session.items)
     session = make_session("compat-tests", tmp_path_factory.mktemp("warehouse"), *(["s3a:"] if wanted else []))
     yield session
@@ -28,5 +28,5 @@ def suite_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(scope="session")
 def spark(suite_session: SparkSession) -> SparkSession:
-    """The session that tests use, unless their module has one of its own."""
+    """Return the session that tests use, unless their module has one of its own."""
     return suite_session

@@ -1,4 +1,4 @@
-"""A small local Spark with its Kafka connector, resolved as a user would: through spark.jars.packages."""
+"""A small local Spark with its Kafka connector, which is resolved as for a user, through spark.jars.packages."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Options of a JVM that lives for seconds or minutes, and plans queries that were never planned before. One compiler
-#: alone would have 48 MB for its code: Spark with Delta fills that, and is interpreted from then on.
+#: alone would have 48 MB for its code; Spark with Delta fills that, and its code is interpreted from then on.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC"
 
 
 def short_lived() -> str:
-    """The options of drivers, executors and daemons under test."""
+    """Return the options of drivers, executors and daemons in tests."""
     return f"{_SHORT_LIVED} {shared_classes.options()}"
 
 
 def make_session(name: str, warehouse: Path, *places: str, java_options: str | None = None) -> SparkSession:
-    """The session that the pipeline's jobs run in with lakes at these places, made small. `java_options`: instead of
-    those about shared classes."""
+    """Return a small form of the session that the pipeline's jobs run in, with lakes at these places. `java_options`
+    replace the options for shared classes."""
     from pyspark.sql import SparkSession
 
-    # Spark looks for data sources in packages that its Python workers can import: those of the tests' own Python.
+    # Spark looks for data sources in packages that its Python workers can import, which are those of the tests' Python.
     found = [str(ROOT / folder) for folder in ("spark/segments", "wire", "log")]
     os.environ["PYTHONPATH"] = os.pathsep.join([*found, *filter(None, [os.environ.get("PYTHONPATH")])])
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -1,7 +1,8 @@
-"""The classes that a JVM of Spark loads, kept for the next one by the JDK: a quarter less CPU for each start.
+"""The classes that a JVM of Spark loads, kept for the next JVM by the JDK, which saves a quarter of the CPU of each
+start.
 
-The archive is made once; who comes meanwhile waits, which costs less than a start without it. A JVM with another class
-path ignores the archive.
+The archive is made once. A process that comes at that time waits, which costs less than a start without it. A JVM with
+another class path ignores the archive.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from compat_tests.built import built, run
 
 @cache
 def options() -> str:
-    """The options of a JVM that takes its classes from the archive; without the JDK's warnings about it."""
+    """Return the options of a JVM that takes its classes from the archive, without the JDK's warnings about it."""
     import pyspark
 
     here = Path(__file__)

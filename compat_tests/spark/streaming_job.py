@@ -1,4 +1,4 @@
-"""A streaming job in a process of its own, so that a test can kill it: topic -> JSON files, slowly, with a checkpoint.
+"""A streaming job in a process of its own, so that a test can kill it. It writes a topic to JSON files, slowly.
 
 python -m compat_tests.spark.streaming_job BOOTSTRAP TOPIC OUTPUT CHECKPOINT WAREHOUSE
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def topic_to_files(spark: SparkSession, bootstrap: str, topic: str, output: Path, checkpoint: Path) -> DataStreamWriter:
-    """The query, not started; the test resumes the same one."""
+    """Return the query, not started; the test resumes the same query."""
     source = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)

@@ -1,4 +1,4 @@
-"""The load model of Spark over a real node, compared with plain Python, and the file that `balance plan` takes."""
+"""Spark's load model of a real node, compared with plain Python, and the file that `balance plan` takes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def config(folder: Path, bootstrap: str) -> Path:
 
 
 def expected(found: list[dict[str, Any]], begin_ms: int, end_ms: int) -> dict[tuple[str, int], tuple[float, float]]:
-    """Bytes in and out of a second, by plain Python."""
+    """Return the bytes in and out per second, computed in plain Python."""
     sums: dict[tuple[str, int], list[float]] = {}
     for one in found:
         if one["end_ms"] > begin_ms and one["end_ms"] - one["duration_ms"] < end_ms:
@@ -66,7 +66,7 @@ def test_the_model_of_a_node_is_that_of_plain_python(spark: SparkSession, tmp_pa
     model = {(row["topic"], row["partition"]): (row["bytes_in"], row["bytes_out"]) for row in lines}
     plain = expected(found, head["begin_ms"], head["end_ms"])
     assert model.keys() == plain.keys()
-    # What `balance plan --loads` makes of it.
+    # The loads that `balance plan --loads` reads from the file.
     taken = read_loads(file.read_text(encoding="utf-8"))
     assert {place: (each.bytes_in, each.bytes_out) for place, each in taken.items()} == model
     for place, (bytes_in, bytes_out) in plain.items():
@@ -107,7 +107,7 @@ def row(topic: str, **more: object) -> dict[str, object]:
 
 
 def report(broker: int, sequence: int, *rows: dict[str, object], **more: object) -> dict[str, object]:
-    """The interval number `sequence`, of ten seconds."""
+    """Return the report of the interval number `sequence`, which has ten seconds."""
     return {
         "schema": 1,
         "cluster_id": "c",
@@ -130,7 +130,7 @@ def raw(spark: SparkSession, *values: object) -> DataFrame:
 
 
 def test_the_window_ends_where_every_partition_was_read(spark: SparkSession) -> None:
-    """The partition of broker 1 was read at 30 s, that of broker 2 a while later."""
+    """The partition of broker 1 was read at 30 s, and that of broker 2 some time later."""
     found = reports(raw(spark, report(1, 1), report(1, 2), *(report(2, number) for number in range(1, 5))))
     assert newest_window(found, 10, read_ms=31_000) == Window(11_000, 21_000)
     assert newest_window(found, 10, read_ms=99_000) == Window(30_000, 40_000)
@@ -149,7 +149,7 @@ def test_a_window_of_two_brokers(spark: SparkSession) -> None:
         report(2, 3, row("t", bytes_in=500, bytes_out=40, size=8)),
     ]
     window = Window(0, 40_000)
-    # Twice the same record, and what is no report, change nothing.
+    # A record that comes twice, and a record that is no report, change nothing.
     chosen = of_window(reports(raw(spark, *whole, whole[0], "no report", {"broker": 1})), window)
     (found,) = [each.asDict() for each in partition_rates(chosen, window).collect()]
     assert found.pop("leader_cpu") == pytest.approx(0.15)

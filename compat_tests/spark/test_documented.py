@@ -1,6 +1,6 @@
-"""Spark on a broker of its test process: the example of docs/testing.md, as it stands there.
+"""Spark on a broker of its test process. This is the example of docs/testing.md, unchanged.
 
-Its test and its fixture become those of this module. The fixture asks for a session when there is that of the suite, so
+Its test and its fixture become those of this module. The session of the suite exists when the fixture asks for one, so
 that it gets that one, with the connector in it.
 """
 
@@ -15,7 +15,7 @@ from tests.testing.documented import PAGE, examples
 
 @pytest.fixture(autouse=True, scope="session")
 def _session_of_the_suite(suite_session: object) -> None:
-    """Before the example's own."""
+    """Make the session of the suite before that of the example."""
 
 
 exec(compile(_EXAMPLE.code, f"{PAGE}, line {_EXAMPLE.line}", "exec"))

@@ -1,4 +1,4 @@
-"""Spark's Kafka source and sink, batch and streaming: counts and contents exact."""
+"""Spark's Kafka source and sink, batch and streaming, with exact counts and contents."""
 
 from __future__ import annotations
 
@@ -193,7 +193,8 @@ def test_a_killed_stream_resumes_from_its_checkpoint(
     write(broker, topic, 0, 800)
     command = [sys.executable, "-m", "compat_tests.spark.streaming_job", broker.bootstrap, topic]
     with (tmp_path / "job.log").open("wb") as log:
-        # A session of its own: the driver's Python and its JVM are killed together, as a lost machine would.
+        # A process session of its own, so that the driver's Python and its JVM are killed together, as on a lost
+        # machine.
         job = subprocess.Popen(
             [*command, str(output), str(checkpoint), str(tmp_path)],
             cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Spark, and the pipeline's own client, against a node with SASL_SSL, SCRAM and ACLs: settings are Java's."""
+"""Spark and the pipeline's own client against a node with SASL_SSL, SCRAM and ACLs, with the settings of Java."""
 
 from __future__ import annotations
 

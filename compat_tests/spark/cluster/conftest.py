@@ -1,4 +1,4 @@
-"""What the tests of this folder share: the wheels, three secured nodes, and a Spark with two workers."""
+"""The wheels, the three secured nodes, and the Spark with two workers that the tests of this folder share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compat_tests.spark.cluster.standalone import Standalone
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the pipeline's wheel and the data source's, as pip makes them."""
+    """Make a folder with the wheels of the pipeline and of the data source, as pip makes them."""
     folder = tmp_path_factory.mktemp("wheels")
     for source in ("spark", "spark/segments"):
         pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(needs.ROOT / source)]

@@ -1,6 +1,6 @@
-"""Three nodes as processes behind SASL_SSL with SCRAM and ACLs, which report their load; and their clients.
+"""Three nodes as processes with SASL_SSL, SCRAM and ACLs, which report their load, and their clients.
 
-The nodes log in to each other as `node`, a super user. `alice` may do what she is allowed.
+The nodes log in to each other as `node`, a super user. `alice` has the permissions that the tests give her.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Secured(SecuredTrio):
 
     @property
     def security(self) -> dict[str, str]:
-        """The table `[security]` of pipeline.toml, for alice."""
+        """Return the table `[security]` of pipeline.toml for alice."""
         return {
             "protocol": "SASL_SSL",
             "mechanism": MECHANISM,
@@ -50,7 +50,7 @@ class Secured(SecuredTrio):
         }
 
     def options(self) -> dict[str, str]:
-        """Options of Spark's Kafka source, for alice."""
+        """Return the options of Spark's Kafka source for alice."""
         kafka = {"bootstrap.servers": self.bootstrap, **secured.settings(Security(**self.security))}
         return {f"kafka.{key}": value for key, value in kafka.items()}
 
@@ -70,7 +70,7 @@ class Secured(SecuredTrio):
         admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(PATIENCE_S)
 
     def produce(self, topic: str, partitions: int, numbers: Iterable[int]) -> None:
-        """A record for each number: in partition n modulo `partitions`, with acks=all."""
+        """Write a record for each number n, in partition n modulo `partitions`, with acks=all."""
         producer = Producer({**self.known.admin, "linger.ms": 50, "compression.type": "lz4"})
         for number in numbers:
             producer.produce(topic, b"%d" % number, b"k%d" % (number % 7), partition=number % partitions)
@@ -78,7 +78,7 @@ class Secured(SecuredTrio):
         assert not producer.flush(PATIENCE_S)
 
     def wait_for_checkpoints(self, ends: Mapping[tuple[str, int], int]) -> None:
-        """Until a node of each partition has written down that it is safe so far."""
+        """Wait until a node of each partition has written down that the partition is safe up to this end."""
         from compat_tests.spark.segments.estates import checkpointed
 
         def written() -> bool:

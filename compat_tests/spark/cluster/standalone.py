@@ -1,6 +1,7 @@
-"""A Spark of its own: a master and its workers as processes on loopback, and programs that are submitted to it.
+"""A Spark of its own. A master and its workers run as processes on loopback, and programs are submitted to it.
 
-A worker is killed with all that it has started, its executors and their Python, as when its machine goes.
+When a worker is killed, all that it has started (its executors and their Python) is killed too, as when its machine
+fails.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from compat_tests.ports import steady_port
 from compat_tests.spark.session import short_lived
 
 HOST = "127.0.0.1"
-#: For something to happen in JVMs that have to start first, on a machine that does other things as well.
+#: The limit for something that happens in JVMs that have to start first, on a machine that does other work too.
 PATIENCE_S = 300.0
 
 
 def _environment() -> dict[str, str]:
-    """The Python of the tests without the checkout: a program has what it is submitted with."""
+    """Return the environment without the checkout, with the Python of the tests. A program has only what it is
+    submitted with."""
     import pyspark
 
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -43,7 +45,7 @@ def _environment() -> dict[str, str]:
 
 
 class Process:
-    """A program in a session of its own, with its log in a file."""
+    """A program in a process session of its own, with its log in a file."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self.log = log
@@ -65,14 +67,14 @@ class Process:
         return self._process.poll() is None
 
     def wait(self) -> int:
-        """The exit code of a program that ends by itself."""
+        """Return the exit code of a program that ends by itself."""
         try:
             return self._process.wait(PATIENCE_S)
         finally:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL for it and for everything that it has started."""
+        """Send SIGKILL to the process and to everything that it has started."""
         try:
             children = psutil.Process(self._process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
@@ -88,14 +90,14 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What `spark-submit` takes along, and how much of the cluster a program has."""
+    """The files that `spark-submit` sends along, and the resources of the cluster that a program gets."""
 
     wheels: Sequence[Path]
     packages: str = ""
     settings: Mapping[str, str] | None = None
 
     def options(self) -> list[str]:
-        """The session's options that are the same for all tests: small, and quick to start."""
+        """Return the session's options that are the same for all tests, which make it small and quick to start."""
         words = ["--driver-memory", "768m", "--executor-memory", "768m"]
         words += ["--py-files", ",".join(map(str, self.wheels))]
         if self.packages:
@@ -113,14 +115,14 @@ class Submission:
 
 
 class Standalone:
-    """`with Standalone(folder) as spark: spark.submit(...)`: a master, and two workers with a core each."""
+    """`with Standalone(folder) as spark: spark.submit(...)`runs a master, and two workers with a core each."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._port = steady_port()
         self._started = 0
         self._processes: list[Process] = []
-        #: by name, those that were not killed
+        #: The workers that were not killed, by name.
         self.workers: dict[str, Process] = {}
 
     def __enter__(self) -> Self:
@@ -154,7 +156,7 @@ class Standalone:
         return process
 
     def start_worker(self) -> str:
-        """Returns its name, which is that of its folder and its log."""
+        """Start a worker. Return its name, which is also the name of its folder and its log."""
         self._started += 1
         name = f"worker-{self._started}"
         words = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(self._home / name), self.url]
@@ -162,13 +164,13 @@ class Standalone:
         return name
 
     def kill_worker(self, name: str) -> None:
-        """SIGKILL, for its executors as well. The master finds out by itself."""
+        """Send SIGKILL to the worker and its executors. The master finds out by itself."""
         worker = self.workers.pop(name)
         worker.kill()
         self._processes.remove(worker)
 
     def state(self) -> Any:
-        """What the master says, or None as long as it does not serve."""
+        """Return the state that the master reports, or None while it does not serve."""
         try:
             with urllib.request.urlopen(f"http://{HOST}:{self._port + 1}/json/", timeout=10) as answer:
                 return json.load(answer)
@@ -176,11 +178,11 @@ class Standalone:
             return None
 
     def living(self) -> list[Any]:
-        """The workers that the master has heard of and not yet missed; dead ones keep their cores in its list."""
+        """Return the workers that the master knows and does not miss; dead workers keep their cores in its list."""
         return [each for each in (self.state() or {"workers": []})["workers"] if each["state"] == "ALIVE"]
 
     def submit(self, program: Path, *words: str, submission: Submission) -> Process:
-        """`spark-submit --py-files WHEELS program words`, as a process; its log has what it prints."""
+        """Start `spark-submit --py-files WHEELS program words` as a process, whose log has its output."""
         home = Path(_environment()["SPARK_HOME"])
         command = [str(home / "bin" / "spark-submit"), "--master", self.url, *submission.options(), str(program)]
         process = Process([*command, *words], self._home / f"{program.stem}-{len(self._processes)}.log")

@@ -37,12 +37,12 @@ def _visits(secured: Secured) -> None:
     secured.produce(TOPIC, PARTITIONS, range(3000))
 
 
-#: A day of a shop, for the pipeline's jobs.
+#: A day of a shop for the jobs of the pipeline.
 DAY = Workload(users=60, partitions=2)
 
 
 def rows(numbers: range) -> list[list[object]]:
-    """As read_segments.py writes them."""
+    """Return the rows as read_segments.py writes them."""
     return sorted([n % PARTITIONS, n // PARTITIONS, f"k{n % 7}", str(n)] for n in numbers)
 
 
@@ -99,7 +99,8 @@ def test_the_load_model_of_secured_nodes(
 def test_the_jobs_of_the_pipeline_survive_a_worker(
     cluster: Standalone, secured: Secured, pipeline_wheel: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
-    """All of them in one driver, as a user with the ACLs of docs/pipeline.md; a worker dies in a batch of the lake."""
+    """All jobs run in one driver, as a user with the ACLs of docs/pipeline.md; a worker dies during a batch of the
+    lake."""
     path = write_config(
         tmp_path / "pipeline.toml",
         {

@@ -1,4 +1,4 @@
-"""Generated records stand in Kafka as they were generated, each once, whatever happens to the broker meanwhile."""
+"""Generated records are in Kafka as they were generated, each once, whatever happens to the broker in the meantime."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def test_every_record_is_there_once_though_the_broker_was_killed(fresh_broker: F
         message = stored[place]
         assert (message.key(), message.value()) == (record.key, record.value)
         assert (message.timestamp()[1], tuple(message.headers() or ())) == (record.arrival_ms, record.headers)
-    # One partition is in the order of arrival: Spark's watermark needs no more slack than what partitions differ by.
+    # A partition is in the order of arrival. Spark's watermark needs no more slack than the difference between
+    # partitions.
     for topic in ("clicks", "orders"):
         for partition in range(3):
             places = sorted(place for place in delivered if place[:2] == (topic, partition))

@@ -29,7 +29,7 @@ def s3_server() -> Iterator[S3]:
 
 @pytest.fixture(scope="session")
 def s3(suite_session: SparkSession, s3_server: S3) -> str:
-    """The address of a bucket that the session can reach."""
+    """Return the address of a bucket that the session can reach."""
     hadoop = suite_session._jsc.hadoopConfiguration()
     for key, value in s3_server.hadoop.items():
         hadoop.set(key, value)

@@ -1,4 +1,4 @@
-"""Topics on a real node, and the smallest job that there is: it copies."""
+"""Topics on a real node, and the smallest job, which copies."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 ONCE = Trigger(once=True)
-#: What the jobs want of a topic that they read: the default of max_skew_s.
+#: Configuration of a topic that the jobs read; this is the default of max_skew_s.
 RAW = {"message.timestamp.after.max.ms": "60000"}
 
 
 class World:
-    """All topics have one partition. `copy` reads the clicks and writes the windows."""
+    """Topics with one partition each. `copy` reads the clicks and writes the windows."""
 
     def __init__(self, broker: Node, topics: Topics, folder: Path) -> None:
         self.topics = topics
@@ -57,7 +57,7 @@ class World:
         self.send([Record(b"k", b"%d" % number, (), NOW_MS) for number in range(count)])
 
     def send(self, records: list[Record], topic: str | None = None) -> None:
-        """To the clicks, unless `topic` is another one."""
+        """Write the records to the clicks, or to `topic` if it is given."""
         ConfluentClient().produce(self.bootstrap, topic or self.clicks, records)
 
     def read(self, topic: str) -> list[Record]:

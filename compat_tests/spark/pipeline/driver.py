@@ -1,7 +1,8 @@
-"""The pipeline as a process that a test kills, and what can be seen of it from outside: its checkpoints, lake, topics.
+"""The pipeline as a process that a test kills, and what is visible of it from outside (its checkpoints, lake and
+topics).
 
-Nothing here reaches into the process. That a kill has landed between a sink's write and the checkpoint's commit is read
-from the files that are left.
+Nothing here reaches into the process. The files that are left show that a kill has come between the write of a sink and
+the commit of the checkpoint.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from compat_tests.needs import ROOT
 from pipeline.lake.commits import BATCH, decode
 
-#: Between two looks at the files: the stretch that is waited for is some milliseconds long.
+#: Time between two looks at the files; the moment that a test waits for is some milliseconds long.
 LOOK_S = 0.001
 
 
 def newest(folder: Path) -> int:
-    """The last batch that has a file there; -1 where there is none."""
+    """Return the last batch that has a file in the folder, or -1 if there is none."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -36,7 +37,7 @@ def newest(folder: Path) -> int:
 
 
 def newest_of(names: Iterable[str]) -> int:
-    """The last batch among names of files; -1 where there is none."""
+    """Return the last batch among names of files, or -1 if there is none."""
     return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
@@ -60,7 +61,8 @@ class Checkpoint:
 
 
 class Driver:
-    """A program of `jobs/` in a session of its own: the driver's Python and its JVM die together, as with a machine."""
+    """A program of `jobs/` in a process session of its own, so that the driver's Python and its JVM die together, as
+    with a machine."""
 
     def __init__(self, home: Path, config: Path, job: str = "all", name: str = "driver") -> None:
         self._home = home
@@ -71,7 +73,7 @@ class Driver:
 
     def start(self, *options: str) -> None:
         command = [sys.executable, str(ROOT / f"spark/jobs/{self._job}.py"), "--config", str(self._config), *options]
-        # Far from UTC, with summer time: nothing may depend on where the driver stands.
+        # Far from UTC, with summer time, because nothing may depend on the time zone of the driver.
         env = {**os.environ, "PYTHONPATH": str(ROOT / "spark"), "TZ": "America/New_York"}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -94,14 +96,14 @@ class Driver:
         assert found == code, f"ended with {found}:\n{self.tail()}"
 
     def stop(self, *, timeout_s: float) -> None:
-        """SIGTERM for its Python, which ends what is under way."""
+        """Send SIGTERM to its Python, which ends the work that is in progress."""
         assert self._process is not None
         self._process.terminate()
         assert self._process.wait(timeout_s) == 0, self.tail()
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL for everything that it has started."""
+        """Send SIGKILL to everything that it has started."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -120,7 +122,7 @@ class Driver:
         psutil.wait_procs(children, 30)
 
     def wait_for(self, happens: Callable[[], bool], what: str, *, timeout_s: float) -> None:
-        """Looks every millisecond. Raises AssertionError when the driver has ended or nothing happens."""
+        """Look every millisecond. Raises AssertionError if the driver has ended, or if nothing happens."""
         assert self._process is not None
         deadline = time.monotonic() + timeout_s
         while not happens():
@@ -133,8 +135,8 @@ class Driver:
 
 
 class LakeBetween:
-    """Is there a batch in the lake whose commit is not in the checkpoint? Each batch is found once: after a kill at
-    such a moment it is still the same moment when the next driver starts."""
+    """Finds a batch in the lake whose commit is not in the checkpoint. It finds each batch once, because after a kill
+    at such a moment the next driver starts at the same moment."""
 
     def __init__(self, lake: Path, checkpoint: Checkpoint) -> None:
         self._log = lake / "_delta_log"
@@ -150,11 +152,11 @@ class LakeBetween:
         return True
 
     def is_true(self) -> bool:
-        """Whether what was found last is still so: asked when the driver is dead."""
+        """Return True if what was found last still holds; the test asks when the driver is dead."""
         return self.found[-1] > self._checkpoint.committed
 
     def _last_written(self) -> int:
-        """The last batch in the table's log."""
+        """Return the last batch in the table's log."""
         while True:
             try:
                 commit = decode(self._next, (self._log / f"{self._next:020d}.json").read_text())
@@ -166,7 +168,8 @@ class LakeBetween:
 
 
 class TopicBetween:
-    """Has a topic grown since a batch was planned whose commit is not in the checkpoint? Each batch is found once."""
+    """Finds that a topic has grown since a batch was planned whose commit is not in the checkpoint. It finds each batch
+    once."""
 
     def __init__(self, bootstrap: str, topic: str, checkpoint: Checkpoint) -> None:
         self._partition = TopicPartition(topic, 0)
@@ -194,12 +197,12 @@ class TopicBetween:
         return False
 
     def is_true(self) -> bool:
-        """Whether what was found last is still so: asked when the driver is dead."""
+        """Return True if what was found last still holds; the test asks when the driver is dead."""
         return self.found[-1] > self._checkpoint.committed
 
 
 def write_config(path: Path, tables: Mapping[str, Mapping[str, object]], **top: object) -> Path:
-    """A TOML file; JSON's scalars are TOML's."""
+    """Write a TOML file; the scalars of JSON are also those of TOML."""
     lines = [f"{key} = {json.dumps(value)}" for key, value in top.items()]
     for table, values in tables.items():
         lines += [f"[{table}]", *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in values.items())]

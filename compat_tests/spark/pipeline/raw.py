@@ -1,4 +1,4 @@
-"""Raw records for tests: good ones, of which a test spoils one thing, as the DataFrame that Spark's source gives."""
+"""Raw records for tests, as the DataFrame of Spark's source. The records are good, and a test spoils one thing."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def ordered(value: bytes | None, version: str = "1") -> Raw:
 
 
 def avro(*values: object) -> bytes:
-    """Strings, bytes and longs as Avro writes the fields of a record."""
+    """Return strings, bytes and longs as Avro writes the fields of a record."""
     written = b""
     for value in values:
         if isinstance(value, int):
@@ -80,7 +80,7 @@ def avro(*values: object) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """Zigzag, seven bits a byte."""
+    """Return the number as zigzag, with seven bits in a byte."""
     rest = (value << 1 ^ value >> 63) & (1 << 64) - 1
     written = bytearray()
     while rest > 0x7F:
@@ -90,7 +90,7 @@ def varint(value: int) -> bytes:
 
 
 def frame(spark: SparkSession, records: Sequence[Raw]) -> DataFrame:
-    """A record's offset is its place in the list."""
+    """Return the records as a DataFrame; the offset of a record is its place in the list."""
     rows = []
     for offset, record in enumerate(records):
         moment = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)

@@ -1,4 +1,4 @@
-"""S3 on loopback: moto's server, in this process, so that it lives while drivers are killed."""
+"""S3 on loopback, from moto's server in this process, so that it lives while drivers are killed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACCESS_KEY, SECRET_KEY, REGION = "of-the-tests", "secret-of-the-tests", "eu-cent
 
 
 class S3:
-    """A server with one bucket, and what clients are told to reach it."""
+    """A server with one bucket, and the settings with which clients reach it."""
 
     bucket = "lakes"
 
@@ -41,7 +41,7 @@ class S3:
 
     @property
     def hadoop(self) -> dict[str, str]:
-        """For S3A, as they stand in a job's configuration behind `spark.hadoop.`."""
+        """Return the settings for S3A; a job's configuration has them with the prefix `spark.hadoop.`."""
         return {
             "fs.s3a.endpoint": self.endpoint,
             "fs.s3a.endpoint.region": REGION,
@@ -52,7 +52,7 @@ class S3:
 
     @property
     def options(self) -> dict[str, str]:
-        """For deltalake and polars."""
+        """Return the settings for deltalake and polars."""
         return {
             "aws_endpoint_url": self.endpoint,
             "aws_region": REGION,
@@ -62,12 +62,12 @@ class S3:
         }
 
     def names(self, folder: str) -> list[str]:
-        """The keys that begin with it, without it."""
+        """Return the keys that begin with `folder`, without this prefix."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=folder)
         return [each["Key"].removeprefix(folder) for page in pages for each in page.get("Contents", [])]
 
     def read(self, key: str) -> str:
-        """Raises FileNotFoundError."""
+        """Return the object as text. Raises FileNotFoundError if there is no such key."""
         try:
             return str(self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read().decode(errors="replace"))
         except self.client.exceptions.NoSuchKey:
@@ -75,7 +75,7 @@ class S3:
 
 
 def before_each_request(patched: pytest.MonkeyPatch, act: Callable[[dict[str, Any]], None]) -> None:
-    """Let `act` see, change or hold back what comes to the server: the environment of WSGI."""
+    """Let `act` see, change or hold back what comes to the server. It gets the WSGI environment."""
     serve_it = DomainDispatcherApplication.__call__
 
     def acted(self: Any, environ: dict[str, Any], start_response: Any) -> Any:
@@ -86,7 +86,7 @@ def before_each_request(patched: pytest.MonkeyPatch, act: Callable[[dict[str, An
 
 
 def stand_still(driver: Lake) -> None:
-    """It stops renewing its lease, as a process does that is stopped or cut off, and knows nothing of it."""
+    """Make the driver stop the renewal of its lease without notice, as in a process that is stopped or cut off."""
     if driver._lease is not None and driver._lease._renewing is not None:
         driver._lease._ending.set()
         driver._lease._renewing.join()

@@ -1,4 +1,4 @@
-"""pipeline.toml: what is in it, and a message for each mistake that people make."""
+"""The contents of pipeline.toml, and a message for each mistake that people make."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_the_least_that_is_needed(tmp_path: Path) -> None:
 
 
 def test_the_example_says_the_defaults() -> None:
-    """Every commented key of the example, taken in, changes nothing: they are keys, and their defaults. But for
-    settings of Spark's own that are shown, which have to be as Spark gets them."""
+    """Each commented key of the example is a key with its default, so that it changes nothing when it is uncommented.
+    The exceptions are Spark's own settings, which must be shown as Spark gets them."""
     text = (ROOT / "spark" / "pipeline.toml").read_text()
     before, _, rest = text.partition("# [security]")  # tests/spark/test_secured.py
     text = before + rest.partition("\n\n")[2]

@@ -1,4 +1,5 @@
-"""What ended a query, in words for a person. No JVM: these are the texts that Spark's exceptions have."""
+"""The reason why a query ended, in words for a person. There is no JVM; these are the texts that Spark's exceptions
+have."""
 
 from __future__ import annotations
 

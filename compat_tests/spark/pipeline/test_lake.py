@@ -1,4 +1,5 @@
-"""The lake with Spark and Delta Lake on a real disk: killed, repeated, overtaken, changed by others, read by others."""
+"""The lake with Spark and Delta Lake on a real disk, which is killed, repeated, overtaken, and changed and read by
+others."""
 
 from __future__ import annotations
 
@@ -38,14 +39,14 @@ DAY = datetime.datetime(2026, 3, 1, 23, 59, tzinfo=datetime.UTC)
 
 
 def event(number: int) -> dict[str, object]:
-    """Two topics, and two days as UTC has them."""
+    """Return an event; the events are for two topics, and two days in UTC."""
     when = (DAY + datetime.timedelta(seconds=number)).isoformat()
     source = {"topic": "orders" if number % 3 == 0 else "clicks", "partition": 0, "offset": number, "timestamp": when}
     return {"event_id": f"e{number}", "event_type": "view", "user_id": "u", "event_time": when, "source": source}
 
 
 class Events:
-    """A stream of events from files: one file, one batch. No broker is needed to try a sink."""
+    """A stream of events from files, one file for each batch. No broker is needed to test a sink."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
@@ -65,7 +66,7 @@ class Events:
             self.written += 1
 
     def to_lake(self, checkpoint: str = "checkpoint", *, deduplicate: bool = False) -> None:
-        """Everything that is there, then the query ends."""
+        """Write everything that is there; then the query ends."""
         frame = self.spark.readStream.schema(EVENT).option("maxFilesPerTrigger", 1).json(str(self.folder / "input"))
         if deduplicate:
             frame = frame.withWatermark("event_time", "1 day").dropDuplicatesWithinWatermark(["event_id"])
@@ -76,7 +77,8 @@ class Events:
         return str(json.loads((self.folder / "checkpoint/metadata").read_text())["id"])
 
     def batches(self, what: str) -> int:
-        """Spark's last batch of which the checkpoint has `offsets` (it was planned) or `commits` (it is done)."""
+        """Return Spark's last batch of which the checkpoint has `offsets` (it was planned) or `commits` (it is
+        done)."""
         return max(int(path.name) for path in (self.folder / "checkpoint" / what).glob("[0-9]*"))
 
     def read(self) -> list[str]:
@@ -100,7 +102,7 @@ def expected(count: int) -> list[str]:
 
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a real HDFS, with one data node."""
+    """Yield the address of a real HDFS with one data node."""
     program = HERE / "hdfs/MiniHdfs.java"
     home = tmp_path_factory.mktemp("hdfs")
     command = [needs.java(), "-Xmx512m", "-cp", str(resolved(HERE / "hdfs/pom.xml") / "*"), str(program), str(home)]
@@ -124,7 +126,7 @@ EVERYWHERE = [
 
 @pytest.fixture(params=EVERYWHERE)
 def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The place of a lake. On S3 a driver that does not renew its lease is followed after a second."""
+    """Yield the path of a lake. On S3 another driver may follow after a second if a driver does not renew its lease."""
     monkeypatch.setattr(lease, "PATIENCE_S", 1.0)
     monkeypatch.setattr(lease, "LOOK_S", 0.1)
     monkeypatch.setattr(lease, "RENEW_S", 0.3)
@@ -192,7 +194,8 @@ def test_the_log_is_summed_up_beside_the_batches(
 
 @pytest.mark.slow
 def test_a_batch_that_comes_again_is_not_written_again(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Died after the lake's commit, before Spark's: and the deduplication goes on with the state it should have."""
+    """The query dies after the commit of the lake and before that of Spark. The deduplication continues with the right
+    state."""
     events.write(range(20))
     events.to_lake(deduplicate=True)
     events.write(range(10, 30))
@@ -221,7 +224,7 @@ def row(suite_session: SparkSession) -> DataFrame:
 def test_a_new_checkpoint_is_refused_until_the_lake_is_released(
     spark: SparkSession, row: DataFrame, tmp_path: Path
 ) -> None:
-    """Delta alone would drop its first batches: it knows their numbers."""
+    """Delta alone would drop the first batches of the new checkpoint, because it has already seen their numbers."""
     path = str(tmp_path / "lake")
     first, another = Lake(spark, path), Lake(spark, path)
     first.claim(None)
@@ -243,7 +246,7 @@ def test_a_new_checkpoint_is_refused_until_the_lake_is_released(
 
 @pytest.mark.slow
 def test_what_was_restored_from_a_backup_is_refused(spark: SparkSession, row: DataFrame, tmp_path: Path) -> None:
-    """Under a number that Delta knows, other events would be dropped; under one that it does not, some are missing."""
+    """If Delta has seen the number of a batch, other events would be dropped; if it has not, some are missing."""
     path, backup = tmp_path / "lake", tmp_path / "backup"
     store = Lake(spark, str(path))
     store.claim(None)
@@ -287,7 +290,7 @@ def test_the_driver_that_was_overtaken_stops(spark: SparkSession, path: str) -> 
 def test_the_driver_that_is_overtaken_while_it_writes_adds_nothing(
     spark: SparkSession, row: DataFrame, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """It has looked, and found itself alone. The lock of `file:` is off; on S3 it stands still with its lease."""
+    """The driver has looked and found no other driver. The lock of `file:` is off; on S3 the lease is not renewed."""
     monkeypatch.setattr(Lake, "_alone", lambda self: nullcontext())
     first, second = (Lake(spark, path) for _ in range(2))
     first.claim("query")
@@ -352,7 +355,7 @@ def test_one_of_many_claims_at_a_time(spark: SparkSession, path: str) -> None:
 
 @pytest.mark.slow
 def test_a_field_that_events_gain_becomes_a_column(spark: SparkSession, path: str) -> None:
-    """A column, and a field within one. The rows of before have null there, also when both are compacted."""
+    """A column, and a field within one. Earlier rows have null there, also after both are compacted."""
     old = "event_id string, source struct<topic: string>, date date, topic string"
     new = "event_id string, country string, source struct<topic: string, partition: int>, date date, topic string"
     day = datetime.date(2026, 3, 1)
@@ -425,7 +428,8 @@ def test_another_writer_is_found_and_what_changes_no_rows_is_let_pass(
 
 @pytest.mark.slow
 def test_the_statements_of_the_documentation_do_what_it_says(events: Events) -> None:
-    """VACUUM and time travel of docs/lake.md, on a lake with a file of a driver that was killed a week ago."""
+    """The statements are VACUUM and time travel of docs/lake.md, on a lake with a file that a killed driver left a week
+    ago."""
     path = Path(events.config.lake.path)
     events.write(range(10), range(10, 20))
     events.to_lake()
@@ -456,7 +460,8 @@ def test_the_statements_of_the_documentation_do_what_it_says(events: Events) -> 
 
 @pytest.mark.long(amount="one lake")
 def test_a_lake_of_an_earlier_version_is_converted(events: Events) -> None:
-    """As docs/lake.md says it. The files are those of before, with what the old log had beside them."""
+    """The conversion is that of docs/lake.md. The files are those of the earlier version, with the other files of the
+    old log."""
     path = Path(events.config.lake.path)
     events.write(range(20))
     old = events.spark.read.schema(EVENT).json(str(events.folder / "input"))

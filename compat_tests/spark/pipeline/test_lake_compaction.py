@@ -1,4 +1,4 @@
-"""Which files a compaction takes."""
+"""The choice of the files that a compaction takes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_each_partition_for_itself() -> None:
 
 
 def test_a_large_file_waits_for_its_like() -> None:
-    """Else every few batches would rewrite what has been collected so far."""
+    """Otherwise every few batches would rewrite what has been collected so far."""
     assert choose(files(90, 10, 10), 3, 100) == []
     assert sizes(choose(files(90, 10, 10, 10), 3, 100)) == [[10, 10, 10]]
 

@@ -1,4 +1,4 @@
-"""The lake as others read it, that have no Spark and none of this pipeline's code."""
+"""Other programs read the lake, without Spark and without the code of this pipeline."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def table(suite_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Three batches, compacted; then a fourth, and a file that belongs to no commit."""
+    """Make a table of three batches, compacted, then a fourth batch, and a file that belongs to no commit."""
     path = tmp_path_factory.mktemp("readers") / "lake"
     store = Lake(suite_session, str(path))
     store.claim(None)
@@ -104,7 +104,7 @@ def test_deltalake_reads_it_and_says_of_each_batch_what_it_was(table: str) -> No
 
 
 def test_duckdb_reads_it(table: str) -> None:
-    """INSTALL would download the extension; the package of the same version has it."""
+    """INSTALL would download the extension; the package of the same version contains it."""
     [extension] = Path(duckdb_extension_delta.__file__).parent.rglob("delta.duckdb_extension")
     with duckdb.connect() as connection:
         connection.execute(f"LOAD '{extension}'")

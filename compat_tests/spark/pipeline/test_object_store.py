@@ -1,6 +1,7 @@
-"""The lake on S3: exact although drivers are killed, one driver at a time, read by others, refused where it cannot be.
+"""The lake on S3. It is exact although drivers are killed, allows one driver at a time, and is read by others. It is
+refused where it cannot work.
 
-S3 is moto's server on loopback. The tests of test_lake.py run on it as well.
+The S3 server is moto's, on loopback. The tests of test_lake.py run on it too.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.object_store, pytest.mark.timeout(1800)]
-#: For something to happen in a driver that has to start first, on a machine that does other things as well.
+#: The limit for something that happens in a driver that has to start first, on a machine that does other work too.
 PATIENCE_S = 300
 EVENTS = 600
 A_BATCH = 40
@@ -43,7 +44,7 @@ KILLS = 3
 
 
 class Job:
-    """The lake's job with its lake and its checkpoint on S3, and what can be seen of it there."""
+    """The lake's job with its lake and its checkpoint on S3, and what is visible of it there."""
 
     def __init__(self, s3: S3, broker: Node, topics: Topics, home: Path) -> None:
         self.s3 = s3
@@ -86,7 +87,7 @@ class Job:
         ConfluentClient().produce(self.bootstrap, self.clicks, records)
 
     def done(self) -> int:
-        """The last batch that the checkpoint says is done."""
+        """Return the last batch that is done according to the checkpoint."""
         return newest_of(self.s3.names(f"{self.folder}/checkpoints/lake/commits/"))
 
     def log(self) -> list[str]:
@@ -96,12 +97,13 @@ class Job:
         return decode(int(name.removesuffix(".json")), self.s3.read(f"{self.folder}/lake/_delta_log/{name}"))
 
     def batches(self) -> list[int]:
-        """The batches in the lake, by the notes of their commits."""
+        """Return the batches in the lake, read from the notes of their commits."""
         notes = [self.commit(name).note for name in self.log()]
         return [note.state.position.batch for note in notes if note and note.kind == BATCH and note.state.position]
 
     def is_between(self, done_before: int = -2) -> bool:
-        """Is there a batch in the lake that is not in the checkpoint, and has that gone on?"""
+        """Return True if a batch in the lake is not in the checkpoint, and the checkpoint has moved beyond
+        `done_before`."""
         if self.done() <= done_before:
             return False
         for name in reversed(self.log()):
@@ -149,7 +151,7 @@ def test_the_job_is_exact_on_s3_and_runs_once(started: Job, spark: SparkSession,
     assert json.loads(job.lease())["driver"] != json.loads(last)["driver"]
     job.driver.wait_for(lambda: (job.done() + 1) * A_BATCH >= EVENTS, "everything is read", timeout_s=PATIENCE_S)
 
-    # A second driver stops while that one lives, and writes nothing.
+    # A second driver stops while the first one lives, and writes nothing.
     log = job.log()
     job.second.run_to_the_end(*CONTINUOUS, timeout_s=PATIENCE_S, code=1)
     assert "another driver (process " in job.second.tail()
@@ -157,7 +159,7 @@ def test_the_job_is_exact_on_s3_and_runs_once(started: Job, spark: SparkSession,
     assert "Traceback" not in job.second.tail()
     assert job.log() == log
 
-    # One that ends by itself gives the lease back.
+    # A driver that ends by itself gives the lease back.
     job.send(range(EVENTS, EVENTS + A_BATCH))
     job.driver.stop(timeout_s=PATIENCE_S)
     assert json.loads(job.lease())["ended"]
@@ -196,8 +198,8 @@ def count(spark: SparkSession, place: str) -> int:
 def test_a_commit_that_arrives_late_overwrites_nothing(
     spark: SparkSession, row: DataFrame, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The entry of the log is on its way to S3 while another driver takes the lake, under the same version: what Delta
-    alone would write over."""
+    """The entry of the log is on its way to S3 while another driver takes the lake with the same version. Delta alone
+    would overwrite that entry."""
     monkeypatch.setattr(lease, "PATIENCE_S", 1.0)
     monkeypatch.setattr(lease, "LOOK_S", 0.1)
     first, second = Lake(spark, place), Lake(spark, place)

@@ -1,4 +1,4 @@
-"""Every reason why a record is no event, and the bytes that nearly are one: each row gets its own verdict, and no row
+"""Every reason why a record is no event, and bytes that are nearly an event. Each row gets its own verdict, and no row
 disturbs another."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TIME = "bad-value time_ms: time_ms is not milliseconds from 1970 to 9999"
 ID = "bad-value event_id: event_id is not 1 to 100 letters, digits and . _ : -"
 TEXT = "is not text of 1 to 200 characters"
 
-# What is wrong, the record, and "code: message".
+# The name of the case, the record, and "code: message".
 VERDICTS: list[tuple[str, Raw, str | None]] = [
     ("a click", click(), None),
     ("a click of version 2", click("2"), None),

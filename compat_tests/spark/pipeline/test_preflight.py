@@ -1,4 +1,5 @@
-"""What is said before a job starts, against a real node; no JVM. The checkpoints are written as Spark writes them."""
+"""The checks before a job starts, against a real node and without a JVM. The checkpoints are written as Spark writes
+them."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ class Job:
         ConfluentClient().produce(self.bootstrap, topic, records)
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
-        """What retention does, now."""
+        """Delete records now, as retention does."""
         wanted = TopicPartition(topic, partition, offset)
         for future in self.topics.admin.delete_records([wanted]).values():
             future.result(30)
@@ -68,7 +69,7 @@ class Job:
         self.topics.create(name=topic, partitions=partitions)
 
     def batch(self, number: int, *sources: Mapping[str, Mapping[str, int]], committed: bool = True) -> None:
-        """Spark has planned, and maybe committed, a batch that ends there."""
+        """Write a batch that Spark has planned, and maybe committed, and that ends at these offsets."""
         lines = ["v1", '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}', *map(json.dumps, sources)]
         self.files.write(f"offsets/{number}", "\n".join(lines))
         if committed:
@@ -154,7 +155,7 @@ def test_the_very_first_batch_is_repeated_from_where_it_began(job: Job) -> None:
 
 @pytest.mark.parametrize("again", [4, 10, 30], ids=["shorter", "as long", "longer"])
 def test_a_topic_that_was_deleted_and_created_again(job: Job, again: int) -> None:
-    """Longer than the old one it looks to Spark as if nothing had happened."""
+    """If the new topic is longer than the old one, Spark sees no difference."""
     topic = job.topics.create()
     job.write(topic, 20)
     job.check(topic)

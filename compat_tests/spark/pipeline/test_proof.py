@@ -1,10 +1,12 @@
-"""A day of events through the whole pipeline, while its driver and its broker are killed: the answer is the right one.
+"""A day of events goes through the whole pipeline while its driver and its broker are killed, and the answer is the
+right one.
 
 The generator writes; all jobs run in one driver, in small batches. A round starts the driver and kills it (SIGKILL,
-Python and JVM) at a moment of some kind: between a batch's commit in the lake and its commit in Spark's checkpoint,
-between the growth of a sink topic and the commit, or at any moment. In every other round the broker is killed too. Then
-everything is read to the end and compared with what plain Python says of the same records (spark/example/expected.py).
-`make test` has one kill of the driver in the lake's moment and one in that of a sink topic; a long run has all rounds.
+Python and JVM) at a moment of some kind. The kinds are between a batch's commit in the lake and its commit in Spark's
+checkpoint, between the growth of a sink topic and the commit, and any moment. In every second round the broker is
+killed too. Then everything is read to the end and compared with what plain Python computes from the same records
+(spark/example/expected.py). `make test` kills the driver once in the lake's moment and once in that of a sink topic; a
+long run has all rounds.
 """
 
 from __future__ import annotations
@@ -44,19 +46,20 @@ from pipeline import lake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# The slack is for records that wait in the producer while the broker is away: those of one partition are written a
+# The slack is for records that wait in the producer while the broker is away. Records of one partition are written a
 # moment before those of another, and a moment is an hour of the example's day.
 WORKLOAD = Workload(users=250, partitions=2, times=Times(slack_s=3600))
-#: So many records come in each round, so fast (records a second); then they trickle, however slow the machine is.
+#: The number of records in each round, and their rate (records a second). After them records come slowly, however slow
+#: the machine is.
 PER_ROUND, RATE, TRICKLE = 450, 40, 0.5
-#: For something to happen in a driver that has to start first, on a machine that does other things as well.
+#: The limit for something that happens in a driver that has to start first, on a machine that does other work too.
 PATIENCE_S = 300
-#: A kill may come too late, when the commit was faster: then there is another round.
+#: A kill may come too late if the commit was faster; then there is another round.
 MOST_ROUNDS = 12
 
 
 class World:
-    """A node, the generator that writes into it, and the pipeline that reads."""
+    """A node, the generator that writes into it, and the pipeline that reads from it."""
 
     def __init__(self, owner: str, home: Path, records: list[Record]) -> None:
         self.node: Node = make_node(owner, port=steady_port()).start()
@@ -123,7 +126,7 @@ class World:
         self.rounds += 1
 
     def finish(self) -> None:
-        """Everything that is to be written is written, and read to the end."""
+        """Write everything that is left, and read it to the end."""
         self._finishing = True
         self._sending.join(PATIENCE_S)
         assert not self._sending.is_alive()
@@ -204,7 +207,7 @@ def test_the_answer_is_right_whatever_was_killed(
     print(f"\ndriver killed {world.rounds} times, {dict(hits)}; broker killed {world.broker_kills} times")
     spark: SparkSession = request.getfixturevalue("spark")
     found = results.read(lake.read(spark, str(world.lake)), bootstrap)
-    # The same by a reader that shares no line of code with the writer.
+    # A reader that shares no code with the writer reads the same.
     theirs = polars.read_delta(str(world.lake)).filter(polars.col("user_id") != CLOSING_USER)["event_id"]
     assert sorted(theirs) == sorted(row.event.event_id for row in found.rows)
     print(f"written more than once, as at-least-once sinks do: {found.repeated}")

@@ -1,4 +1,4 @@
-"""Jobs as they run: their lines and metrics, how they stop, and what they say of records that are gone."""
+"""Jobs while they run, with their lines and metrics, their stop, and their messages about records that are gone."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_schema_version_that_nobody_knows_is_a_dead_letter_a_line_and_a_metric
 
 
 def test_a_batch_after_idle_time_has_its_line(spark: SparkSession, world: World) -> None:
-    """Spark reports of time without a batch under the number of the batch that comes."""
+    """Spark reports time without a batch with the number of the next batch."""
     lines: list[str] = []
     metrics = Metrics(world.config.kafka, world.config.topics.metrics)
     progress = Progress(None, metrics, lines.append)
@@ -100,7 +100,7 @@ def test_records_that_retention_deleted_between_two_starts(
 
 
 def test_records_that_go_while_the_job_runs(spark: SparkSession, world: World) -> None:
-    """Nobody has looked before: only the batch itself shows it."""
+    """No check has run before, so only the batch itself shows it."""
     world.write(10)
     assert job.run(spark, [world.copy], world.config, ONCE) == 0
     world.write(20)
@@ -185,7 +185,7 @@ def as_record(raw: Raw) -> Record:
 def test_a_topic_that_is_made_anew_beneath_a_running_job(
     spark: SparkSession, world: World, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark has nothing to read for an hour, and would go on in the middle of the new topic then."""
+    """Spark has nothing to read for an hour. After that it would continue in the middle of the new topic."""
     monkeypatch.setattr(job, "LOOK_S", 0.05)
     monkeypatch.setattr(job, "TOPICS_S", 0)
     world.write(5)
@@ -218,7 +218,7 @@ def test_a_topic_that_is_made_anew_beneath_a_running_job(
 def test_good_events_behind_the_watermark_are_dead_letters_of_each_job_and_an_alert(
     spark: SparkSession, world: World, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """One client's clock is 59 minutes ahead; others send what happened half an hour ago, which is allowed."""
+    """The clock of one client is 59 minutes ahead. Other clients send events of half an hour ago, which is allowed."""
     jobs = [LAKE, WINDOWS, SESSIONS, CONVERSIONS]
     minute_ms = 60_000
     ahead_ms, late_ms = NOW_MS + 59 * minute_ms, NOW_MS - 30 * minute_ms
@@ -251,7 +251,7 @@ def test_good_events_behind_the_watermark_are_dead_letters_of_each_job_and_an_al
 def test_dead_letters_of_a_newer_version_reach_the_lake_once_after_the_upgrade(
     spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Days later, when the lake's watermark has long passed what happened then."""
+    """Days later, the lake's watermark has long passed these events."""
     day_ms = 24 * 3600 * 1000
     old = replace(click(event_id="of-version-3", time_ms=NOW_MS - 3 * day_ms), timestamp_ms=NOW_MS - 3 * day_ms)
     own = (("schema-version", b"3"), ("trace", b"t"))
@@ -298,7 +298,7 @@ def test_a_topic_that_takes_records_far_ahead_of_its_clock_is_refused_before_the
 def test_a_dead_letter_that_its_topic_does_not_take(
     spark: SparkSession, world: World, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The record itself is small enough; what its headers say of it is too much. Nothing is lost meanwhile."""
+    """The record itself is small enough, but not with the headers that describe it. Nothing is lost in the meantime."""
     letters = world.config.topics.dead_letters
 
     def most_bytes(value: int) -> None:
@@ -339,7 +339,7 @@ def test_another_checkpoint_goes_on_with_a_lake_only_when_it_is_told_to(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """The whole program, as a command line starts it; only the session is the one of all tests."""
+    """Run the whole program as a command line starts it, with the one session of all tests."""
     monkeypatch.setattr(session, "make", lambda name, config, master: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
 

@@ -1,4 +1,5 @@
-"""The jobs on a node with SASL_SSL, SCRAM-SHA-512 and ACLs, as a user who is allowed what docs/pipeline.md lists."""
+"""The jobs on a node with SASL_SSL, SCRAM-SHA-512 and ACLs, as a user with the permissions that docs/pipeline.md
+lists."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ NONE: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class Day:
-    """A node with a day of a shop in it."""
+    """A node that contains a day of a shop."""
 
     node: SecuredNode
     records: list[Record]
@@ -80,7 +81,7 @@ MINIMUM = {"checkpoints": "c", "lake": {"path": "l"}, "kafka": {"bootstrap.serve
 
 @pytest.fixture
 def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Job], Path], int]:
-    """The whole program, as a command line starts it; only the session is the one of all tests."""
+    """Run the whole program as a command line starts it, with the one session of all tests."""
     monkeypatch.setattr(session, "make", lambda name, config, master: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
     return lambda jobs, path: job.main(jobs, ["--config", str(path), "--once"])
@@ -91,7 +92,7 @@ def password_in(path: Path) -> str:
 
 
 def plans(spark: SparkSession) -> str:
-    """All that Spark's UI shows of the statements so far, and its event log has: the same texts."""
+    """Return all that Spark's UI and its event log show of the statements so far; the texts of both are the same."""
     jvm_session: Any = spark._jsparkSession
     executions = jvm_session.sharedState().statusStore().executionsList()
     shown = []

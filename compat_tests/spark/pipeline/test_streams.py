@@ -1,5 +1,5 @@
-"""The jobs from topic to topic, each run twice until everything was read: what the first run wrote, what is remembered
-of it, and what the second adds."""
+"""The jobs from topic to topic, each run twice until everything was read. The tests check what the first run wrote,
+what the checkpoint keeps of it, and what the second run adds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SPOILED = b'{"event_id": "spoiled"'
 
 
 def at(minutes: float, record: Callable[..., Raw], event_id: str, *, arrives: float = 0, **changed: object) -> Raw:
-    """An event of user u that happens so many minutes after the base and is written so many minutes later."""
+    """Return an event of user u that happens `minutes` after the base and is written `arrives` minutes later."""
     time_ms = BASE_MS + round(minutes * MINUTE_MS)
     made = record(event_id=event_id, time_ms=time_ms, **{"user": "u", **changed})
     return replace(made, timestamp_ms=time_ms + round(arrives * MINUTE_MS), key=b"u")
@@ -105,7 +105,7 @@ def test_all_jobs_from_their_topics_to_their_results(
     second = [
         at(0, click, "seen", arrives=14),
         at(9, click, "afterwards"),
-        # Everything above ends: both topics are a day further.
+        # Everything above ends, because both topics are a day further.
         at(24 * 60, click, "closing", user="closing"),
         at(24 * 60, order, "closing-order", user="closing", product="nothing else"),
     ]

@@ -1,4 +1,4 @@
-"""spark-submit, as on a cluster: the wheel as --py-files, the packages on its command line."""
+"""spark-submit as on a cluster, with the wheel as --py-files and the packages on its command line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def submit(job: str, *options: str, wheel: Path, config: Path) -> subprocess.Com
 
     home = Path(pyspark.__file__).parent
     command = [str(home / "bin" / "spark-submit"), "--master", "local[2]", *options, "--py-files", str(wheel)]
-    # The Python of the tests, without the checkout: the job has what it was submitted with.
+    # The Python of the tests without the checkout, so that the job has only what it was submitted with.
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
         [*command, str(ROOT / "spark" / "jobs" / job), "--config", str(config), "--once"],

@@ -1,4 +1,4 @@
-"""Windows, sessions, conversions and upserts of tables: the same functions that the streams go through."""
+"""Windows, sessions, conversions and upserts of tables, with the same functions that the streams use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIG = configured(times={"window_s": 600, "session_gap_s": 1800, "attribution_
 
 
 def events(spark: SparkSession, *rows: tuple[str, str, str, float, str | None, str | None]) -> DataFrame:
-    """(id, type, user, minutes after noon, amount, country), all of one product."""
+    """Return the rows (id, type, user, minutes after noon, amount, country) as events, all of one product."""
     values = [
         (
             event_id,
@@ -151,7 +151,7 @@ def test_only_dead_letters_whose_reason_is_gone_are_sent_again(spark: SparkSessi
 
 
 def test_no_header_makes_a_record_younger_than_it_is(spark: SparkSession) -> None:
-    """Else a client could write events of the future, which move watermarks."""
+    """Otherwise a client could write events of the future, which move watermarks."""
     ahead_ms = NOW_MS + 3_600_000
     made = click(event_id="ahead", time_ms=ahead_ms)
     lying = replace(made, headers=(*(made.headers or ()), ("redrive.timestamp", str(ahead_ms).encode())))

@@ -1,4 +1,4 @@
-"""A node with topics of every kind that a segment can hold, and what Spark reads of them in both ways."""
+"""A node with topics of every kind that a segment can hold, and what Spark reads from them in both ways."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Offsets = dict[tuple[str, int], int]
 
 
 def ends_of(bootstrap: str, topics: list[str]) -> Offsets:
-    # A reader of committed records would be told where the open transaction begins.
+    # A reader of committed records would get the beginning of the open transaction.
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "isolation.level": "read_uncommitted"})
     try:
         return {
@@ -53,7 +53,7 @@ def checkpointed(directory: Path) -> Offsets:
 
 
 def wait_for_checkpoint(node: Node, *topics: str) -> None:
-    """Until the node has written down how far its records are safe."""
+    """Wait until the node has written down how far its records are safe."""
     wait_until(
         lambda: ends_of(node.bootstrap, list(topics)).items() <= checkpointed(node.data_dir).items(),
         f"the checkpoint has the ends of {', '.join(topics)}",
@@ -76,7 +76,7 @@ class Estate:
         wait_for_checkpoint(self.node, "mixed", "transactions", "compacted", "appended")
 
     def _mixed(self, topic: str) -> None:
-        """Every compression; keys, values and headers that are empty or null; several segments."""
+        """Write with every compression, with empty and null keys, values and headers, into several segments."""
         self.topics.create(partitions=2, name=topic, config=SMALL)
         choice = random.Random(1)
         for block, compression in enumerate(ALL_COMPRESSIONS):
@@ -89,7 +89,8 @@ class Estate:
             ConfluentClient(batch_bytes=20_000).produce(self.node.bootstrap, topic, records, compression=compression)
 
     def _transactions(self, topic: str) -> None:
-        """Committed and aborted ones, plain records between them, and at the end one that stays open."""
+        """Write committed and aborted transactions, plain records between them, and at the end a transaction that stays
+        open."""
         self.topics.create(partitions=2, name=topic, config=SMALL)
 
         def records(first: int, count: int = 50) -> list[Record]:
@@ -140,7 +141,7 @@ class Estate:
         return reader.options(**_dotted(options)).load()
 
     def segments(self, **options: Any) -> DataFrame:
-        """The same options, those for a broker included."""
+        """Read the segments with the given options, and with the options for a broker."""
         reader = self.spark.read.format("pyspark_pykbroker").option("kafka.bootstrap.servers", self.node.bootstrap)
         return reader.options(**_dotted(options)).load(str(self.node.data_dir))
 
@@ -149,12 +150,12 @@ class Estate:
 
 
 def _dotted(options: Mapping[str, Any]) -> dict[str, Any]:
-    """`kafka_isolation_level` is what a keyword can be."""
+    """Replace `_` with `.`, because a keyword such as `kafka_isolation_level` can have no dots."""
     return {name.replace("_", "."): value for name, value in options.items()}
 
 
 def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """Every column of every row, in order of partitions and offsets."""
+    """Return every column of every row, in order of partitions and offsets."""
     columns = [column for column in ROW if column in frame.columns]
     found = [tuple(row) for row in frame.select(*columns).collect()]
     return sorted(found, key=lambda row: row[:3])

@@ -1,4 +1,4 @@
-"""A stream over segments, and the past of a topic united with its present: every record once."""
+"""A stream over segments, and the past of a topic united with its present. Every record comes once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def written_to(estate: Estate, output: Path) -> list[int]:
 
 @contextmanager
 def producing(estate: Estate, topic: str, first: int) -> Iterator[list[int]]:
-    """A client that goes on to write; the list has where it is."""
+    """Run a client that continues to write; the list has its position."""
     at = [first]
     stopped = threading.Event()
 
@@ -61,7 +61,7 @@ def into(frame: DataFrame, output: Path, checkpoint: Path) -> StreamingQuery:
 
 
 def run_to_the_end(query: StreamingQuery) -> None:
-    """Nothing is written any more."""
+    """Run the query to the end; no more records are written."""
     try:
         query.processAllAvailable()
     finally:
@@ -132,7 +132,7 @@ def test_a_stream_over_a_topic_that_is_deleted_and_made_again_loses_nothing_in_s
 
 
 def test_rows_of_a_directory_that_a_broker_writes(estate: Estate) -> None:
-    """Each read sees a beginning of every partition, and a later one more."""
+    """Each read sees a first part of every partition, and a later read sees more."""
     topic = estate.topics.create(partitions=2)
     send(estate, topic, 0, 100)
     wait_for_checkpoint(estate.node, topic)
@@ -162,7 +162,7 @@ def test_history_and_tail_in_a_batch_while_a_client_writes(estate: Estate) -> No
             kafka={"kafka.bootstrap.servers": estate.node.bootstrap},
         )
         found = sorted((row.partition, row.offset, int(row.value)) for row in frame.collect())
-    # Both partitions were read up to a moment of their own.
+    # Each partition was read up to its own moment.
     of_first = sum(1 for partition, _, _ in found if not partition)
     counts = (of_first, len(found) - of_first)
     assert min(counts) >= 300

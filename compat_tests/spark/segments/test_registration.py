@@ -1,4 +1,4 @@
-"""A program that registers the data source, started as `python job.py` where the PATH has another Python."""
+"""A program that registers the data source, started as `python job.py` with another Python in the PATH."""
 
 from __future__ import annotations
 

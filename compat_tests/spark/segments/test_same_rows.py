@@ -1,4 +1,4 @@
-"""Segments beside `format("kafka")` on the same topic: row for row, on directories of pykbroker and of Apache Kafka."""
+"""Segments and `format("kafka")` give the same rows for a topic, on directories of pykbroker and of Apache Kafka."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_same_rows(estate: Estate, options: dict[str, Any]) -> None:
 def test_a_job_swaps_one_word(estate: Estate) -> None:
     def job(source: str) -> list[Any]:
         reader = estate.spark.read.format(source).option("kafka.bootstrap.servers", estate.node.bootstrap)
-        # What the Kafka source takes for an unknown option of its own.
+        # The Kafka source ignores `path`, because it is an unknown option there.
         reader = reader.option("path", str(estate.node.data_dir)).option("subscribe", "mixed")
         frame = reader.load().where("value IS NOT NULL").selectExpr("partition", "length(value) AS size")
         return sorted(map(tuple, frame.groupBy("partition").sum("size").collect()))

@@ -1,9 +1,10 @@
-"""Submitted by test_submitted.py: a topic from its segments, then its past united with its present.
+"""The program that test_submitted.py submits. It reads a topic from its segments, then its past united with its
+present.
 
     read_segments.py FOLDER     FOLDER/asked.json: topic, directories, kafka (options of Spark's Kafka source)
 
-A task that has read rows tells the worker that it runs on (`FOLDER/reading-<worker>`), and keeps them until
-FOLDER/released is there. The rows stand in FOLDER/segments.json, FOLDER/united.json afterwards.
+A task that has read rows reports its worker in `FOLDER/reading-<worker>`, and keeps the rows until FOLDER/released is
+there. At the end the rows are in FOLDER/segments.json and FOLDER/united.json.
 """
 
 import json
@@ -24,7 +25,7 @@ def wait_for(path: Path) -> None:
 
 
 def held(folder: Path):  # type: ignore[no-untyped-def]
-    """What a task does with its batches. An executor stands in a folder of its worker."""
+    """Return what a task does with its batches. The working folder of an executor is a folder of its worker."""
 
     def hold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
