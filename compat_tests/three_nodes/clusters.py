@@ -1,4 +1,4 @@
-"""Three nodes of Apache Kafka beside three nodes that are tested, and tools that are run against both."""
+"""Three nodes of Apache Kafka and three nodes under test, and tools that are run against both clusters."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ SETTINGS = {
     "transaction.state.log.min.isr": "2",
     "group.consumer.assignment.interval.ms": "0",
     "auto.leader.rebalance.enable": "false",
-    # A snapshot of the metadata soon after each change.
+    # Write a snapshot of the metadata soon after each change.
     "metadata.log.max.snapshot.interval.ms": "4000",
 }
-#: As brokers create them.
+#: The internal topics, as brokers create them.
 INTERNAL = {
     "__consumer_offsets": {"cleanup.policy": "compact", "segment.bytes": "104857600", "compression.type": "producer"},
     "__transaction_state": {
@@ -44,12 +44,12 @@ INTERNAL = {
         "min.insync.replicas": "2",
     },
 }
-#: Node 1 becomes the active controller of either cluster: the others wait longer for a leader.
+#: Node 1 becomes the active controller of either cluster, because the other nodes wait longer for a leader.
 OWN = {number: {"controller.quorum.election.timeout.ms": "8000"} for number in (2, 3)}
 
 
 class Both:
-    """Two clusters, `theirs` and `ours`, to which the same happens."""
+    """Two clusters, `theirs` and `ours`, on which the same happens."""
 
     def __init__(self, theirs: Cluster, ours: Cluster, tools: ToolServer) -> None:
         self.theirs, self.ours = theirs, ours
@@ -65,7 +65,7 @@ class Both:
             list(pool.map(do, self.clusters))
 
     def same(self, main: str, *words: str, where: str = "--bootstrap-server {bootstrap}") -> str:
-        """Run a tool against both and compare what it prints. Return what is compared.
+        """Run a tool against both clusters and compare what it prints. Return what is compared.
 
         In `words`, `{folder}` is the folder of the cluster, and addresses are those of `where`: `{bootstrap}`, or
         `{controllers}`.
@@ -74,7 +74,7 @@ class Both:
         return self.equal(main, *printed)
 
     def create(self, topic: str, replicas: str, *words: str) -> None:
-        """Make a topic; `replicas` as kafka-topics takes them. Wait until each replica is there and in sync."""
+        """Create a topic and wait until each replica is there and in sync. `replicas` has the form of kafka-topics."""
         self.same("TopicCommand", "--create", "--topic", topic, "--replica-assignment", replicas, *words)
         self.each(lambda cluster: _all_there(cluster, topic))
 
@@ -88,7 +88,8 @@ class Both:
         return one
 
     def same_answers(self, script: Script) -> None:
-        """Run a script of the differential test against both: the decoded answers are compared field by field."""
+        """Run a script of the differential test against both clusters, and compare the decoded answers field by
+        field."""
         theirs, ours = (run(script, side(cluster)) for cluster in self.clusters)
         found = compare(theirs, ours)
         assert not found, "\n".join(found)
@@ -96,7 +97,7 @@ class Both:
     def run(self, cluster: Cluster, main: str, *words: str, where: str = "--bootstrap-server {bootstrap}") -> Ended:
         filled = [self._filled(cluster, word) for word in words]
         to = [self._filled(cluster, word) for word in where.split()]
-        # This tool wants its verb first; the others that have a verb want it last.
+        # This tool expects its verb first; the other tools with a verb expect it last.
         ordered = [*filled, *to] if main == "ClusterTool" else [*to, *filled]
         return self._tools.run(main if main.startswith("org.") else f"{TOOLS}.{main}", ordered)
 
@@ -116,7 +117,7 @@ class Both:
 
 
 def texts(cluster: Cluster) -> dict[str, str]:
-    """The addresses, ports and folders of a cluster, and what they are called where clusters are compared."""
+    """Return the addresses, ports and folders of a cluster, with the names that they get in comparisons."""
     found = {str(cluster.folder): "‹folder›"}
     for number in cluster.members:
         for kind, address in (("broker", cluster.address(number)), ("controller", cluster.controller_address(number))):
@@ -126,7 +127,7 @@ def texts(cluster: Cluster) -> dict[str, str]:
 
 
 def fill(cluster: Cluster, topic: str, partition: int, count: int, size: int = 100) -> None:
-    """Write records of `size` bytes, one a batch."""
+    """Write records of `size` bytes, one in each batch."""
     with Wire(cluster.address(cluster.leaders(topic)[partition])) as wire:
         for _ in range(count):
             answer = wire.produce(topic, batch(b"x" * size, timestamp=NOW_MS), partition=partition)
@@ -142,17 +143,18 @@ def _all_there(cluster: Cluster, topic: str) -> None:
 
 
 def side(cluster: Cluster) -> Side:
-    """A cluster as a script of the differential test sees it: a link for each node, and node 1 for all others."""
+    """Return a cluster as a script of the differential test sees it, with a link for each node, and node 1 for all
+    others."""
     nodes = {f"node {number}": cluster.address(number) for number in cluster.numbers}
     return Side(cluster.members[1].kind, cluster.address(1), texts(cluster), nodes=nodes)
 
 
 @contextmanager
 def started(kind: Kind) -> Iterator[Both]:
-    """Both clusters, whose brokers serve, and whose active controller is node 1."""
+    """Start both clusters. Their brokers serve, and the active controller of each is node 1."""
     with ExitStack() as stack:
         made = [stack.enter_context(_cluster(kind)) for kind in ("kafka", kind)]
-        # The JVM of the tools starts meanwhile.
+        # The JVM of the tools starts at the same time.
         tools = stack.enter_context(ToolServer())
         for cluster in made:
             cluster.ready(*NUMBERS)
@@ -171,7 +173,10 @@ def _cluster(kind: Kind) -> Cluster:
 
 
 def _with_internal_topics(cluster: Cluster) -> None:
-    """Partition 0 of each coordinates on node 1, partition 1 on node 2; a broker would place them by lot."""
+    """Create the internal topics; partition 0 of each coordinates on node 1, partition 1 on node 2.
+
+    A broker would place the partitions at random.
+    """
     with Wire(cluster.address(1)) as wire:
         for name, configs in INTERNAL.items():
             topic = CreatableTopic(

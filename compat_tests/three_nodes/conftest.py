@@ -1,4 +1,4 @@
-"""The two clusters of this folder, started once: three JVMs and three processes of the broker under test."""
+"""The two clusters of this folder, three JVMs and three processes of the broker under test, started once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from compat_tests.three_nodes.clusters import Both, started
 
 @pytest.fixture(scope="package")
 def both(against: str) -> Iterator[Both]:
-    """Apache Kafka beside the broker under test. With `--against apache-kafka` it is compared with itself."""
+    """Yield Apache Kafka and the broker under test. With `--against apache-kafka` Apache Kafka is compared with
+    itself."""
     needs.java()
     kafka_libs()
     kind: Kind = "kafka" if against == "apache-kafka" else "pykbroker"
@@ -26,7 +27,7 @@ def both(against: str) -> Iterator[Both]:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """A failure shows the ends of the tested nodes' logs."""
+    """After a failure, show the ends of the logs of the tested nodes."""
     outcome: Any = yield
     report = outcome.get_result()
     both = getattr(item, "funcargs", {}).get("both")

@@ -1,7 +1,8 @@
-"""What a tool printed, as far as it is compared: values of the clusters' own, and the differences that may be.
+"""The part of a tool's output that is compared, without the values that each cluster chooses, and the accepted
+differences.
 
-Every id, address and directory of one cluster becomes a word that the other cluster's has too. What else may differ
-stands in DIFFERENCES, each with its reason, and docs/differential.md shows them.
+Every id, address and directory of one cluster becomes the same word as that of the other cluster. DIFFERENCES lists
+what else may differ, each with its reason, and docs/differential.md shows them.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from pykbroker.api import TABLE
 from pykbroker.dispatch.rows import On
 from pykbroker_wire.apis import APIS
 
-#: An id in base64; a word of a message that is as long is the same for both clusters.
+#: An id in base64; a word of a message with the same length is equal for both clusters.
 UUID = re.compile(r"(?<![\w.-])[\w-]{22}(?![\w-])")
 _BROKER = re.compile(r"^[^\n]* \(id: .*?^\)\n", re.M | re.S)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`tools`: the main classes that print it, none for all. `change` takes the text and gives what is compared."""
+    """`tools` are the main classes that print it; an empty tuple means all. `change` takes the text and returns what is
+    compared."""
 
     tools: tuple[str, ...]
     what: str
@@ -52,7 +54,7 @@ def _without_what_is_not_served(text: str) -> str:
 
 
 def _sorted_brokers(text: str) -> str:
-    """`address (id: 1 …) -> (`, the lines of its requests, `)`: one broker after another, by id."""
+    """Sort the blocks of brokers by id. A block is `address (id: 1 …) -> (`, the lines of its requests, and `)`."""
     ordered = iter(sorted(_BROKER.findall(text), key=lambda block: re.findall(r"\(id: (\d+)", block)))
     # The last request of a broker has no comma.
     return _BROKER.sub(lambda _: next(ordered), text).replace(",\n", "\n")
@@ -182,10 +184,10 @@ DIFFERENCES: tuple[Difference, ...] = (
 
 
 def compared(main: str, ended: Ended, texts: Mapping[str, str]) -> str:
-    """What a tool printed, without what may differ. `texts`: words of the cluster, and what each becomes."""
+    """Return what a tool printed, without what may differ. `texts` maps words of the cluster to their replacements."""
     printed = f"ended with {ended.status}\n{ended.out}--- on standard error\n{ended.err}"
     for text, name in texts.items():
-        # A port is a number of its own, not the end of another.
+        # A port is matched only as a whole number, not as the end of another.
         printed = re.sub(rf"(?<!\d){re.escape(text)}(?!\d)", name, printed)
     tool = main.rpartition(".")[2]
     for difference in DIFFERENCES:
@@ -195,7 +197,7 @@ def compared(main: str, ended: Ended, texts: Mapping[str, str]) -> str:
 
 
 def with_symbols(one: str, other: str) -> tuple[str, str]:
-    """Two texts whose ids, where only one of them has the id, are numbered in the order in which they stand there."""
+    """Return two texts in which the ids that only one of them has are numbered by their order in the text."""
     common = set(UUID.findall(one)) & set(UUID.findall(other))
 
     def numbered(text: str) -> str:

@@ -1,4 +1,5 @@
-"""What Apache Kafka's tools say of three nodes that all live: versions, offsets, directories, the quorum, features."""
+"""The output of Apache Kafka's tools for three nodes that all live (versions, offsets, directories, the quorum,
+features)."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def test_topics(both: Both) -> None:
 
 
 def test_a_new_topic_is_spread_over_the_brokers(both: Both) -> None:
-    """By lot, so that only its size is compared."""
+    """The placement is random, so only its size is compared."""
     both.same("TopicCommand", "--create", "--topic", "spread", "--partitions", "6", "--replication-factor", "2")
 
     def spread(cluster: Cluster) -> None:
@@ -57,7 +58,7 @@ def test_versions_of_requests(both: Both) -> None:
 @pytest.mark.parametrize("time", ["latest", "earliest", "max-timestamp", "1700000000000", "earliest-local"])
 def test_offsets(both: Both, time: str) -> None:
     said = both.same("GetOffsetShell", "--topic-partitions", f"{TOPIC}:0-2,{TOPIC}:2", "--time", time)
-    # A partition without records has none with a timestamp.
+    # A partition without records has no record with a timestamp.
     assert said.count(f"{TOPIC}:") == (1 if time in ("max-timestamp", "1700000000000") else 3)
     assert (f"{TOPIC}:1:3" in said) == (time == "latest")
 
@@ -116,7 +117,7 @@ def test_features_go_down_and_up(both: Both) -> None:
     assert "was downgraded" in features("downgrade", "transaction.version=1", "group.version=0")
     assert "FinalizedVersionLevel: 0 " in both.same("FeatureCommand", "describe")
     assert "can be upgraded" in features("upgrade", "transaction.version=2", validated=True)
-    # Every feature of the release, also those that pykbroker only keeps.
+    # Every feature of the release, also the features that pykbroker only stores.
     said = both.same("FeatureCommand", "upgrade", "--release-version", "4.3")
     assert said.count(" was upgraded to ") == 7
     assert "disabled" in both.same("FeatureCommand", "disable", "--feature", "share.version")
@@ -134,7 +135,8 @@ def test_features_go_down_and_up(both: Both) -> None:
 
 
 def test_features_as_controllers_tell_them(both: Both) -> None:
-    """Their epoch is the offset at which a feature changed last, not the newest offset of the log as at a broker."""
+    """The epoch from a controller is the offset at which a feature changed last. The epoch from a broker is the newest
+    offset of the log."""
     to_controllers = "--bootstrap-controller {controllers}"
     both.same("FeatureCommand", "describe", where=to_controllers)
     before = [both.run(cluster, "FeatureCommand", "describe", where=to_controllers).out for cluster in both.clusters]
@@ -144,7 +146,7 @@ def test_features_as_controllers_tell_them(both: Both) -> None:
 
 
 def test_replicas_are_verified(both: Both) -> None:
-    """This tool runs until it is ended: it compares the records of all replicas, and reports."""
+    """This tool runs until the test ends it. It compares the records of all replicas, and reports."""
     theirs, ours = map(_verified, both.clusters)
     assert "max lag is 0" in both.equal("ReplicaVerificationTool", theirs, ours)
 

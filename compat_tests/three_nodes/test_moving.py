@@ -20,7 +20,7 @@ MOVES = [(TOPIC, 0, [3, 2]), (TOPIC, 1, [3, 1])]
 
 
 def written(path: Path, moves: Sequence[tuple[str, int, list[int]]]) -> tuple[str, str]:
-    """The words that name a plan."""
+    """Write a plan, and return the words that name it."""
     partitions = [{"topic": topic, "partition": index, "replicas": replicas} for topic, index, replicas in moves]
     path.write_text(json.dumps({"version": 1, "partitions": partitions}))
     return "--reassignment-json-file", str(path)
@@ -67,7 +67,7 @@ def test_partitions_are_moved_called_back_and_moved_again(both: Both, tmp_path: 
 
 
 def test_a_proposal(both: Both, tmp_path: Path) -> None:
-    """The tool draws it by lot, from what the cluster tells of topics, brokers and racks."""
+    """The tool draws the proposal at random, from the topics, brokers and racks of the cluster."""
     both.create("proposed", "1:2,2:3,3:1")
     topics = tmp_path / "topics.json"
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": "proposed"}]}))
@@ -117,7 +117,7 @@ def test_a_plan_that_is_refused(both: Both, tmp_path: Path, moves: list[tuple[st
 
 def test_leaders_are_elected(both: Both, tmp_path: Path) -> None:
     both.create("elected", "1:2:3,1:2:3")
-    # Another order of the same replicas: another leader is preferred, and none is elected.
+    # With another order of the same replicas another leader is preferred, and no leader is elected.
     both.same(REASSIGN, *written(tmp_path / "plan.json", [("elected", 0, [3, 2, 1])]), "--execute")
     both.each(
         lambda cluster: cluster.all_say(

@@ -1,4 +1,4 @@
-"""What the tools say while node 3 is stopped, when it is taken out of the metadata, and when it is back."""
+"""The output of the tools while node 3 is stopped, when it is taken out of the metadata, and when it is back."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ TOPICS = {
     "two-of-three": ("3:1:2,2:3:1", 2),
     "all-three": ("3:1:2", 3),
 }
-#: Node 2 is left behind in it.
+#: The topic whose newest records node 2 misses.
 LOST = "lost"
-#: Node 1 leads, and node 3 stays in it while it is stopped.
+#: The topic that node 1 leads, and that keeps node 3 as a replica while it is stopped.
 MOVED = "moved-beside-a-stopped-node"
 THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -51,7 +51,7 @@ def stopped(both: Both) -> Iterator[None]:
     both.each(lambda cluster: fill(cluster, "two-of-three", 0, 3))
     for selection in SELECTIONS:
         rows = described(both, selection).count("Partition: ")
-        # Two partitions have one replica, two of two replicas ask for two, and one of three for three.
+        # Two partitions have one replica, two of two replicas require two, and one of three replicas requires three.
         assert rows == (5 if selection == "at-min-isr" else 0)
     both.each(_left_behind)
     both.each(_stopped)
@@ -60,7 +60,7 @@ def stopped(both: Both) -> Iterator[None]:
 
 
 def _left_behind(cluster: Cluster) -> None:
-    """Node 2 has missed records of a topic, which it gets too slowly to be in sync again."""
+    """Make node 2 miss records of a topic; it gets them too slowly to be in sync again."""
     cluster.create(LOST, (3, 2))
     with Wire(cluster.address(1)) as wire:
         with cluster.paused(2):
@@ -74,7 +74,7 @@ def _left_behind(cluster: Cluster) -> None:
 
 
 def _throttle(cluster: Cluster, number: int, rate: str | None) -> None:
-    """A broker's own configuration is changed at that broker."""
+    """Change the throttles. A broker's own configuration is changed at that broker."""
     with Wire(cluster.address(number)) as wire:
         for kind, name, values in (
             (TOPIC, LOST, dict.fromkeys(THROTTLED, None if rate is None else "*")),
@@ -119,7 +119,7 @@ def test_elections(both: Both, tmp_path: Path) -> None:
 
 
 def test_an_unclean_leader_is_elected_when_it_is_asked_for(both: Both) -> None:
-    """Only node 2 lives, which has missed records, and is not eligible: they are lost."""
+    """Only node 2 lives. It has missed records and is not eligible, so these records are lost."""
     described = ("TopicCommand", "--describe", "--topic", LOST)
     assert "Leader: none	Replicas: 3,2	Isr: 	Elr: 3	LastKnownElr: 3" in both.same(*described)
     elect = ("LeaderElectionCommand", "--topic", LOST, "--partition", "0", "--election-type")
@@ -131,7 +131,7 @@ def test_an_unclean_leader_is_elected_when_it_is_asked_for(both: Both) -> None:
 
 
 def test_offsets_and_directories(both: Both, tmp_path: Path) -> None:
-    """A partition without a leader is asked for until the tool gives up."""
+    """The tool asks for a partition without a leader until it gives up."""
     patience = tmp_path / "client.properties"
     patience.write_text("default.api.timeout.ms=1000\nrequest.timeout.ms=900\nretry.backoff.ms=100\n")
     offsets = ("GetOffsetShell", "--command-config", str(patience), "--topic-partitions")
@@ -168,7 +168,7 @@ def test_a_move_to_a_stopped_broker(both: Both, tmp_path: Path) -> None:
 
 
 def test_a_move_ends_while_a_replica_that_stays_is_stopped(both: Both) -> None:
-    """Node 2 takes the place of node 1. The tool takes no plan with a stopped node, and the API does."""
+    """Node 2 takes the place of node 1. The tool does not accept a plan with a stopped node, but the API does."""
 
     def moved(cluster: Cluster) -> None:
         wanted = ReassignablePartition(partition_index=0, replicas=[3, 2])
@@ -190,8 +190,8 @@ def test_both_answer_alike(both: Both, script: Script) -> None:
 
 
 def test_it_is_unregistered_and_comes_back(both: Both) -> None:
-    """Last in this file. A broker that lives is not unregistered here: Apache Kafka's never registers again after that,
-    and takes five minutes to stop. pykbroker's registers anew."""
+    """This test is the last in the file. It does not unregister a broker that lives: a broker of Apache Kafka never
+    registers again after that, and takes five minutes to stop. A broker of pykbroker registers again."""
     assert "no longer registered" in both.same("ClusterTool", "unregister", "--id", "3")
     assert "not currently registered" in both.same("ClusterTool", "unregister", "--id", "3")
     listed = both.same("ClusterTool", "list-endpoints", "--include-fenced-brokers")

@@ -1,4 +1,4 @@
-"""The comparison of printed text sees what differs, and leaves out what DIFFERENCES says. No cluster is needed."""
+"""The comparison of printed text finds what differs, and leaves out what DIFFERENCES lists. No cluster is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The differential test (compat_tests/differential) with three nodes: the same requests to the same node of both."""
+"""The differential test (compat_tests/differential) with three nodes sends the same requests to the same node of
+both."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 
 pytestmark = pytest.mark.slow
 
-#: What a controller of Apache Kafka serves and one of pykbroker does not: security brings it.
+#: The requests that a controller of Apache Kafka serves and a controller of pykbroker does not, because security adds
+#: them.
 OF_SECURITY = {
     ApiKey.ALTER_CLIENT_QUOTAS,
     ApiKey.CREATE_DELEGATION_TOKEN,
@@ -30,7 +32,7 @@ def test_both_answer_alike(both: Both, script: Script) -> None:
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_controllers_serve_the_same_requests(both: Both, number: int) -> None:
-    """But for those of security, which is not there yet."""
+    """Except for the requests of security, which is not there yet."""
 
     def offered(cluster: Cluster) -> dict[int, tuple[int, int]]:
         with cluster.controller(number) as wire:

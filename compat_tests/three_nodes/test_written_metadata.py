@@ -1,4 +1,5 @@
-"""The metadata log and its snapshots: Apache Kafka's tools read ours, and find in them what they find in Kafka's."""
+"""Apache Kafka's tools read our metadata log and its snapshots, and find the same in them as in those of Apache
+Kafka."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ CHANGE = "BROKER_REGISTRATION_CHANGE_RECORD"
 
 @pytest.fixture(scope="module")
 def copies(both: Both, tmp_path_factory: pytest.TempPathFactory) -> dict[Cluster, Path]:
-    """The metadata log of node 1, and a snapshot of all that was changed before."""
+    """Copy the metadata log of node 1, and a snapshot of all that was changed before."""
     found = {}
     for cluster in both.clusters:
         folder = tmp_path_factory.mktemp("metadata") / f"{METADATA}-0"
@@ -57,7 +58,7 @@ def _newest_snapshot(cluster: Cluster) -> Path:
 
 
 def dumped(both: Both, cluster: Cluster, path: Path) -> Iterator[dict[str, Any]]:
-    """The records in a file, as DumpLogSegments prints them."""
+    """Yield the records in a file, as DumpLogSegments prints them."""
     done = both.run(cluster, "DumpLogSegments", "--files", str(path), *DECODED, where="")
     assert (done.status, done.err) == (0, "")
     for line in done.out.splitlines():
@@ -75,7 +76,7 @@ def test_our_own_tool_prints_the_same(both: Both, copies: dict[Cluster, Path]) -
 
 
 def test_the_same_kinds_of_records_are_written(both: Both, copies: dict[Cluster, Path]) -> None:
-    """Each in the same version, whatever their order."""
+    """Each kind has the same version, whatever the order of the records."""
 
     def kinds(cluster: Cluster) -> set[tuple[str, int]]:
         found = (record for path in copies[cluster].glob("*.log") for record in dumped(both, cluster, path))
@@ -87,14 +88,15 @@ def test_the_same_kinds_of_records_are_written(both: Both, copies: dict[Cluster,
 
 
 def says_nothing(record: dict[str, Any]) -> bool:
-    """After each registration Apache Kafka writes once that no directory is cordoned, which holds already."""
+    """Return True for the record that no directory is cordoned. Apache Kafka writes it once after each registration,
+    without a change."""
     told = record["data"]
     is_of_them = told.keys() == {"brokerId", "brokerEpoch", "cordonedLogDirs"}
     return record["type"] == CHANGE and is_of_them and not told["cordonedLogDirs"]
 
 
 def test_snapshots_hold_the_same(both: Both, copies: dict[Cluster, Path]) -> None:
-    """Every record, field by field, but for what `_plain` changes."""
+    """Compare every record field by field, except for what `_plain` changes."""
 
     def held(cluster: Cluster) -> list[str]:
         (path,) = copies[cluster].glob("*.checkpoint")
@@ -108,7 +110,8 @@ def test_snapshots_hold_the_same(both: Both, copies: dict[Cluster, Path]) -> Non
 
 
 def _plain(cluster: Cluster, record: dict[str, Any], names: dict[str, str]) -> str:
-    """As in printed.py: offsets of the log, counts of changes, and ids that a node draws are not compared."""
+    """Return the record without what printed.py does not compare either (offsets of the log, counts of changes, and ids
+    that a node draws)."""
     data = record["data"]
     for field in ("brokerEpoch", "partitionEpoch", "incarnationId", "producerId"):
         if field in data:
@@ -138,8 +141,8 @@ def test_the_shell_shows_the_same(both: Both, copies: dict[Cluster, Path]) -> No
 
 
 def _shell(snapshot: Path, *words: str) -> Ended:
-    """In a JVM of its own. Apache Kafka's shell races with its own reader of the snapshot: now and then it waits for
-    ever, or shows an empty image. Then it is asked again."""
+    """Run the shell in a JVM of its own. Apache Kafka's shell races with its own reader of the snapshot: sometimes it
+    waits without end, or shows an empty image. Then it is run again."""
     command = tool_command(SHELL, ["--snapshot", str(snapshot), *words])
     for _ in range(5):
         try:
@@ -152,7 +155,7 @@ def _shell(snapshot: Path, *words: str) -> Ended:
 
 
 def test_the_shell_finds_a_directory_in_use(both: Both) -> None:
-    """Our node locks its directory as Apache Kafka's does."""
+    """Our node locks its directory as Apache Kafka's node does."""
     printed = []
     for cluster in both.clusters:
         newest = max((cluster.data(1) / f"{METADATA}-0").glob("*.checkpoint"))

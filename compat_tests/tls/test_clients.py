@@ -1,4 +1,5 @@
-"""Stock clients over an SSL listener, with certificates that OpenSSL and keytool read: the data, and the refusals."""
+"""Stock clients use an SSL listener, with certificates that OpenSSL and keytool read. The tests check the data and the
+refusals."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class SecuredNode:
         }
 
     def java(self, **changed: str) -> str:
-        """A properties file."""
+        """Write a properties file and return its name."""
         properties = {
             "security.protocol": "SSL",
             "ssl.truststore.location": self.file("keytool.p12"),
@@ -164,7 +165,7 @@ def test_librdkafka(secured: SecuredNode) -> None:
 
 
 def test_java_with_stores_of_keytool_and_ours(secured: SecuredNode) -> None:
-    """The trust store is keytool's, then that of `pykbroker.security.tls.authority`."""
+    """The trust store is that of keytool, then that of `pykbroker.security.tls.authority`."""
     kafka_libs()
     lines = "".join(f"{chr(97 + index) * 300_000}\n" for index in range(3))
     where = ["--bootstrap-server", secured.address, "--topic", "java", "--command-config"]
@@ -185,7 +186,7 @@ def test_java_with_stores_of_keytool_and_ours(secured: SecuredNode) -> None:
 
 @pytest.mark.parametrize("changed", ["ssl_truststore_location", "ssl_keystore_location"])
 def test_java_says_why_it_cannot_connect(secured: SecuredNode, changed: str) -> None:
-    """With another authority; without a certificate of its own."""
+    """Java uses another authority, or no certificate of its own."""
     kafka_libs()
     if changed == "ssl_truststore_location":
         properties = secured.java(ssl_truststore_location=secured.file("other.p12"))
@@ -249,7 +250,7 @@ def test_there_is_no_compression_and_the_newest_version(secured: SecuredNode) ->
 
 
 def test_renegotiation_is_refused(secured: SecuredNode, against: str) -> None:
-    """`R` asks for it. Java ends the connection in its own way."""
+    """`R` requests a renegotiation. Java ends the connection in its own way."""
     said = s_client(secured, "-tls1_2", stdin="R\n")
     assert "RENEGOTIATING" in said
     if against == "pykbroker":

@@ -1,4 +1,4 @@
-"""ssl.principal.mapping.rules, with Apache Kafka's SslPrincipalMapper as the judge."""
+"""ssl.principal.mapping.rules, judged by Apache Kafka's SslPrincipalMapper."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_names_follow_from_subjects_as_in_apache_kafka() -> None:
     for (rules, subject), answer in zip(asked, answers, strict=True):
         mine = ours(rules, subject)
         if mine == "invalid":
-            # Refused at the start what Java refuses only when such a client comes, or for some clients.
+            # pykbroker refuses at the start what Java refuses only when such a client comes, or for some clients.
             assert answer in ("invalid", "fails") or "$" in rules, (rules, subject, answer)
             continue
         assert mine == answer, (rules, subject)

@@ -1,7 +1,7 @@
-"""sslyze as the judge of TLS: which versions and suites a listener takes, and what it is known to be attacked by.
+"""sslyze judges TLS: it finds which versions and suites a listener accepts, and which known attacks work on it.
 
-It wants another cryptography than this project: it runs in an environment of its own (requirements.txt beside this
-file).
+sslyze requires another version of cryptography than this project, so it runs in an environment of its own
+(requirements.txt in this folder).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from compat_tests.ports import steady_port
 from tests.certificates import node_properties
 
 pytestmark = pytest.mark.slow
-#: The last is one of controllers.
+#: The last is a listener of controllers.
 LISTENERS: Final = ("SSL", "SASL_SSL", "LOCKED")
 VERSIONS: Final = ("ssl_2_0", "ssl_3_0", "tls_1_0", "tls_1_1", "tls_1_2", "tls_1_3")
 COMMANDS: Final = ("sslv2", "sslv3", "tlsv1", "tlsv1_1", "tlsv1_2", "tlsv1_3", "reneg", "compression", "heartbleed",
@@ -29,7 +29,7 @@ COMMANDS: Final = ("sslv2", "sslv3", "tlsv1", "tlsv1_1", "tlsv1_2", "tlsv1_3", "
 
 @pytest.fixture(scope="module")
 def judged(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
-    """What sslyze says of each listener: the name of a scan, and its result."""
+    """Yield the results of sslyze for each listener, by the name of the scan."""
     python = needs.sslyze()
     plain = steady_port()
     ports = {listener: steady_port() for listener in LISTENERS}

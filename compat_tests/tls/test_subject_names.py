@@ -1,4 +1,4 @@
-"""Names of subjects as text, with Java's X500Principal as the judge."""
+"""Names of subjects as text, judged by Java's X500Principal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compat_tests import needs
 from pykbroker.security.tls.distinguished_names import name_of
 
 PROGRAM = Path(__file__).with_name("SubjectNames.java")
-#: attributes that Java and OpenSSL name, that only one of them names, and that neither does
+#: attributes that both Java and OpenSSL name, that only one of them names, and that neither of them names
 OIDS = (
     *("2.5.4.3", "2.5.4.6", "2.5.4.7", "2.5.4.8", "2.5.4.9", "2.5.4.10", "2.5.4.11", "2.5.4.5", "2.5.4.4", "2.5.4.12"),
     *("2.5.4.42", "2.5.4.43", "2.5.4.44", "2.5.4.46", "2.5.4.13", "2.5.4.17", "2.5.4.97", "2.5.4.16384"),
@@ -72,5 +72,5 @@ def test_names_are_written_as_java_writes_them() -> None:
         if answer != "refused":
             compared += 1
             assert name_of(name) == bytes.fromhex(answer).decode(), name.hex()
-    # Java refuses empty IA5 strings and the like; nearly all are compared.
+    # Java refuses empty IA5 strings and similar values; nearly all names are compared.
     assert compared > len(names) * 0.9, compared

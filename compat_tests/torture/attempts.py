@@ -1,14 +1,14 @@
-"""What a librdkafka producer says of its own Produce requests: which records each held, and how it ended.
+"""The log of a librdkafka producer about its own Produce requests, with the records of each and how it ended.
 
-Kafka keeps the order of a producer that is not idempotent only as far as its client sends in order. librdkafka with
-`max.in.flight` 1 has one request on the wire and builds the next one meanwhile. If the broker refuses the first (it
-leads the partition not yet), the next one is sent all the same, and the records of the first are sent again behind it.
-So the order that the broker must keep is that of the requests, and this account is the order of the requests.
+Kafka keeps the order of a producer that is not idempotent only if its client sends in order. With `max.in.flight` 1,
+librdkafka has one request on the wire and builds the next one at the same time. The broker may refuse the first,
+because it does not lead the partition yet. Then the next one is still sent, and the records of the first are sent again
+after it. So the order that the broker must keep is that of the requests, and an account has the order of the requests.
 
-Not here: what the log must hold (journal.py). Invariants: requests end in the order in which they were built (one
-thread, one connection at a time); a request holds the lowest numbers that are neither in another request nor delivered,
-as librdkafka sorts what it sends again before what it never sent. The account is one of a single partition. What does
-not fit these is kept in `broken`: an exception in a logger would be lost.
+The rules for the log are in journal.py. Invariants: requests end in the order in which they were built (one thread, one
+connection at a time). A request holds the lowest numbers that are neither in another request nor delivered, because
+librdkafka sorts what it sends again before what it has never sent. An account is for a single partition. A line that
+does not fit these invariants is kept in `broken`, because an exception in a logger would be lost.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-#: Settings of the client with which it says all that is read here. With the default, rebootstrap, librdkafka makes a
-#: new thread for a broker that was away, which may send what is new before the old thread gives up what it had sent.
-#: For a client of one broker: of several it forgets those that are away, and has nowhere to go when the last one that
-#: it knows dies.
+#: Settings with which the client logs everything that is read here. With the default, rebootstrap, librdkafka makes a
+#: new thread for a broker that was away. That thread may send new records before the old thread gives up those that it
+#: had sent. The settings are for a client of one broker. A client of several brokers forgets those that are away, and
+#: has no address left when the last one that it knows dies.
 SAYS_ITS_REQUESTS = {"debug": "msg", "log_level": 7, "metadata.recovery.strategy": "none"}
 
 _BUILT = re.compile(r": Produce MessageSet with (\d+) message\(s\)")
@@ -34,7 +34,7 @@ _ENDED = re.compile(
 
 
 class Fate(enum.Enum):
-    #: the broker may have it or not: no answer came
+    #: the broker may have the records or not, because no answer came
     UNKNOWN = "unknown"
     #: acknowledged
     DELIVERED = "delivered"
@@ -44,7 +44,7 @@ class Fate(enum.Enum):
 
 @dataclass(slots=True)
 class Attempt:
-    """One Produce request: the numbers of its records in their order."""
+    """One Produce request, with the numbers of its records in their order."""
 
     numbers: Sequence[int]
     fate: Fate = Fate.UNKNOWN
@@ -61,7 +61,7 @@ class Account:
     _next: int = 0
 
     def hear(self, line: str) -> None:
-        """One line of the client's log."""
+        """Read one line of the client's log."""
         if built := _BUILT.search(line):
             self._built(int(built[1]))
         elif ended := _ENDED.search(line):
@@ -91,7 +91,7 @@ class Account:
 
 
 class Listener(logging.Handler):
-    """Gives an account every line that the client logs."""
+    """Gives every line that the client logs to an account."""
 
     def __init__(self, account: Account) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Listener(logging.Handler):
 
 
 def listening(name: str, account: Account) -> logging.Logger:
-    """A logger of its own for a client; nothing of it reaches other loggers."""
+    """Return a logger for one client; none of its lines reach other loggers."""
     logger = logging.Logger(name, logging.DEBUG)
     logger.addHandler(Listener(account))
     return logger

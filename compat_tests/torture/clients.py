@@ -1,7 +1,7 @@
-"""The clients that the torture runs beside the kills: writers, readers at the tail, a group that commits.
+"""The clients that the torture runs during the kills, namely writers, readers at the tail, and a group that commits.
 
-Each is a thread around a librdkafka client and enters what it sends, hears and reads into a journal. A failure ends the
-thread and waits in `failure` for whoever watches.
+Each client is a thread around a librdkafka client. It enters what it sends, what is answered and what it reads into a
+journal. A failure ends the thread and stays in `failure` until the test reads it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from compat_tests.clients import wait_until
 from compat_tests.torture.attempts import SAYS_ITS_REQUESTS, listening
 from compat_tests.torture.journal import Found, Journal, Transaction, value_of
 
-#: Longer than any of these runs: no record is given up because the broker was away.
+#: Longer than any of these runs, so that no record is given up because the broker was away.
 _FOR_EVER_MS = 2**31 - 1
-#: For a producer that is not idempotent: a request that its client gave up may still be appended behind later ones.
-#: These are librdkafka's highest values, longer than anything here waits.
+#: For a producer that is not idempotent, because a request that its client gave up may still be appended after later
+#: ones. These are librdkafka's highest values, longer than anything here waits.
 _NEVER_GIVEN_UP = {"request.timeout.ms": 900_000, "socket.timeout.ms": 300_000}
 _QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20, "log_level": 4}
-#: Written and not answered, of one writer.
+#: Records of one writer that are written and not yet answered.
 _MAX_WAITING = 400
-#: For an answer. A node that shares its processor with twenty others once had two seconds of it in twenty; what stands
-#: still stands still for longer.
+#: The limit for an answer. A node that shares its processor with twenty others once had two seconds of it in twenty. A
+#: node that hangs does so for longer.
 ANSWER_S = 180.0
 
 
@@ -36,7 +36,7 @@ class Client(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.bootstrap = bootstrap
         self.failure: BaseException | None = None
-        #: errors that its application was told and that it went on after
+        #: errors that the application of the client received, and after which it continued
         self.met: list[str] = []
         self._stopping = threading.Event()
 
@@ -59,12 +59,12 @@ class Client(threading.Thread):
 
     @property
     def progress(self) -> int:
-        """Grows with what it has been answered."""
+        """A number that grows with each answer."""
         raise NotImplementedError
 
 
 def go_on(clients: Iterable[Client], watched: Iterable[Client]) -> None:
-    """Wait until each of `clients` is answered again, and raise the failure of any of `watched`."""
+    """Wait until each of `clients` gets an answer again, and raise the failure of any of `watched`."""
     waiting = {client: client.progress for client in clients}
 
     def all_went_on() -> bool:
@@ -82,7 +82,7 @@ def go_on(clients: Iterable[Client], watched: Iterable[Client]) -> None:
 
 
 class Writer(Client):
-    """Writes numbered records into one partition, in bursts, and notes which were acknowledged."""
+    """Writes numbered records into one partition, in bursts, and records which of them were acknowledged."""
 
     def __init__(
         self,
@@ -97,8 +97,9 @@ class Writer(Client):
         pause_s: float = 0.0,
         says_its_requests: bool = True,
     ) -> None:
-        """`pause_s`: between two bursts. `says_its_requests`: a client that is not idempotent tells the journal what it
-        sends, so that order and repeats are judged. That makes it a client of one broker (attempts.py)."""
+        """`pause_s` is the time between two bursts. With `says_its_requests` a client that is not idempotent records in
+        the journal what it sends, so that order and repeats are judged. That makes it a client of one broker
+        (attempts.py)."""
         super().__init__(f"writer {name}", bootstrap)
         self._pause_s = pause_s
         self.journal = journal
@@ -163,7 +164,7 @@ class Writer(Client):
 
 
 class TransactionalWriter(Writer):
-    """Commits and aborts in turn. Of a transaction whose end it was not told it knows nothing."""
+    """Commits and aborts in turn. It records no outcome for a transaction whose end was not reported to it."""
 
     def __init__(
         self,
@@ -176,7 +177,7 @@ class TransactionalWriter(Writer):
         seed: int = 0,
         pause_s: float = 0.0,
     ) -> None:
-        # A transaction that its producer lost is given up soon: it holds readers up.
+        # A transaction that its producer lost is given up soon, because it holds readers up.
         wanted = {"transaction.timeout.ms": 3000, **(settings or {})}
         own = {"enable.idempotence": True, "transactional.id": name}
         super().__init__(name, bootstrap, journal, topic, settings={**wanted, **own}, seed=seed, pause_s=pause_s)
@@ -223,7 +224,7 @@ class TransactionalWriter(Writer):
             transaction.outcome = True
 
     def _after(self, error: KafkaException, producer: Producer | None) -> Producer | None:
-        """The producer that goes on, if any."""
+        """Return the producer that continues, or None if there is none."""
         what: KafkaError = error.args[0]
         self.met.append(str(what))
         if what.txn_requires_abort() and producer is not None:
@@ -236,7 +237,7 @@ class TransactionalWriter(Writer):
 
 
 class Reader(Client):
-    """Reads a partition from the beginning, over and over: up to the tail, along it for a while, and again."""
+    """Reads a partition from the beginning up to the tail, along the tail for a while, and then again."""
 
     def __init__(self, bootstrap: str, journal: Journal, topic: str, *, committed: bool = False, seed: int = 0) -> None:
         super().__init__(f"reader of {topic}", bootstrap)
@@ -269,7 +270,7 @@ class Reader(Client):
     def _read(self, consumer: Consumer, count: int, stopping: Callable[[], bool]) -> None:
         last = -1
         while count > 0 and not stopping():
-            # Not all at once: the machine is also the broker's.
+            # Do not read all at once, because the broker uses the same machine.
             self._stopping.wait(0.05)
             for message in consumer.consume(200, timeout=0.1):
                 if message.error() is not None:
@@ -285,12 +286,12 @@ class Reader(Client):
 
 
 class Group(Client):
-    """The only member of a group: reads and commits; what was committed never goes back."""
+    """The only member of a group, which reads and commits. A committed offset never goes back."""
 
     def __init__(
         self, bootstrap: str, topic: str, group: str, settings: Mapping[str, str | None] | None = None
     ) -> None:
-        """`settings`: librdkafka's, over what is set here; None takes a key away."""
+        """`settings` are those of librdkafka, and override what is set here; None removes a key."""
         super().__init__(f"group {group}", bootstrap)
         self.topic = topic
         self.group = group
@@ -334,22 +335,24 @@ class Group(Client):
             self.met.append(str(error.args[0]))
             return
         if done and done[0].error is None:
-            # Who was away too long begins again at what the broker knows: never before what it acknowledged.
+            # A member that was away too long begins again at the offset that the broker has, never before the
+            # acknowledged one.
             assert offset > self.committed, f"{self.group} was sent back from {self.committed} to before {offset}"
             self.committed = offset
 
     def fetch_committed(self) -> int:
-        """What the broker says, asked by another client than the member; -1: nothing."""
+        """Return the committed offset from the broker, asked by another client than the member, or -1 if there is
+        none."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group, **_QUICK})
         try:
-            # Where nothing was committed librdkafka answers with a large negative number.
+            # If nothing was committed, librdkafka answers with a large negative number.
             return max(-1, int(consumer.committed([TopicPartition(self.topic, 0)], timeout=ANSWER_S)[0].offset))
         finally:
             consumer.close()
 
 
 class Window:
-    """Looks at partitions from outside: their bounds, and any stretch of their records."""
+    """Reads from outside the bounds of partitions, and any stretch of their records."""
 
     def __init__(self, bootstrap: str, *, committed: bool = False) -> None:
         self._consumer = Consumer(
@@ -370,7 +373,7 @@ class Window:
         self._consumer.close()
 
     def bounds(self, topic: str) -> tuple[int, int]:
-        """Log start and end (or last stable offset)."""
+        """Return the log start and the end (or the last stable offset)."""
         deadline = time.monotonic() + ANSWER_S
         while True:
             try:
@@ -381,8 +384,8 @@ class Window:
                     raise
 
     def read(self, topic: str, start: int, end: int, *, patience_s: float = ANSWER_S) -> list[Found] | None:
-        """The records in [start, end); None when the log does not begin before `start` any more. However long it takes,
-        as long as something comes every `patience_s`."""
+        """Return the records in [start, end), or None if the log now begins after `start`. It may take any time, as
+        long as a record comes every `patience_s`."""
         found: list[Found] = []
         if start >= end:
             return found

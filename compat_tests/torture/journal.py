@@ -1,19 +1,20 @@
-"""What was sent to a partition, what was acknowledged, what was read of it, and whether that fits together.
+"""The records sent to a partition, acknowledged and read from it, and a judgement of whether these fit together.
 
-Pure and not thread-safe: who shares a journal holds its `lock`. A record's value says who sent it and as which one, and
-the rest of it follows from that, so a record that nobody sent cannot pass.
+Pure and not thread-safe; threads that share a journal hold its `lock`. The value of a record contains its writer and
+its number, and the rest of the value follows from these. So a record that no writer sent cannot pass.
 
-What must hold when processes are killed and the page cache is not (no power was lost):
-* Every acknowledged record is there, at the offset that was acknowledged, unless retention was told to take it.
+The rules when processes are killed and the page cache is not (no power was lost):
+* Every acknowledged record is there, at the offset that was acknowledged, unless retention was set to take it.
 * The records of an idempotent producer are there once, in their order.
-* A producer that is not idempotent may send records again, also behind later ones (attempts.py). Its log holds whole
-  requests in the order in which its client sent them: each that was acknowledged, and none more often than it was
-  sent. One that was answered with an error may be there: a leader that goes away while an answer waits has appended.
-  Of a client of several brokers, which does not say its requests, it is asked that nothing acknowledged is lost.
-* An offset that was read once reads the same for ever, or not at all once the log begins behind it.
-* Offsets have no holes, but where a topic is compacted or transactional.
-* In a compacted topic each key's acknowledged value with the highest offset is there, or one behind it.
-* Of a transaction either everything is seen or nothing, as its producer was told.
+* A producer that is not idempotent may send records again, also after later ones (attempts.py). Its log holds whole
+  requests in the order in which its client sent them. Each acknowledged request is there, and none is there more
+  often than it was sent. A request that was answered with an error may be there, because a leader that goes away
+  while an answer waits has already appended. A client of several brokers does not log its requests, so the only rule
+  for it is that no acknowledged record is lost.
+* An offset that was read once always has the same record, or none once the log begins after it.
+* Offsets have no holes, except in a compacted or transactional topic.
+* In a compacted topic each key's acknowledged value with the highest offset is there, or a value after it.
+* Either all or no records of a transaction are visible, in agreement with the answer to its producer.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _FILLER = bytes(range(256)) * 24
 
 
 class Found(NamedTuple):
-    """A record as a consumer got it."""
+    """A record as a consumer received it."""
 
     offset: int
     key: bytes | None
@@ -38,7 +39,7 @@ class Found(NamedTuple):
 
 
 class Numbered(NamedTuple):
-    """A writer's record and where it is."""
+    """A writer's record and its offset."""
 
     number: int
     offset: int
@@ -49,7 +50,7 @@ class Violation(AssertionError):
 
 
 def value_of(writer: str, number: int) -> bytes:
-    """The value of a writer's record: mostly small, one in 40 of some kilobytes."""
+    """Return the value of a writer's record; most are small, and one in 40 has some kilobytes."""
     head = b"%s/%d/" % (writer.encode(), number)
     chance = zlib.crc32(head)
     size = 3000 + chance % 3000 if chance % 40 == 0 else chance % 200
@@ -67,13 +68,13 @@ class Written:
 
     name: str
     exactly_once: bool
-    #: whether the client says its requests; asked of one that is not idempotent
+    #: True if the client logs its requests; only for a client that is not idempotent
     is_accounted: bool = True
     #: records below this number were handed to the client
     sent: int = 0
-    #: number -> offset; -1 where the answer did not say
+    #: number -> offset; -1 if the answer did not contain it
     acknowledged: dict[int, int] = field(default_factory=dict)
-    #: for a compacted topic: how many keys it takes turns with
+    #: the number of keys that it uses in turn, for a compacted topic
     keys: int = 0
     #: the client's requests
     account: Account = field(default_factory=Account)
@@ -84,7 +85,7 @@ class Written:
 
 @dataclass(slots=True)
 class Transaction:
-    """Records [first, end) of a writer. `outcome` is None while nobody was told."""
+    """Records [first, end) of a writer. `outcome` is None as long as no outcome was reported."""
 
     first: int
     end: int = -1
@@ -93,7 +94,7 @@ class Transaction:
 
 @dataclass(slots=True)
 class Journal:
-    """Of one partition."""
+    """The journal of one partition."""
 
     partition: str
     compacted: bool = False
@@ -103,7 +104,7 @@ class Journal:
     lock: threading.Lock = field(default_factory=threading.Lock)
     writers: dict[str, Written] = field(default_factory=dict)
     transactions: dict[str, list[Transaction]] = field(default_factory=dict)
-    #: records that stand behind later ones, since their client sent them so
+    #: records that are after later ones, because their client sent them so
     sent_later: int = 0
     _read: dict[int, int] = field(default_factory=dict)
 
@@ -117,7 +118,8 @@ class Journal:
     # -- one record, as it is read ------------------------------------------------------------------------------------
 
     def see(self, record: Found) -> tuple[str, int]:
-        """Somebody read this. Raises Violation if nobody sent it, or if the offset was something else before."""
+        """Record that a client has read this. Raises Violation if no writer sent it, or if the offset had another
+        record before."""
         try:
             name, number = author_of(record.value or b"")
             writer = self.writers[name]
@@ -134,7 +136,7 @@ class Journal:
         return name, number
 
     def see_window(self, records: list[Found], start: int, end: int) -> None:
-        """Everything from `start` to `end`, read in one go."""
+        """Record everything from `start` to `end`, read at one time."""
         for record in records:
             self.see(record)
         if self.compacted or self.transactional:
@@ -147,7 +149,7 @@ class Journal:
     # -- the whole ----------------------------------------------------------------------------------------------------
 
     def judge(self, records: Iterable[Found], start: int, end: int) -> None:
-        """All that a consumer gets from the beginning to the end. Raises Violation."""
+        """Judge all that a consumer gets from the beginning to the end. Raises Violation."""
         records = list(records)
         self.see_window(records, start, end)
         found: dict[str, list[Numbered]] = {name: [] for name in self.writers}
@@ -197,7 +199,7 @@ class Journal:
         placed = set(found)
         first = min(there, default=0)
         for number, offset in writer.acknowledged.items():
-            # Without an offset: what is in front of the first that is left may have been taken with it.
+            # A record without an offset that is before the first one left may have been taken together with it.
             is_gone = offset < start if offset >= 0 else number < first
             is_there = Numbered(number, offset) in placed if offset >= 0 else number in there
             if not is_there and not (self.shrinks and is_gone):
@@ -238,8 +240,9 @@ class Journal:
 
 
 def _unexplained(attempts: Sequence[Attempt], numbers: list[int], *, front_may_be_gone: bool) -> int | None:
-    """Where a log begins to differ from these requests; None where it fits. It holds whole requests in their order:
-    every one that was acknowledged. Any other is there or is not, so several explanations are followed side by side."""
+    """Return where a log begins to differ from these requests, or None if it fits. The log holds whole requests in
+    their order, and every acknowledged request is there. Other requests may be there or not, so several explanations
+    are followed in parallel."""
     reached = {0}
     furthest = 0
     for attempt in attempts:
@@ -257,13 +260,13 @@ def _unexplained(attempts: Sequence[Attempt], numbers: list[int], *, front_may_b
 
 
 def _unexplained_in_compacted(attempts: Sequence[Attempt], numbers: list[int]) -> int | None:
-    """The same for a compacted log, from which any record may have gone."""
+    """Return the same for a compacted log, from which any record may be gone."""
     sent = (number for attempt in attempts for number in attempt.numbers)
     return next((at for at, number in enumerate(numbers) if number not in sent), None)
 
 
 def _around(attempts: Sequence[Attempt], numbers: list[int]) -> str:
-    """The requests near the first of these records, for a message."""
+    """Return the requests near the first of these records, for a message."""
     near = [at for at, attempt in enumerate(attempts) if numbers[:1] and numbers[0] in attempt.numbers]
     if not near:
         return "none with it"
@@ -272,7 +275,7 @@ def _around(attempts: Sequence[Attempt], numbers: list[int]) -> str:
 
 
 def _runs(numbers: Sequence[int]) -> str:
-    """Numbers as runs: 0-19, 10-14."""
+    """Return numbers as runs, such as 0-19, 10-14."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:

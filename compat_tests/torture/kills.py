@@ -1,6 +1,6 @@
-"""Ends a node at moments that are drawn from a seed: while it works, while it starts, while it stops in order.
+"""Ends a node at moments that are drawn from a seed, while it works, while it starts, or while it stops in order.
 
-The same seed draws the same moments; what the machine does in between is its own.
+The same seed draws the same moments; what the machine does between them is random.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Kills:
         self._rng = random.Random(seed)
 
     def round(self) -> int:
-        """One way of ending the running node, until it is back. How often it was killed."""
+        """End the running node in one way, and wait until it is back. Return how often it was killed."""
         kind = self._rng.choices(["running", "starting", "stopping", "clean"], [10, 4, 3, 1])[0]
         self._for(self._rng.uniform(0.05, 1.5))
         kills = 1

@@ -1,8 +1,8 @@
-"""A day's work in half a minute: 1,000 partitions, sizes and codecs as they come, bursts, and retention and compaction
-under the readers. The node stays as large as it is, says nothing of errors, and ends when it is told to (no SIGBUS).
+"""A day's work in half a minute, with 1,000 partitions, sizes and codecs in random order, bursts, and retention and
+compaction while clients read. The node keeps its size, logs no errors, and ends when it is asked to (no SIGBUS).
 
 There is a reader for every kind of segment: at the tail (active), from the beginning (sealed, and retired or replaced
-while it reads), of a compacted topic. Whatever they read is what was written (journal.py).
+while it reads), and of a compacted topic. Whatever they read is what was written (journal.py).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WRITERS = {
 
 
 class Bulk(Client):
-    """Bursts of records of all sizes over all partitions of a topic."""
+    """Writes bursts of records of all sizes to all partitions of a topic."""
 
     def __init__(self, bootstrap: str, topic: str, seed: int, codec: str) -> None:
         super().__init__(f"bulk {codec}", bootstrap)
@@ -144,12 +144,12 @@ def live(node: Pykbroker, seconds: float) -> None:
 
 
 def check_sizes(sizes: list[Size]) -> None:
-    """The third third is no larger than the second, but for what a garbage collector leaves to chance."""
+    """Check that the last third is no larger than the second, except for random effects of a garbage collector."""
     third = len(sizes) // 3
     before, after = sizes[third : 2 * third], sizes[2 * third :]
     memory_before, memory_after = (statistics.median(size.anonymous_bytes for size in part) for part in (before, after))
     assert memory_after < 1.25 * memory_before + (24 << 20), f"grew from {memory_before} to {memory_after} bytes"
-    # A log has some files; sealed ones and maps are given back.
+    # A log has some files; sealed files and maps are closed.
     assert max(size.descriptors for size in sizes) < 6 * PARTITIONS
     maps_before, maps_after = (max(size.maps for size in part) for part in (before, after))
     assert maps_after < 1.25 * maps_before + 100

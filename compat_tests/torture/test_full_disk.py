@@ -1,4 +1,4 @@
-"""What a node writes into its log while its only disk is full and clients of every kind go on asking."""
+"""The lines that a node logs while its only disk is full and clients of every kind continue to send requests."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.node.processes import Process, format_combined
 from tests.node.test_real_disks import small_disk
 
 SECONDS = 120
-#: One a minute for each reason, the first one at once.
+#: One line a minute for each reason, the first one at once.
 MOST_LINES = SECONDS // 60 + 1
 TOPIC = "filled"
-#: What differs between lines of one reason: numbers, and ids of members.
+#: The parts that differ between lines of one reason, namely numbers and ids of members.
 _NUMBER = re.compile(r"\d+|(?<=member )\S+")
 _STAMP = re.compile(r"^\[[^\]]*\] ")
 
@@ -30,7 +30,7 @@ Stopping = Callable[[], bool]
 
 
 def kinds(lines: list[str]) -> Counter[str]:
-    """How often each line was written, whatever numbers are in it."""
+    """Count each line, whatever numbers it contains."""
     return Counter(_NUMBER.sub("N", _STAMP.sub("", line)) for line in lines)
 
 
@@ -41,7 +41,7 @@ def client(address: str) -> dict[str, str | int]:
 def write(address: str, topic: str, size: int, stopping: Stopping) -> None:
     producer = Producer(client(address))
     while not stopping():
-        # The client itself says that a topic cannot be made.
+        # The client itself reports that a topic cannot be created.
         with suppress(BufferError, KafkaException):
             producer.produce(topic, bytes(size))
         producer.poll(0.02)
@@ -49,7 +49,7 @@ def write(address: str, topic: str, size: int, stopping: Stopping) -> None:
 
 
 def read(address: str, protocol: str, stopping: Stopping) -> None:
-    """Come again and again: each member asks for its coordinator, whose topic cannot be made."""
+    """Connect again and again. Each member asks for its coordinator, whose topic cannot be created."""
     while not stopping():
         consumer = Consumer({**client(address), "group.id": f"readers-{protocol}", "group.protocol": protocol})
         consumer.subscribe([TOPIC])
@@ -73,7 +73,7 @@ def transact(address: str, stopping: Stopping) -> None:
 
 @contextmanager
 def at_work(*work: Callable[[Stopping], None]) -> Iterator[None]:
-    """Each in a thread of its own, within the block."""
+    """Run each function in a thread of its own while the block runs."""
     over = threading.Event()
     threads = [threading.Thread(target=each, args=(over.is_set,), daemon=True) for each in work]
     for thread in threads:
@@ -90,7 +90,7 @@ def at_work(*work: Callable[[Stopping], None]) -> Iterator[None]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("is_full_first", [True, False], ids=["before coordinators", "after coordinators"])
 def test_a_full_disk_is_told_once_a_minute(tmp_path: Path, is_full_first: bool) -> None:
-    """`is_full_first`: the topics of the coordinators are not there yet, and cannot be made any more."""
+    """If `is_full_first`, the topics of the coordinators do not exist yet, and can no longer be created."""
     with small_disk(tmp_path / "small", "24m") as disk:
         properties = format_combined(
             tmp_path, {"log.dirs": disk / "data", "offsets.topic.num.partitions": 5, "log.cleaner.backoff.ms": 500}

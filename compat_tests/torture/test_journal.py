@@ -1,4 +1,4 @@
-"""A history with a planted violation must be refused: the judge of the torture can fail."""
+"""The judge of the torture must refuse a history with a planted violation, which shows that it can fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ History = tuple[Journal, list[Found]]
 
 
 def plain(*, exactly_once: bool = True, **kind: bool) -> History:
-    """Two writers took turns, ten records each, one in a request, all acknowledged."""
+    """Two writers took turns with ten records each, one in a request, all acknowledged."""
     journal = Journal("t-0", **kind)
     found = []
     for name in ("a", "b"):
@@ -34,7 +34,7 @@ def judge(history: History) -> None:
 
 
 def requests(*sent: Attempt, **kind: bool) -> History:
-    """One writer that is not idempotent; every request but those that were refused is in the log."""
+    """Requests of one writer that is not idempotent. Every request that was not refused is in the log."""
     journal = Journal("t-0", **kind)
     writer = journal.writer("a", exactly_once=False, keys=3 if journal.compacted else 0)
     writer.account.attempts += sent
@@ -63,17 +63,17 @@ def unanswered(*numbers: int) -> Attempt:
 
 
 def sent_behind(**kind: bool) -> History:
-    """The broker refused the first request, and took the second before the first came again."""
+    """The broker refused the first request, and accepted the second before the first came again."""
     return requests(refused(0, 1), delivered(2, 3), delivered(0, 1), delivered(4, 5), **kind)
 
 
 def sent_twice() -> History:
-    """The first request lost its answer, was sent again, and is there twice."""
+    """The answer of the first request was lost. The request was sent again, and is there twice."""
     return requests(unanswered(0, 1), delivered(0, 1), delivered(2, 3))
 
 
 def renumbered(found: list[Found], *order: int) -> None:
-    """The records of these offsets, in this order, from offset 0."""
+    """Keep the records of these offsets, in this order, with offsets from 0."""
     found[:] = [found[old]._replace(offset=new) for new, old in enumerate(order)]
 
 
@@ -94,7 +94,7 @@ def test_what_is_right_passes() -> None:
 def test_a_writer_that_is_not_idempotent_may_repeat_itself() -> None:
     judge(sent_twice())
     journal, found = sent_twice()
-    # The broker was killed before it had appended the first.
+    # The broker was killed before it had appended the first request.
     renumbered(found, 2, 3, 4, 5)
     journal.writers["a"].acknowledged = {0: 0, 1: 1, 2: 2, 3: 3}
     judge((journal, found))
@@ -102,7 +102,7 @@ def test_a_writer_that_is_not_idempotent_may_repeat_itself() -> None:
 
 
 def test_a_request_that_was_refused_may_be_there() -> None:
-    """Its leader went away while the answer waited."""
+    """The leader went away while the answer waited."""
     journal, found = requests(unanswered(0, 1), unanswered(2, 3), delivered(0, 1), delivered(2, 3))
     for attempt in journal.writers["a"].account.attempts[:2]:
         attempt.fate = Fate.REFUSED
@@ -270,7 +270,7 @@ LINE = "PRODUCE [rdkafka#producer-1] [thrd:localhost:9092/1]: localhost:9092/1: 
 
 
 def test_the_account_of_a_client() -> None:
-    """Two requests are built; the first is refused, and comes again behind the second, with new records behind it."""
+    """Two requests are built. The first is refused, and comes again after the second, with new records after it."""
     account = Account()
     for said in (
         "No more space in current MessageSet (2 message(s), 282 bytes)",

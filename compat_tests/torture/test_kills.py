@@ -1,8 +1,9 @@
-"""A node under load is killed at any moment, also while it starts and while it stops: nothing acknowledged is lost.
+"""A node under load is killed at any moment, also while it starts and while it stops, and no acknowledged record is
+lost.
 
-SIGKILL takes the process and leaves the page cache, so not even what was never flushed may go. journal.py says what
-must hold; it is asked after every restart (a stretch of every partition, the groups' offsets) and of everything at the
-end.
+SIGKILL takes the process and leaves the page cache, so even what was never flushed must be there. journal.py contains
+the rules. They are checked after every restart (on a stretch of every partition, and the groups' offsets), and on
+everything at the end.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from compat_tests.torture.journal import Journal
 from compat_tests.torture.kills import Kills
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 
-# Everything that is done from time to time is done all the time.
+# Settings with which everything that normally happens from time to time happens continuously.
 BUSY = {
     "log.initial.task.delay.ms": "0",
     "log.retention.check.interval.ms": "150",
@@ -59,7 +60,7 @@ TOPICS = {
     "transactions": {**SMALL, "segment.index.bytes": "800"},
 }
 ONCE = {"enable.idempotence": True}
-#: The tool gets their names in one argument, which may have 128 KiB.
+#: The tool gets the names of the files in one argument, which may have 128 KiB.
 FILES_AT_ONCE = 500
 COMPLAINTS = ("ismatch", "out of order", "not match", "orrupt", "rror", "xception", "isvalid: false", "Non-consecutive")
 
@@ -68,7 +69,7 @@ COMPLAINTS = ("ismatch", "out of order", "not match", "orrupt", "rror", "xceptio
 class Torture:
     node: Pykbroker
     seed: int
-    #: of writers, between two bursts
+    #: pause of writers between two bursts
     pause_s: float = 0.0
     topics: dict[str, str] = field(default_factory=dict)
     journals: dict[str, Journal] = field(default_factory=dict)
@@ -129,11 +130,11 @@ class Torture:
     # -- what must hold
 
     def await_progress(self) -> None:
-        """Every writer that waits for nobody's timeout gets an answer again."""
+        """Wait until every writer that does not wait for a timeout gets an answer again."""
         go_on([writer for writer in self.writers if not isinstance(writer, TransactionalWriter)], watched=self.clients)
 
     def look(self, rng: random.Random) -> None:
-        """A stretch of every partition, and the groups' offsets."""
+        """Check a stretch of every partition, and the groups' offsets."""
         promised = {group.group: group.committed for group in self.groups}
         newest = {kind: self._newest(kind) for kind in self.topics}
         window = Window(self.node.bootstrap)
@@ -169,7 +170,7 @@ class Torture:
             return max((max(one.acknowledged.values(), default=-1) for one in journal.writers.values()), default=-1)
 
     def finish(self) -> None:
-        """Stop everybody, and read everything."""
+        """Stop all clients, and read everything."""
         for client in self.clients:
             client.ask_to_stop()
         for client in self.clients:
@@ -190,8 +191,8 @@ class Torture:
         self._check_leaders()
 
     def _check_leaders(self) -> None:
-        """Each partition has its leader back, with eligible leader replicas on and one replica (Apache Kafka 4.3.1
-        leaves some without, for good)."""
+        """Check that each partition has its leader back, with eligible leader replicas on and one replica. Apache Kafka
+        4.3.1 leaves some partitions without a leader permanently."""
         session = Session("torture", self.node.bootstrap, {})
         try:
             asked = ApiVersionsRequest(client_software_name="torture", client_software_version="1")
@@ -267,7 +268,7 @@ def run(torture: Torture, kills: int) -> None:
 
 
 def dump_everything(data_dir: Path) -> None:
-    """Apache Kafka's tool finds nothing wrong in any file."""
+    """Check that Apache Kafka's tool finds nothing wrong in any file."""
     needs.java()
     kafka_libs()
     for partition in sorted(path for path in data_dir.iterdir() if path.is_dir()):

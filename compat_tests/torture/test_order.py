@@ -1,8 +1,8 @@
-"""Why a producer that is not idempotent may stand in its log in another order than its records were handed to it.
+"""A producer that is not idempotent may have another order in its log than that in which it was given its records.
 
 librdkafka with one request in flight has built the next one when the answer comes. If a broker refuses the first, the
-next one goes out at once and the records of the first come again behind it. The broker has no part in it: the refusal
-is the proxy's, and the same happens in front of Apache Kafka. The Java client waits, with one request in flight.
+next one is sent at once, and the records of the first come again after it. The broker has no part in this: a proxy
+sends the refusal, and the same happens in front of Apache Kafka. The Java client with one request in flight waits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What a log is after a loss of power, Apache Kafka's DumpLogSegments finds in order: a sample of recovered folders.
+"""Apache Kafka's DumpLogSegments finds no fault in logs after a loss of power, checked on a sample of recovered
+folders.
 
-The losses are those of tests/log/test_power_loss.py: the memory disk's files are written to real ones here.
+The losses are those of tests/log/test_power_loss.py; here the files of the memory disk are written to real files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""pykbroker as it was at an earlier commit, in an environment of its own, made once and kept in .cache/."""
+"""pykbroker of an earlier commit, in an environment of its own, which is made once and kept in .cache/."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compat_tests.needs import ROOT
 
 
 def earlier(commit: str) -> Path:
-    """The interpreter of an environment with that build. Skip where the clone does not have the commit."""
+    """Return the interpreter of an environment with that build. Skip the test if the clone does not have the commit."""
     asked = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
     if subprocess.run(asked, cwd=ROOT, capture_output=True, check=False).returncode:
         pytest.skip(f"commit {commit} is missing: this clone does not have the history")

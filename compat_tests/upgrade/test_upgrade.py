@@ -1,13 +1,13 @@
-"""Three nodes go one by one from an earlier build to this one under load, back, and forth again.
+"""Three nodes go one by one from an earlier build to this one under load, then back, and then forward again.
 
-librdkafka and the Java client work in the meantime, with their defaults: no application is told an error, and what was
-acknowledged is read once. With `--against apache-kafka` the nodes of Apache Kafka are restarted in the same way.
+librdkafka and the Java client work during this time, with their defaults. No application receives an error, and what
+was acknowledged is read once. With `--against apache-kafka` the nodes of Apache Kafka are restarted in the same way.
 
-One error is counted and forgiven where the earlier build or Apache Kafka may have answered: a commit is told that its
-coordinator loads. This build lets the commit wait for the load (pykbroker/coordinator/held_requests.py).
+One error is counted and forgiven if the earlier build or Apache Kafka may have answered, namely the answer to a commit
+that its coordinator loads. This build lets the commit wait for the load (pykbroker/coordinator/held_requests.py).
 
-Short transactions of Java meet errors on three nodes of the earlier build without any restart. So they begin when the
-nodes have come to this build, and the nodes are restarted with it once more.
+Short transactions of Java get errors on three nodes of the earlier build even without a restart. So they begin when the
+nodes have come to this build, and then the nodes are restarted once more with it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from compat_tests.upgrade.builds import earlier
 
 #: The build before a node had two event loops, and before its directory kept the sign of a clean stop.
 EARLIER = "e61dd17"
-#: librdkafka's own, where a client of the torture has others.
+#: librdkafka's own defaults, where a client of the torture has other values.
 DEFAULTS = {
     "linger.ms": 5,
     "batch.num.messages": 10_000,
@@ -41,7 +41,7 @@ DEFAULTS = {
 }
 OF_GROUPS = {"session.timeout.ms": 45_000, "heartbeat.interval.ms": 3_000, "reconnect.backoff.max.ms": 10_000}
 BY_THE_BROKER = {"group.protocol": "consumer", "session.timeout.ms": None, "heartbeat.interval.ms": None}
-#: One for each node, which leads it.
+#: One topic for each node, which leads it.
 PLAIN = {number: f"plain-{number}" for number in NUMBERS}
 COMMITTED = {number: f"committed-{number}" for number in NUMBERS}
 #: The topic of the Java clients.
@@ -51,7 +51,7 @@ TOOLS = "org.apache.kafka.tools"
 
 
 class JavaLoad:
-    """VerifiableProducer, with the client's own number of retries, and VerifiableConsumer in a group."""
+    """VerifiableProducer, with the client's default number of retries, and VerifiableConsumer in a group."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         cluster.create(JAVA, *([number, *(other for other in NUMBERS if other != number)] for number in NUMBERS))
@@ -146,7 +146,7 @@ class Load:
         go_on(self.clients, watched=self.clients)
 
     def forgive_loads(self) -> int:
-        """Forget the commits that were told that a coordinator loads. Returns how many."""
+        """Remove the commits that were answered with a coordinator that loads. Returns their number."""
         count = 0
         for client in self.clients:
             for error in [error for error in client.met if "COORDINATOR_LOAD_IN_PROGRESS" in error]:
@@ -159,7 +159,7 @@ class Load:
             client.ask_to_stop()
 
     def finish(self) -> None:
-        """Stop the clients, and judge what is read against what they were told."""
+        """Stop the clients, and judge what is read by the answers that they received."""
         self.close()
         for client in self.clients:
             client.join(ANSWER_S)
@@ -194,7 +194,7 @@ def cluster(against: str) -> Iterator[Cluster]:
 
 
 def goes_to(cluster: Cluster, number: int, build: Path | None) -> None:
-    """Restart a node with a build, and have it lead its topics again."""
+    """Restart a node with a build, and make it lead its topics again."""
     cluster.stop(number)
     if build is None:
         cluster.pythons.pop(number, None)

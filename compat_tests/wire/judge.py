@@ -1,4 +1,5 @@
-"""One JVM with Apache Kafka's generated message classes, asked line by line; and their JSON form of our messages."""
+"""A JVM with Apache Kafka's generated message classes that answers line by line, and the JSON form of our messages for
+it."""
 
 from __future__ import annotations
 
@@ -54,12 +55,12 @@ class Judge:
         return self._classes[name + "Data" if item.message.kind in ("request", "response", "header") else name]
 
     def write(self, item: Entry, version: int, message: TopLevel) -> str:
-        """The bytes, in hex, that Kafka writes for the JSON form of our message."""
+        """Return the bytes, in hex, that Kafka writes for the JSON form of our message."""
         text = json.dumps(to_json(item, message, version), ensure_ascii=True)
         return self.ask(f"write {self.java_class(item)} {version} {text}")
 
     def read(self, item: Entry, version: int, data: bytes) -> tuple[str, Any]:
-        """What Kafka reads from our bytes: written again in hex, and as JSON."""
+        """Return what Kafka reads from our bytes, written again in hex, and as JSON."""
         answer = self.ask(f"read {self.java_class(item)} {version} {data.hex()}")
         if answer.startswith("!"):
             return answer, None
@@ -67,7 +68,7 @@ class Judge:
         return again, json.loads(text)
 
     def json_text(self, item: Entry, version: int, data: bytes) -> str:
-        """The text of Kafka's JSON form of these bytes."""
+        """Return the text of Kafka's JSON form of these bytes."""
         answer = self.ask(f"read {self.java_class(item)} {version} {data.hex()}")
         assert not answer.startswith("!"), answer
         return answer.partition("\t")[2]
@@ -94,8 +95,8 @@ def _generated_classes(libs: Path) -> dict[str, str]:
 
 
 def to_json(item: Entry, message: TopLevel, version: int, *, records: bool = True) -> dict[str, Any]:
-    """The message as Kafka's JsonConverters write it. They say nothing about the contents of records: with
-    `records=False` neither do we."""
+    """Return the message as Kafka's JsonConverters write it. They leave out the contents of records; so do we with
+    `records=False`."""
     return _struct(item, item.top, message, version, records)
 
 

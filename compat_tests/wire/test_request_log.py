@@ -1,5 +1,5 @@
-"""The request log of Apache Kafka and of pykbroker, for the same requests: the same keys in the same order, the same
-requests and headers, values of the same types. What is hidden differs where Apache Kafka shows secrets."""
+"""The request log of Apache Kafka and of pykbroker for the same requests. Both have the same keys in the same order,
+the same requests and headers, and values of the same types. Hidden values differ where Apache Kafka shows secrets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ Line = dict[str, Any]
 
 
 def lines_of(log: Path) -> list[Line]:
-    """Those of our client, by its number of the request and whether it is the controller's."""
+    """Return the lines of our client, ordered by the number of the request, the controller's line after the
+    broker's."""
     texts = [text.partition("Completed request:")[2] for text in log.read_text(errors="replace").split("\n")]
     lines = [json.loads(text.rpartition("}")[0] + "}") for text in texts if text]
     mine = [line for line in lines if line["requestHeader"]["clientId"] == "test"]
@@ -44,7 +45,7 @@ def lines_of(log: Path) -> list[Line]:
 
 
 def use(wire: Wire) -> None:
-    """One request of each kind, on one connection: both kinds of nodes get the same frames."""
+    """Send one request of each kind, on one connection, so that both kinds of nodes get the same frames."""
     wire.call(ApiVersionsRequest(client_software_name="request-log", client_software_version="1"))
     wire.call(CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)]), 7)
     wire.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
@@ -83,7 +84,7 @@ def theirs() -> Iterator[list[Line]]:
     try:
         with Wire(kafka.bootstrap, timeout=60) as wire:
             use(wire)
-        # A line comes after the answer has left.
+        # A line is written after the answer was sent.
         wait_until(lambda: lines_of(kafka.log_file)[-1]["requestHeader"]["correlationId"] == 11, "all lines are there")
         yield lines_of(kafka.log_file)
     finally:
@@ -101,7 +102,7 @@ def ours() -> Iterator[list[Line]]:
         assert f"{LOGGER}=DEBUG" in shown.stdout
         with Wire(node.bootstrap, timeout=60) as wire:
             use(wire)
-        # The tools that change the level are clients, too.
+        # The tools that change the level are clients too.
         run_tool("kafka.admin.ConfigCommand", [*of_loggers, "--alter", "--delete-config", LOGGER])
         with Wire(node.bootstrap, timeout=60) as wire:
             wire.metadata()
@@ -124,7 +125,7 @@ def shape(value: Any) -> Any:
 
 
 def differ(one: Any, other: Any, at: str = "") -> list[str]:
-    """Places where the shapes are not the same; null fits everything, an empty list every list."""
+    """Return the places where the shapes differ. Null fits everything, and an empty list fits every list."""
     if one is None or other is None:
         return []
     if isinstance(one, dict) and isinstance(other, dict):

@@ -1,7 +1,7 @@
-"""Byte for byte against Apache Kafka's own generated classes, every message and version, stored records included.
+"""The bytes of every message and version are those of Apache Kafka's own generated classes, stored records included.
 
-One JVM answers all questions. JSON goes through Kafka's JsonConverters; they leave out the contents of records, so that
-bytes that Kafka reads are also written again by it and compared.
+One JVM answers all questions. JSON goes through Kafka's JsonConverters. They leave out the contents of records, so
+Kafka also writes the bytes again that it reads, and these are compared.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_random_values(judge: Judge, seed: int) -> None:
 
 @pytest.mark.parametrize("style", ["full", "empty", "random"])
 def test_the_json_form_of_what_is_stored_is_the_same_text(judge: Judge, style: Style) -> None:
-    """That of `json_form`, which `pykbroker dump-log` prints."""
+    """The text is that of `json_form`, which `pykbroker dump-log` prints."""
     stored = [(item, version) for item, version in cases() if item.message.home or item.message.kind == "data"]
     assert len(stored) > 100
     for item, version in stored:
@@ -79,7 +79,7 @@ def test_the_json_form_of_what_is_stored_is_the_same_text(judge: Judge, style: S
 
 @pytest.mark.parametrize("style", ["full", "empty", "random"])
 def test_the_json_form_of_requests_and_responses_is_the_same_text(judge: Judge, style: Style) -> None:
-    """That of the request log, which says no more of records than their size."""
+    """The text is that of the request log, which contains only the size of records."""
     asked = [(item, version) for item, version in cases() if item.message.kind in ("request", "response")]
     assert len(asked) > 500
     for item, version in asked:
@@ -89,7 +89,7 @@ def test_the_json_form_of_requests_and_responses_is_the_same_text(judge: Judge, 
 
 
 def test_defaults(judge: Judge) -> None:
-    """A message whose fields nobody set: the same bytes, or both refuse to write it in that version."""
+    """A message without any set field gives the same bytes, or both refuse to write it in that version."""
     for item, version in cases():
         theirs = judge.ask(f"default {judge.java_class(item)} {version}")
         try:
@@ -107,7 +107,7 @@ def attempt(item: Entry, version: int, data: bytes) -> tuple[TopLevel | None, in
 
 
 def test_broken_bytes_get_the_same_verdict(judge: Judge) -> None:
-    """Read by both with the same result, or refused by both. Where we are stricter, the reason is one of two."""
+    """Both read the bytes with the same result, or both refuse them. If we are stricter, the reason is one of two."""
     rng = random.Random(SEED)
     read = refused = 0
     for item, version in cases():
@@ -116,7 +116,7 @@ def test_broken_bytes_get_the_same_verdict(judge: Judge) -> None:
             message, pos, error = attempt(item, version, data)
             again, json = judge.read(item, version, data[:pos])
             if message is None:
-                # Kafka does not compare a tagged field with its declared size, and takes 2^31 tags and more for none.
+                # Kafka does not compare a tagged field with its declared size, and reads 2^31 tags and more as none.
                 lenient = "another size" in error or "tagged fields" in error
                 assert again.startswith("!") or lenient, (item, version, data.hex(), error)
                 refused += 1

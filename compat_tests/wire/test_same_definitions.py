@@ -1,4 +1,5 @@
-"""Our schemas say what the definitions in Apache Kafka's jars say: read here again, without the converter's model."""
+"""Our schemas agree with the definitions in Apache Kafka's jars, which are read here again without the converter's
+model."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ ZERO = {"bool": "false", "string": "", "bytes": "", "records": "null", "uuid": "
 
 
 def versions(text: str | None) -> set[int]:
-    """A range of Kafka's as the versions it names; none goes beyond 40."""
+    """Return the versions in one of Kafka's ranges; none goes beyond 40."""
     if not text or text == "none":
         return set()
     low, _, high = text.partition("-")
@@ -112,14 +113,14 @@ def test_converting_again_changes_nothing(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_schemas_made_from_the_jars_of_4_3_1_are_the_repositorys() -> None:
-    """By the command of `make schemas`, jars included."""
+    """The command is that of `make schemas`, jars included."""
     command = [sys.executable, str(WIRE / "generate"), "--check", "schemas", "--kafka", KAFKA]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_release_without_kafka_tools_gives_schemas(tmp_path: Path) -> None:
-    """4.4.0: its kafka-tools did not resolve when this was written, its definitions do."""
+    """The kafka-tools of 4.4.0 did not resolve when this was written, but its definitions do."""
     made = project.schema_files(convert.convert(convert.resolve("4.4.0", needs.CACHE)), "4.4.0")
     assert project.write(tmp_path, made, set(), check=False)
     release = project.load(tmp_path)
@@ -128,7 +129,7 @@ def test_a_release_without_kafka_tools_gives_schemas(tmp_path: Path) -> None:
 
 
 def test_a_difference_would_be_found() -> None:
-    """The comparison itself: one fact changed at a time."""
+    """Test the comparison itself, with one fact changed at a time."""
     home, raw = convert.definitions(kafka_libs())["MetadataRequest"]
     ours = convert.message_from_json(raw, home)
     assert list(message_differences(home, raw, ours)) == []

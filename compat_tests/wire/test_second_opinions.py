@@ -1,4 +1,4 @@
-"""Second opinions on our bytes: libraries that read the protocol's definitions without Kafka's generator."""
+"""Second opinions on our bytes, from libraries that read the protocol's definitions without Kafka's generator."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.slow
 
 
 def plain(ours: Any, theirs: Any, where: str) -> Iterator[str]:
-    """Where two values differ, as far as both sides use plain Python for them: kio has types of its own for times,
-    topic names and error codes, which compare equal or are left to the comparison of bytes."""
+    """Yield where two values differ, as far as both sides use plain Python for them. kio has types of its own for
+    times, topic names and error codes. They compare equal, or are left to the comparison of bytes."""
     if isinstance(ours, list):
         theirs = list(theirs)
         if len(ours) != len(theirs):
@@ -87,11 +87,12 @@ def test_kafka_python_reads_and_writes_the_same_bytes() -> None:
         for style in PLAIN_STYLES:
             message: Any = make(item, version, style)
             if item.message.name == "ApiVersionsResponse":
-                # With an error it is read as version 0, whatever was asked for: right on the wire, not for this test.
+                # With an error it is read as version 0, whatever was requested. That is right on the wire, but not for
+                # this test.
                 message.error_code = 0
             data = message.encode_bytes(version)
             theirs = cls.decode(io.BytesIO(data), version=version)
-            # It writes only what it made itself, and misses this on what it has read.
+            # kio writes only what it made itself, and this attribute is missing on what it has read.
             theirs._header = None
             assert theirs.encode(version=version) == data, (item, version, style)
             checked += 1
