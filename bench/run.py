@@ -1,9 +1,9 @@
 """`make bench`: Apache Kafka and pykbroker on this machine, the same load on both, rounds interleaved.
 
 Prints both sides and their ratio for every measurement, and stores the run in bench/results/ with every round of both
-sides, after each measurement. Each figure is the median over the rounds, or the worst of them if it says so. Each
-measurement defines which direction is better; the ratio is always "how many times better pykbroker is". bench/report.py
-makes docs/benchmarks.md and the rows of the README from stored runs.
+sides, after each measurement. Each figure is the median over the rounds, or the worst of them for a figure of worst
+cases. Each measurement defines which direction is better; the ratio is always "how many times better pykbroker is".
+bench/report.py makes docs/benchmarks.md and the rows of the README from stored runs.
 
 The brokers of both sides run at the same time, one node each, then three nodes each. A measurement that starts its own
 cluster has the machine for that cluster alone. Measurements of segments and balance have their own sides, both of

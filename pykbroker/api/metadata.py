@@ -1,7 +1,7 @@
 """Metadata, versions 0-13: brokers, topics and partition leaders as a listener's clients see them.
 
-Topics are named or have a topic id (KIP-516). With auto-creation a missing topic is created, and the response has
-UNKNOWN_TOPIC_OR_PARTITION at once, as in Apache Kafka; then the client asks again.
+Topics are named or have a topic id (KIP-516). With auto-creation the broker asks the controller for a missing
+topic and answers UNKNOWN_TOPIC_OR_PARTITION at once, as Apache Kafka does; then the client asks again.
 """
 
 from __future__ import annotations

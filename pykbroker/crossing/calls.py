@@ -66,7 +66,7 @@ class CallsAnswered:
         try:
             result = self._answer(message.question)
         except Exception as error:  # noqa: BLE001  # it is raised again where the answer is waited for
-            # Without the frames of this loop.
+            # The error is sent without the frames of this loop.
             self._put(LoopAnswered(number, None, error.with_traceback(None)))
             return
         if isinstance(result, asyncio.Future):

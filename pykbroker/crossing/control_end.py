@@ -49,7 +49,7 @@ class QuorumSide(Protocol):
 
 
 class ControlEnd:
-    """`start` once; `take` is for the `HandOver` that leads here."""
+    """Call `start` once; `take` is for the `HandOver` that leads here."""
 
     def __init__(
         self,

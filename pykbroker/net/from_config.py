@@ -11,7 +11,7 @@ from pykbroker.net.client import ConnectionSetup
 from pykbroker.net.listener import Limits
 from pykbroker.runtime import addresses_of
 
-#: A key of ours: the end of its sockets fences a broker that died (docs/decisions/0023-early-fence.md).
+#: A key of ours: the end of a process is noticed by its sockets (docs/decisions/0023-early-fence.md).
 EARLY_FENCING = "pykbroker.early.fencing.enable"
 
 

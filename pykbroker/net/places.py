@@ -22,7 +22,7 @@ _OF_CLIENTS: Final = 64
 
 
 def own_places(total: int, nodes: Collection[str], clients: Collection[str]) -> dict[str, int]:
-    """Return how many places of `total` each listener has for itself: those that other nodes come to, and the rest."""
+    """Return how many of `total` places each listener has of its own; `nodes` are listeners for other nodes."""
     own = {name: min(_OF_NODES, total // 4 // len(nodes)) for name in nodes}
     own |= {name: min(_OF_CLIENTS, total // 4 // len(clients)) for name in clients}
     return own

@@ -22,8 +22,8 @@ _LOOPBACK: Final = "127.0.0.1"
 def canonical_name(host_name: str, addresses_of: Callable[[str], list[str]], name_of: Callable[[str], str]) -> str:
     """Return the full name of the first address of `host_name`, if that name has this address; else the address.
 
-    `addresses_of` a name and `name_of` an address raise OSError for what the resolver does not know. Raises OSError if
-    `host_name` has no address.
+    `addresses_of` a name and `name_of` an address raise OSError for those that the resolver does not know. Raises
+    OSError if `host_name` has no address.
     """
     address = _LOOPBACK if host_name == _LOCALHOST else addresses_of(host_name)[0]
     try:

@@ -5,8 +5,8 @@ cancelled, or when this process ends. Not responsible for the work of a job.
 
 A job is a generator function at the top of a module. It is called as `job(disk, *args)` with the worker's own disk. It
 yields the number of bytes that it has processed since the last yield (or parts of its result, which do not count), and
-returns its result. Arguments and results are pickled: names of files and ranges go in, facts come out. A job that is
-killed at any moment must lose only its work, and leave the files intact.
+returns its result. Arguments and results are pickled: names of files and ranges go in, facts come out. A kill at
+any moment must cost nothing but the work, so a job must always leave usable files.
 
 A worker scans files through maps, in which a file that is cut off, or a device that cannot read, is a SIGBUS. The
 worker dies of it, and its job fails with the OSError (EIO) that a read would have raised in the broker.

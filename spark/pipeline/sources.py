@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def raw(spark: SparkSession, config: Config, topics: Sequence[str]) -> DataFrame:
     """Return a stream of the records of these topics, from the earliest offset unless the checkpoint has another.
 
-    Columns: key, value, topic, partition, offset, timestamp, timestampType, headers (null where a record has none).
+    Columns: key, value, topic, partition, offset, timestamp, timestampType, headers (null if a record has none).
     """
     return (
         spark.readStream.format("kafka")

@@ -76,7 +76,7 @@ def dead_letters(parsed: DataFrame) -> DataFrame:
     """Return rows with a problem as records: key and value unchanged, and after their own headers the reason, as text.
 
     dlq.reason (the code), dlq.message, dlq.topic, dlq.partition, dlq.offset, dlq.timestamp (milliseconds), dlq.event-id
-    where it could be read, and dlq.job where one job alone leaves the record out.
+    if it could be read, and dlq.job if only one job leaves the record out.
     """
     from pyspark.sql import functions as F
 

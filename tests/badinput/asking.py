@@ -1,4 +1,4 @@
-"""Decoded requests over a separate connection, and the two other results of a request: CLOSED and SILENT."""
+"""Decoded requests over a separate connection. The result is the decoded response, CLOSED or SILENT."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
     @rule(data=st.binary(min_size=1, max_size=60))
     def send_any_frame(self, data: bytes) -> None:
-        # Not by chance a request that begins an exchange.
+        # The first byte prevents a request that begins an exchange by chance.
         self.client.send(SentFrame(b"\xff" + data))
 
     @rule(mechanism=st.sampled_from(sorted(SCRAM)), user=USERS, right=st.booleans())

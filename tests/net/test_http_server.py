@@ -157,7 +157,7 @@ def test_what_is_sent_ahead_stays_in_the_network() -> None:
         connection = await waiting.get()
         assert connection._transport is not None
         assert not connection._transport.is_reading()
-        # One read, or a few.
+        # The node has made one read, or a few.
         assert sum(taken) < 4 * MB
         writer.transport.abort()
 

@@ -138,7 +138,7 @@ def test_plain_by_requests() -> None:
     world.send(METADATA)
     assert world.seen == [METADATA[4:]]
     assert list(world.answers()) == [b"answer"]
-    # As long as the connection lives.
+    # The session lasts as long as the connection.
     world.loop.pass_seconds(10_000)
     world.send(METADATA)
     assert len(world.seen) == 2

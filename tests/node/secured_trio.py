@@ -60,7 +60,7 @@ def log_in(wire: Wire, user: str, password: str, mechanism: str = MECHANISM) -> 
 
 
 class SecuredTrio(Trio):
-    """SCRAM has the users node and alice, whose passwords are `<name>-secret`."""
+    """The users of SCRAM are node and alice, whose passwords are `<name>-secret`."""
 
     def __init__(self, folder: Path, controllers: str, settings: Mapping[str, object] | None = None) -> None:
         users: Sequence[str] = [f"{MECHANISM}=[name={name},password={name}-secret]" for name in ("node", "alice")]

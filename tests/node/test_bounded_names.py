@@ -43,7 +43,7 @@ LONG: Final = 16_000
 IN_FLIGHT: Final = 50
 GROWTH: Final = 10 * MB
 TOPIC_NAMES: Final = 1_000
-#: max.incremental.fetch.session.cache.slots, and some
+#: more than max.incremental.fetch.session.cache.slots
 SESSIONS: Final = 1_100
 SCRAM: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 

@@ -234,7 +234,7 @@ def test_producers_are_forgotten(play: Play) -> None:
 
     checked = {**rare, "producer.id.expiration.check.interval.ms": "5000"}
     assert 30 <= play(seconds_known, {**checked, "producer.id.expiration.ms": "30000"}) <= 36
-    # As the default of the cluster, for a log that is open.
+    # The default of the cluster also changes a log that is open.
     assert 18 <= play(seconds_known, checked) <= 26
     late = {**rare, "producer.id.expiration.check.interval.ms": "100000", "producer.id.expiration.ms": "30000"}
     assert 90 <= play(seconds_known, late) <= 101

@@ -69,7 +69,7 @@ def test_a_broker_loop_that_stands_still_costs_no_election_and_no_topic() -> Non
         with loop_standing_still(node.broker_loop):
             began = time.monotonic()
             made = 0
-            # As long as a session, and longer.
+            # The loop stands still for longer than a session.
             while time.monotonic() - began < 2.5 * SESSION_SECONDS:
                 assert create(cluster.address(other), f"t{made}", replicas=1) == ErrorCode.NONE
                 made += 1
@@ -185,7 +185,7 @@ def test_threads_that_wait_for_a_disk_keep_no_thread_of_the_control_side() -> No
 
 @pytest.mark.slow
 def test_a_broker_whose_threads_end_slowly_is_not_silent_at_its_stop() -> None:
-    """Its loop has ended then, and does not stand still: a probe must not kill a process that is ending."""
+    """Its loop has ended by then and does not stand still, so the process must not end as for a silent loop."""
     with Broker() as broker:
         node = broker._node
         waits = threading.Event()

@@ -216,7 +216,7 @@ def pem(label: str, der: bytes) -> bytes:
 
 @pytest.mark.parametrize("unknown", [_CURVE, _KIND])
 def test_a_key_whose_algorithm_is_not_served_is_refused_with_one_line(unknown: tuple[bytes, bytes]) -> None:
-    """In a PEM file, in JKS, and in a certificate."""
+    """The key is in a PEM file, in JKS, or in a certificate."""
     identity = node_identity()
     der = identity.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     certificate = identity.certificate.public_bytes(Encoding.DER)

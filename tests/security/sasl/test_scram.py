@@ -163,7 +163,7 @@ class _Guessed(Decoys):
 
 
 def test_the_key_of_an_unknown_user_opens_nothing() -> None:
-    """Not even for a client that has found a password for it."""
+    """It opens nothing even for a client that has found a password for it."""
     one, other = ScramServer(SHA_256, lambda number, user: None, _Guessed("")), client()
     proof = other.evaluate(one.evaluate(other.first()))
     assert proof is not None
