@@ -7,8 +7,8 @@ responsible for applying it (broker_end.py). Pure.
 
 Invariants
 * At most `MOST_CHANGES` messages wait, and at most `MOST_BYTES` of records or one message.
-* The receiver gets each leader and the end of the initial load in its place between the changes. A receiver that fell
-  back too far gets the newest leader after the image.
+* The receiver gets each leader and the end of the initial load in its place between the changes. A receiver that was
+  too slow gets the newest leader after the image.
 * `seen_offset` is never ahead of the changes that the receiver's publishers got.
 """
 

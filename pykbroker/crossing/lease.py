@@ -41,7 +41,7 @@ class Lease:
         loop = runtime.loop
         #: done when the metadata is as new as our registration
         self.caught_up: asyncio.Future[None] = loop.create_future()
-        #: done when the broker is unfenced and our own metadata has that, so that clients may come
+        #: done when the broker is unfenced and our own metadata shows it, so that clients may come
         self.running: asyncio.Future[None] = loop.create_future()
         #: done when this broker leads no partition, or when waiting for that is useless
         self.shutdown_granted: asyncio.Future[None] = loop.create_future()

@@ -41,7 +41,7 @@ class MetadataChanged(NamedTuple):
 
 
 class MetadataReplaced(NamedTuple):
-    """The newest image, instead of the changes that led to it, because the receiver fell back too far."""
+    """The newest image, instead of the changes that led to it, because the receiver was too slow for them."""
 
     image: MetadataImage
 

@@ -1,4 +1,4 @@
-"""The choice of peers that are gone, only by the ends of their connections. Pure.
+"""The peers that are gone, judged only by the ends of their connections. Pure.
 
 The kernel of a process that dies ends its connections. If a new connection is neither accepted nor refused (a container
 that was killed no longer has an address), this is the only evidence. So a peer is gone if it ended its connection and

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SIZE = Struct(">i")
-#: Responses to requests that came together are written together, but no more than this and one response. Responses to
-#: pipelined requests leave in groups of this many buffers.
+#: Responses to pipelined requests leave in groups of this many buffers, or of this many bytes and one response.
 WRITE_BUFFERS = 24
 WRITE_BYTES = 256 * 1024
 #: After a large request a connection keeps its own receive buffer up to this size; an idle connection frees it.
@@ -124,7 +123,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.last_active = listener.loop.time()
-        #: True if responses may have regions of segment files: there is a socket, with at most TLS above it
+        #: True if responses may have regions of segment files: the transport is a socket, or TLS over one
         self.takes_regions = False
         #: made for the first region
         self._sender: SendQueue | None = None
@@ -183,7 +182,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             self.transport.abort()
 
     def secured(self, certificate: bytes | None) -> None:
-        """The TLS handshake is done; `certificate` (DER) is the client's, or None if it has sent none."""
+        """The TLS handshake is done; the client has proved `certificate` (DER), which is None if it has sent none."""
         metrics = self.listener.metrics
         if self.listener.authentication is None:
             if not self._identify(certificate):
@@ -519,7 +518,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             self._resume()
 
     def _cannot_send(self, reason: str) -> None:
-        """End in the middle of a response, after which no other bytes can be sent to this client."""
+        """End the connection in the middle of a response, after which no other bytes can be sent to this client."""
         self.close(reason)
         if self.transport is not None:
             self.transport.abort()

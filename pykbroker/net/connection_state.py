@@ -24,7 +24,7 @@ class ConnectionState(Enum):
 
     #: There is no transport yet.
     CONNECTING = "connecting"
-    #: The TLS handshake runs: the connection has not got any received byte.
+    #: The TLS handshake runs, and the connection has not got a byte yet.
     HANDSHAKING = "handshaking"
     #: The peer was asked for its versions (only connections that this node makes).
     NEGOTIATING = "negotiating"

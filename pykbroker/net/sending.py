@@ -29,7 +29,7 @@ from pykbroker_log.disk import Region
 Sendable: TypeAlias = bytes | bytearray | memoryview | Region
 
 _PLAIN = (bytes, bytearray, memoryview)
-#: The bytes whose residence is asked for at once, and that sendfile(2) gets at once.
+#: A piece: the kernel is asked at once if these bytes are in memory, and sendfile(2) gets them at once.
 PIECE_BYTES = 512 * 1024
 #: The most bytes of one connection in one turn of the loop.
 TURN_BYTES = 1 << 20

@@ -62,7 +62,7 @@ class SecuredProtocol(Protocol):
     def resume_writing(self) -> None: ...
 
     def secured(self, certificate: bytes | None) -> None:
-        """The handshake is done; `certificate` (DER) is the peer's, or None if it has sent none."""
+        """The handshake is done; the peer has proved `certificate` (DER), which is None if it has sent none."""
 
     def insecure(self, reason: str) -> None:
         """The handshake failed, or later bytes are no TLS. The connection closes."""

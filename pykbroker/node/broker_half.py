@@ -72,7 +72,7 @@ class BrokerPlace(NamedTuple):
 
 
 class BrokerHalf:
-    """Call `start` once, after everything before it; `shut_down` asks the controller before the parts are closed."""
+    """Call `start` once, after everything before it; `shut_down` comes before the parts are closed."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ from pykbroker_log.log_dirs import LogDir
 
 
 class BrokerLoop:
-    """Call `bind`, then `start`, once each; `shut_down` asks the controller before the parts are closed."""
+    """Call `bind`, then `start`, once each; `shut_down` comes before the parts are closed."""
 
     def __init__(
         self,

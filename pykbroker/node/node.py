@@ -79,8 +79,7 @@ class Node:
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
 
-    # -- state
-    # ------------------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
