@@ -22,7 +22,7 @@ UNKNOWN = 0
 
 
 def check(request: CreateAclsRequest) -> None:
-    """Close the connection, because Kafka fails while it reads such a request and sends no response."""
+    """Raises CloseConnection for an UNKNOWN element, because Kafka fails on such a request without a response."""
     for acl in request.creations:
         if UNKNOWN in (acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type):
             raise CloseConnection("a CreateAcls request with an UNKNOWN element")

@@ -24,7 +24,7 @@ from pykbroker_wire.messages.delete_acls import (
 
 
 def check(request: DeleteAclsRequest) -> None:
-    """Close the connection, because Kafka fails while it reads such a request and sends no response."""
+    """Raises CloseConnection for an UNKNOWN element, because Kafka fails on such a request without a response."""
     if any(map(has_unknown, request.filters)):
         raise CloseConnection("a DeleteAcls request with an UNKNOWN element in its filter")
 

@@ -1,8 +1,8 @@
 """FindCoordinator, versions 0-6. KIP-699 (several keys, version 4), KIP-890 (5), KIP-932 (share groups, 6).
 
 It finds coordinators of groups and transactional ids. Their internal topics are created at the first request, and until
-then the response is COORDINATOR_NOT_AVAILABLE. Share groups always get COORDINATOR_NOT_AVAILABLE, because they are not
-supported yet.
+then the response is COORDINATOR_NOT_AVAILABLE. Share groups are not supported yet, and a valid key of one gets
+COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

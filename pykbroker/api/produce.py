@@ -380,7 +380,7 @@ class _Produce:
         return services.batch_checks.check(one.records, config, self._ctx.arrival_ms)
 
     def _answer(self) -> ProduceResponse | Promise | None:
-        """Return the response when it is true, after all partitions were tried."""
+        """Return the response, or the promise of it, after all partitions were tried."""
         ctx, acks, failed = self._ctx, self._request.acks, self._failed
         topics = [
             TopicProduceResponse(
