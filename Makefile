@@ -14,7 +14,7 @@ PYTEST_ARGS ?=
 PIPELINE_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: install constraints run image base-image apache-kafka-image spark-image up down quick test unit compat sim sim-long faults test-long timings test-env lint-env system java pipeline lint audit bench generate schemas clean
+.PHONY: install constraints dist run image base-image apache-kafka-image spark-image up down quick test unit compat sim sim-long faults test-long timings test-env lint-env system java pipeline lint audit bench generate schemas clean
 .DEFAULT_GOAL := install
 
 # --- what each target says at its start: what it installs where that is missing, and how long it takes ---------------
@@ -40,6 +40,7 @@ SAYS_test-env := installs $(ALL), 1.5 min where Debian's packages are there
 SAYS_lint-env := installs ruff, mypy and what they look at into .venv, 5 s after make test-env, else a minute
 SAYS_lint := installs ruff, mypy and what they look at into .venv, a minute once; checks take 3 min
 SAYS_constraints := resolves the development environment anew in an environment that it removes, two minutes
+SAYS_dist := installs pykbroker and uv into .venv, 35 s once; builds a source archive and two wheels in 5 s
 SAYS_timings := runs make test and stores what each file of tests used; 35 min on a machine that does nothing else
 SAYS_test-long := installs $(ALL), 1.5 min once; all long tests take 8 hours, and go on where they were
 SAYS_sim := installs what the tests need into .venv, a minute once; one seed takes a second or two
@@ -192,6 +193,20 @@ up: say-up
 
 down: say-down
 	@bash docker/cluster.sh down "$(CLUSTER)" $(COMPOSE_ARGS)
+
+# --- what is released ------------------------------------------------------------------------------------------------
+
+# The source, a wheel for every platform, and one for this machine with the record walk compiled. Both wheels are built
+# from the source archive, so that nothing is missing in it. For an index the workflow builds wheels on manylinux.
+DIST ?= dist
+SOURCE = $(DIST)/pykbroker-$(VERSION).tar.gz
+dist: say-dist $(VENV)/.install
+	@$(BIN)/python -m uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install -q uv
+	rm -rf $(DIST)
+	$(BIN)/python -m uv build -q --sdist -o $(DIST) .
+	PYKBROKER_PURE=1 $(BIN)/python -m uv build -q --wheel -o $(DIST) $(SOURCE)
+	$(BIN)/python -m uv build -q --wheel -o $(DIST) $(SOURCE)
+	@ls $(DIST)
 
 # --- tests: both sessions always run; a closing line of pytest's kind is the last thing printed ---------------------
 
