@@ -14,7 +14,7 @@ PYTEST_ARGS ?=
 PIPELINE_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: install constraints dist run image base-image apache-kafka-image spark-image up down quick test unit compat sim sim-long faults test-long timings test-env lint-env system java pipeline lint audit bench generate schemas clean
+.PHONY: install constraints dist changelog run image base-image apache-kafka-image spark-image up down quick test unit compat sim sim-long faults test-long timings test-env lint-env system java pipeline lint audit bench generate schemas clean
 .DEFAULT_GOAL := install
 
 # --- what each target says at its start: what it installs where that is missing, and how long it takes ---------------
@@ -41,6 +41,7 @@ SAYS_lint-env := installs ruff, mypy and what they look at into .venv, 5 s after
 SAYS_lint := installs ruff, mypy and what they look at into .venv, a minute once; checks take 3 min
 SAYS_constraints := resolves the development environment anew in an environment that it removes, two minutes
 SAYS_dist := installs pykbroker and uv into .venv, 35 s once; builds a source archive and two wheels in 5 s
+SAYS_changelog := installs what lint needs into .venv, a minute once; then shows, or writes, what changed
 SAYS_timings := runs make test and stores what each file of tests used; 35 min on a machine that does nothing else
 SAYS_test-long := installs $(ALL), 1.5 min once; all long tests take 8 hours, and go on where they were
 SAYS_sim := installs what the tests need into .venv, a minute once; one seed takes a second or two
@@ -207,6 +208,11 @@ dist: say-dist $(VENV)/.install
 	PYKBROKER_PURE=1 $(BIN)/python -m uv build -q --wheel -o $(DIST) $(SOURCE)
 	$(BIN)/python -m uv build -q --wheel -o $(DIST) $(SOURCE)
 	@ls $(DIST)
+
+# make changelog: what the files of changes/ become. make changelog RELEASE=0.2.0: writes it, and removes the files.
+RELEASE ?=
+changelog: say-changelog $(VENV)/.lint
+	@$(BIN)/towncrier build $(if $(RELEASE),--yes --version $(RELEASE),--draft --version next)
 
 # --- tests: both sessions always run; a closing line of pytest's kind is the last thing printed ---------------------
 

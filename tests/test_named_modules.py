@@ -49,7 +49,8 @@ def unresolved(file: str, text: str, files: set[str]) -> Iterator[str]:
 @pytest.mark.slow
 def test_each_module_that_is_named_is_there(files: set[str]) -> None:
     readers = [file for file in files if file.endswith(".py") and file.startswith(_SOURCES)]
-    readers += [file for file in files if file.endswith(".md") and file != "CHANGELOG.md"]
+    # What changed names modules as they were then.
+    readers += [file for file in files if file.endswith(".md") and not file.startswith(("CHANGELOG.md", "changes/"))]
     assert len(readers) > 500
     found = {}
     for file in readers:
