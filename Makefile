@@ -276,7 +276,7 @@ audit: say-audit $(VENV)/.install
 # --- lint: every check runs, so that one look shows everything ------------------------------------------------------
 
 # Not the pages: their examples stand as a person writes them.
-FORMATTED := pykbroker tests compat_tests bench docker spark wire log raft
+FORMATTED := pykbroker testkit tests compat_tests bench docker spark wire log raft
 
 lint: say-lint $(VENV)/.lint
 	@failed=0; \

@@ -28,7 +28,7 @@ from pykbroker.security.standard_authorizer import StandardAuthorizer  # noqa: E
 from pykbroker_wire.headers import encode_request  # noqa: E402
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData  # noqa: E402
 from pykbroker_wire.records.batch import build_batch  # noqa: E402
-from tests.node.wire import Wire  # noqa: E402
+from testkit.nodes.wire import Wire  # noqa: E402
 
 TOPIC, USER = "written", "User:writer"
 ROUNDS, REQUESTS = 60, 3000

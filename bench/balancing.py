@@ -2,10 +2,10 @@
 
 Both compare the cluster before and after balancing: the coefficients of variation of the load of its brokers.
 
-* The large plan is for a computed load (tests/tools/balance/clusters.py): how long it takes, which hard goals it
+* The large plan is for a computed load (testkit/balance/clusters.py): how long it takes, which hard goals it
   breaks, and how much it copies compared with the load that brokers have above the means.
 * The four brokers are processes with 40 partitions of two replicas. Their rates are measured before and after `balance
-  plan` and `balance run`, while producers and a consumer run (tests/tools/commands/balanced_cluster.py).
+  plan` and `balance run`, while producers and a consumer run (testkit/balance/balanced_cluster.py).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def large_plan(clusters: _Clusters, seconds: float) -> dict[str, float]:
     from pykbroker.tools.balance.goals import violations
     from pykbroker.tools.balance.load_model import broker_loads, variation
     from pykbroker.tools.balance.optimiser import optimise
-    from tests.tools.balance.clusters import cluster
+    from testkit.balance.clusters import cluster
 
     load = cluster(BROKERS, PARTITIONS, racks=RACKS)
     begin, cpu = time.monotonic(), time.process_time()
@@ -80,7 +80,7 @@ def large_plan(clusters: _Clusters, seconds: float) -> dict[str, float]:
 
 
 def four_brokers(clusters: _Clusters, seconds: float) -> dict[str, float]:
-    from tests.tools.commands.balanced_cluster import prove, variation_of
+    from testkit.balance.balanced_cluster import prove, variation_of
 
     with tempfile.TemporaryDirectory(prefix="pykbroker-bench-") as folder:
         proof = prove(Path(folder), RATE, WINDOW_SECONDS)

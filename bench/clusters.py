@@ -1,7 +1,7 @@
 """Three combined nodes of one side as three processes: replication factor 3, min.insync.replicas 2.
 
 Both sides read the same properties, which are defaults except for `SETTINGS`; each formats its directories with its own
-tool. Requests to the nodes over the wire are in tests/node/nodes.py. Not here: loads and figures.
+tool. Requests to the nodes over the wire are in testkit/nodes/nodes.py. Not here: loads and figures.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pathlib import Path
 from bench import raw
 from bench.measurements import Kind
 from bench.servers import BrokerProcess, Server
-from compat_tests.ports import steady_port
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from pykbroker_wire.primitives import uuid_to_str
-from tests.node.nodes import Nodes, eventually
-from tests.node.wire import Wire
+from testkit.nodes.nodes import Nodes, eventually
+from testkit.nodes.wire import Wire
+from testkit.ports import steady_port
 
 NUMBERS = (1, 2, 3)
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"

@@ -21,7 +21,7 @@ from bench.measurements import Figure, Kind, Measurement
 from bench.writers import EVERY_SECONDS, GIVE_UP_SECONDS, Asking
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.node.wire import Wire
+from testkit.nodes.wire import Wire
 
 TOPIC = "cold"
 #: The time that docker-compose gives a container to stop.

@@ -15,7 +15,7 @@ from bench.clusters import THREE_NODES, Cluster
 from bench.measurements import Figure, Measurement
 from bench.starting import settled_memory
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.node.nodes import GROUP
+from testkit.nodes.nodes import GROUP
 
 _IDLE_PARTITIONS = 30
 _SETTLE_SECONDS = 10.0

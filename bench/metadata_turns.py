@@ -18,7 +18,7 @@ from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.snapshot import snapshot_values
 from pykbroker.replica.table import ReplicaTable
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.node.sim import Sim
+from testkit.nodes.sim import Sim
 
 CALLS: tuple[tuple[Any, str], ...] = (
     (ActiveController, "submit"),

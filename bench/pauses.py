@@ -31,8 +31,8 @@ from bench.writers import (
 )
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.node.nodes import GROUP
-from tests.node.wire import Wire
+from testkit.nodes.nodes import GROUP
+from testkit.nodes.wire import Wire
 
 TOPIC = "pauses"
 OFFSETS = "__consumer_offsets"

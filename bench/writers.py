@@ -22,7 +22,7 @@ from compat_tests.exactly_once.workers import Worker
 from compat_tests.oracle.kafka import tool_command
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.node.wire import Wire, batch
+from testkit.nodes.wire import Wire, batch
 
 EVERY_SECONDS = 0.01
 GIVE_UP_SECONDS = 60.0

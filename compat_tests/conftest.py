@@ -15,10 +15,10 @@ import pytest
 from compat_tests.flaky import FlakyProxy
 from compat_tests.node import Node, make_node
 from compat_tests.oracle.kafka import ApacheKafka, kafka_libs
-from compat_tests.ports import steady_port
 from compat_tests.topics import Topics
 from compat_tests.workers import ByUnit, arrange
-from tests import skips, timing
+from testkit import skips, timing
+from testkit.ports import steady_port
 
 if TYPE_CHECKING:
     from xdist.remote import Producer

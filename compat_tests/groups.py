@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.clients import NOW_MS, Client, Member, Record, wait_until
 from compat_tests.node import Node
 from compat_tests.remote import Program, RemoteClient
 from compat_tests.topics import Topics
+from testkit.clients import NOW_MS, Client, Member, Record, wait_until
 
 #: Returns a client in a process of its own, and a function that ends that process with SIGKILL.
 Spawn = Callable[[], tuple[Client, Callable[[], None]]]

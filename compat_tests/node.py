@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Protocol
 
 from compat_tests import needs
-from compat_tests.clients import PATIENCE_S
 from compat_tests.oracle.kafka import ApacheKafka
-from compat_tests.ports import steady_port
+from testkit.clients import PATIENCE_S
+from testkit.ports import steady_port
 
 ADDRESS = re.compile(rb"([A-Za-z0-9_.-]+|\[[0-9a-fA-F:]+\]):(\d{2,5})\b")
 

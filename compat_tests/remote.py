@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from compat_tests.clients import PATIENCE_S, Client, Member, ProduceError, Record
+from testkit.clients import PATIENCE_S, Client, Member, ProduceError, Record
 
 
 def to_wire(data: bytes | None) -> str | None:

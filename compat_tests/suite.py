@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.clients import ALL_COMPRESSIONS, NOW_MS, Client, ProduceError, Record, wait_until
 from compat_tests.flaky import FlakyProxy
 from compat_tests.groups import GroupSuite
 from compat_tests.node import Node
 from compat_tests.topics import Topics
+from testkit.clients import ALL_COMPRESSIONS, NOW_MS, Client, ProduceError, Record, wait_until
 
 
 def sample(count: int, partitions: int, writer: Client) -> list[Record]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic, OffsetSpec
 
-from compat_tests.clients import wait_until
+from testkit.clients import wait_until
 
 
 class Topics:

@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from pykbroker.net import connection
 from pykbroker.node import owner_check
-from tests import skips, timing
+from testkit import skips, timing
 
 
 def pytest_configure(config: pytest.Config) -> None:

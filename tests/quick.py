@@ -25,8 +25,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests import timing
-from tests.skips import LEFT_OUT
+from testkit import timing
+from testkit.skips import LEFT_OUT
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRA = "unit"

@@ -33,7 +33,7 @@ FOLDERS = {
     "balance": ["pykbroker"],
     "spark": ["spark", "compat_tests"],
     "pipeline": ["spark"],
-    "test": ["tests", "compat_tests"],
+    "test": ["testkit", "tests", "compat_tests"],
     "unit": ["tests"],
     "bench": ["bench"],
     "pytest": ["pykbroker"],

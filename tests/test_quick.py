@@ -40,7 +40,7 @@ def write(folder: Path, tests: dict[str, str]) -> Path:
     for name, source in tests.items():
         (home / name).write_text(source)
     (folder / "conftest.py").write_text(
-        "from tests import skips, timing\n\ndef pytest_configure(config):\n"
+        "from testkit import skips, timing\n\ndef pytest_configure(config):\n"
         "    timing.register(config)\n    skips.register(config)\n"
     )
     return folder

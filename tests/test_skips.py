@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFTEST = "from tests import skips\n\ndef pytest_configure(config):\n    skips.register(config)\n"
+CONFTEST = "from testkit import skips\n\ndef pytest_configure(config):\n    skips.register(config)\n"
 TESTS = {
     "a test that skips": "import pytest\n\ndef test_it():\n    pytest.skip('kcat is missing')\n",
     "a module that skips": "import pytest\n\npytest.importorskip('no_such_module')\n\ndef test_it():\n    pass\n",

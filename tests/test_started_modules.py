@@ -18,8 +18,16 @@ MODULE = re.compile(r"""-m["',]*\s+["']?(pykbroker[\w.]*)""")
 #: `/opt/pykbroker/bin/pykbroker health`, `$pykbroker start`
 COMMAND = re.compile(r"""(?:bin/pykbroker|"\$pykbroker"|-m["',]*\s+["']?pykbroker)(?: |["'], ["'])([a-z][a-z-]+)\b""")
 
-#: What was, what is stored, and this file.
-SKIPPED = ("CHANGELOG.md", "bench/results", "tests/golden", "tests/ledger", "tests/test_started", "wire/schemas")
+#: Changes of the past, stored results, and this file.
+SKIPPED = (
+    "CHANGELOG.md",
+    "bench/results",
+    "changes/",
+    "tests/golden",
+    "tests/ledger",
+    "tests/test_started",
+    "wire/schemas",
+)
 
 
 def texts() -> dict[str, str]:

@@ -10,7 +10,7 @@ from compat_tests.acls.acl_cases import ID
 from generate.layout import Class, snake
 from generate.schema import Field
 from pykbroker_wire.primitives import TopLevel
-from tests.wire.catalogue import Entry, entry
+from testkit.messages.catalogue import Entry, entry
 
 
 def build(api: str, version: int, values: Mapping[str, Any], topic_ids: Mapping[str, bytes]) -> TopLevel:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.clients import wait_until
 from compat_tests.command_line.asked import CommandLine
 from compat_tests.node import make_node
+from testkit.clients import wait_until
 
 ACLS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.clients import wait_until
 from compat_tests.command_line.asked import CommandLine
 from compat_tests.differential.scripts import asking
 from compat_tests.differential.session import Session
 from compat_tests.node import make_node
 from compat_tests.topics import Topics
+from testkit.clients import wait_until
 
 
 @pytest.fixture

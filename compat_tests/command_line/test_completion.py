@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from click.shell_completion import ShellComplete
 
-from compat_tests.clients import wait_until
 from compat_tests.command_line.asked import CommandLine
 from compat_tests.topics import Topics
 from pykbroker.entry.own_commands import COMPLETE_VARIABLE
 from pykbroker.tools.commands.main import program
+from testkit.clients import wait_until
 
 
 def completed(words: list[str], begun: str) -> list[str]:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from compat_tests.clients import Record, wait_until
 from compat_tests.command_line.asked import CommandLine
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
+from testkit.clients import Record, wait_until
 
 COUNT = 5
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests.clients import wait_until
 from compat_tests.command_line.asked import CommandLine
+from testkit.clients import wait_until
 
 KEYS = ["topic", "partitions", "replication_factor", "under_replicated", "leaderless", "internal", "topic_id"]
 

@@ -8,7 +8,6 @@ import pytest
 from confluent_kafka import ConsumerGroupType
 from confluent_kafka.admin import NewPartitions
 
-from compat_tests.clients import Record, wait_until
 from compat_tests.conftest import FreshBroker
 from compat_tests.consumer_groups.clients import FAMILIES, Party, Programs, await_shared, values
 from compat_tests.consumer_groups.conftest import QUICK
@@ -16,7 +15,8 @@ from compat_tests.node import Node, make_killable_node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
-from tests.standing_still import standing_still
+from testkit.clients import Record, wait_until
+from testkit.standing_still import standing_still
 
 each_family = pytest.mark.parametrize("family", FAMILIES)
 

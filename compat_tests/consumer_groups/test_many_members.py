@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from compat_tests.clients import wait_until
 from compat_tests.node import Node
 from compat_tests.topics import Topics
 from pykbroker_wire.errors import ErrorCode
@@ -17,7 +16,8 @@ from pykbroker_wire.messages.consumer_group_heartbeat import (
 )
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.primitives import uuid_to_str
-from tests.node.wire import Wire
+from testkit.clients import wait_until
+from testkit.nodes.wire import Wire
 
 MEMBERS, TOPICS, PARTITIONS = 100, 10, 100
 ROUNDS = 400

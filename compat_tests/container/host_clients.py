@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-from compat_tests.clients import wait_until
 from compat_tests.container.containers import PATIENCE_S
 from example.topics import Reached, settings
+from testkit.clients import wait_until
 
 
 def at(*ports: int) -> str:

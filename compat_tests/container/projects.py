@@ -14,10 +14,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, PartitionMetadata
 
 from compat_tests import needs
-from compat_tests.clients import wait_until
 from compat_tests.container.containers import PATIENCE_S, docker, fresh_name
 from compat_tests.container.host_clients import at
-from compat_tests.ports import steady_port
+from testkit.clients import wait_until
+from testkit.ports import steady_port
 
 FOLDER = needs.ROOT / "docker"
 #: The folder of certificates and passwords in containers of compose.secured.yaml.

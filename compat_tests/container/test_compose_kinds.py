@@ -11,12 +11,12 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.built import go_program
-from compat_tests.clients import wait_until
 from compat_tests.container.conftest import Projects
 from compat_tests.container.containers import PATIENCE_S
 from compat_tests.container.host_clients import Traffic, consume, produce, records_in, topics_at
 from compat_tests.container.projects import FOLDER, SECRETS, Project
 from pykbroker.__main__ import main as generate
+from testkit.clients import wait_until
 
 #: The engine may have to make a base image first.
 pytestmark = pytest.mark.timeout(900)

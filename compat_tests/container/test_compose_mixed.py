@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests.clients import wait_until
 from compat_tests.container.conftest import Projects
 from compat_tests.container.containers import PATIENCE_S
 from compat_tests.container.host_clients import Traffic, consume, produce, records_in
 from compat_tests.container.projects import Project
+from testkit.clients import wait_until
 
 #: The engine may have to make a base image first.
 pytestmark = pytest.mark.timeout(900)

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from compat_tests.clients import wait_until
 from compat_tests.container.conftest import Projects
 from compat_tests.container.containers import docker
 from compat_tests.container.host_clients import topics_at
-from compat_tests.ports import steady_port
 from example import results, topics
 from example.expected import compute
 from example.generator import CLOSING_USER, Workload, generate
 from example.records import Times
 from pykbroker.tools.balance.load_file import read_loads
+from testkit.clients import wait_until
+from testkit.ports import steady_port
 
 #: The engine may have to make images first, and a driver and two executors compile five queries.
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.long(amount="a day of a shop on a Spark of two workers")]

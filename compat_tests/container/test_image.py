@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from compat_tests.container.conftest import NewContainer
 from compat_tests.container.containers import SERVES, Container, docker
 from compat_tests.container.host_clients import at, consume, produce, topics_at
-from compat_tests.ports import steady_port
+from testkit.ports import steady_port
 
 #: The engine may have to make a base image first.
 pytestmark = pytest.mark.timeout(900)

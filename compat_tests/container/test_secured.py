@@ -9,8 +9,8 @@ import pytest
 from compat_tests.container.conftest import NewContainer
 from compat_tests.container.containers import SERVES
 from compat_tests.container.test_image import published, variables
-from compat_tests.ports import steady_port
-from tests.certificates import authority, node_identity
+from testkit.certificates import authority, node_identity
+from testkit.ports import steady_port
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from compat_tests import needs
 from compat_tests.node import ADDRESS
 from compat_tests.oracle.kafka import SINGLE_NODE, ApacheKafka
-from compat_tests.ports import steady_port
+from testkit.ports import steady_port
 
 CONFIG = {
     "offsets.topic.num.partitions": "3",

@@ -14,11 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.clients import wait_until
 from compat_tests.differential.compare import compare
 from compat_tests.differential.session import Session, Step
 from compat_tests.node import Node, make_node
-from compat_tests.ports import steady_port
 from pykbroker_log import names
 from pykbroker_log.checkpoints import decode_offsets
 from pykbroker_log.producers import decode_snapshot
@@ -43,6 +41,8 @@ from pykbroker_wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from pykbroker_wire.records.batch import build_batch
+from testkit.clients import wait_until
+from testkit.ports import steady_port
 
 CONFIG = {
     "log.initial.task.delay.ms": "100",

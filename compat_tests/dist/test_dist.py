@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from compat_tests import needs
-from tests.node.processes import READY
+from testkit.nodes.processes import READY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

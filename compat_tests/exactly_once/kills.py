@@ -11,10 +11,10 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-from compat_tests.clients import PATIENCE_S
 from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.exactly_once.workers import Slot
 from compat_tests.node import Node
+from testkit.clients import PATIENCE_S
 
 
 class Kills:

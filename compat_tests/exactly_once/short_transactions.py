@@ -14,7 +14,7 @@ from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.three_nodes import NUMBERS
 from compat_tests.mixed_cluster.members import PATIENCE_S, Cluster
 from compat_tests.oracle.kafka import java_command
-from tests.node.wire import Wire
+from testkit.nodes.wire import Wire
 
 PARTITIONS = 6
 _numbers = count()

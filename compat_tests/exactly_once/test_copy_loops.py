@@ -17,7 +17,6 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from compat_tests.built import go_program, java_classes
-from compat_tests.clients import NOW_MS, PATIENCE_S, Record
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.copiers.task import Task
 from compat_tests.exactly_once.hanging import wait_with_mending
@@ -28,6 +27,7 @@ from compat_tests.node import Node
 from compat_tests.oracle.kafka import java_command, kafka_libs
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
+from testkit.clients import NOW_MS, PATIENCE_S, Record
 
 # Each start of a broker takes 20 s on a machine with other work.
 pytestmark = pytest.mark.timeout(900)

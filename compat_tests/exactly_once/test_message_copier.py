@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.clients import PATIENCE_S, wait_until
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.exactly_once.kills import Kills
@@ -20,6 +19,7 @@ from compat_tests.exactly_once.workers import Event, Slot
 from compat_tests.node import Node
 from compat_tests.oracle.kafka import kafka_libs, tool_command
 from compat_tests.topics import Topics
+from testkit.clients import PATIENCE_S, wait_until
 
 # Each start of a broker takes 20 s on a machine with other work.
 pytestmark = pytest.mark.timeout(900)

@@ -20,8 +20,8 @@ from pykbroker_wire.messages.describe_transactions import DescribeTransactionsRe
 from pykbroker_wire.messages.end_txn import EndTxnRequest
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.node.nodes import TRANSACTION, eventually
-from tests.node.wire import Wire, batch
+from testkit.nodes.nodes import TRANSACTION, eventually
+from testkit.nodes.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from compat_tests.built import java_classes
-from compat_tests.clients import NOW_MS, PATIENCE_S, Record
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.exactly_once.kills import Kills
@@ -24,6 +23,7 @@ from compat_tests.node import Node
 from compat_tests.oracle.kafka import java_command, kafka_libs
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
+from testkit.clients import NOW_MS, PATIENCE_S, Record
 
 # Each start of a broker takes 20 s on a busy machine.
 pytestmark = pytest.mark.timeout(900)

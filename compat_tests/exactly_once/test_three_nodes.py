@@ -17,7 +17,6 @@ from typing import Protocol
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from compat_tests.clients import wait_until
 from compat_tests.exactly_once.conftest import QUICK
 from compat_tests.exactly_once.copiers.confluent_kafka_copier import make_producer
 from compat_tests.exactly_once.copiers.task import Task
@@ -31,7 +30,8 @@ from compat_tests.exactly_once.workers import Slot
 from compat_tests.oracle.kafka import kafka_libs
 from compat_tests.topics import Topics
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
-from tests.node.wire import Wire
+from testkit.clients import wait_until
+from testkit.nodes.wire import Wire
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

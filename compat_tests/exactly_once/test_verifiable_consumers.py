@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from compat_tests.clients import wait_until
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.kills import Kills
 from compat_tests.exactly_once.workers import Event, Slot
@@ -28,6 +27,7 @@ from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 from pykbroker.coordinator.group.records import decode, decode_offset
 from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey
+from testkit.clients import wait_until
 
 # Each start of a broker takes 20 s on a busy machine.
 pytestmark = pytest.mark.timeout(900)

@@ -7,7 +7,7 @@ from itertools import cycle
 from pathlib import Path
 
 from compat_tests.mixed_cluster.members import Cluster, Kind, Member
-from tests.node.wire import Wire
+from testkit.nodes.wire import Wire
 
 NUMBERS = (1, 2, 3)
 REPLICATED = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from compat_tests.clients import PATIENCE_S
+from testkit.clients import PATIENCE_S
 
 Event = dict[str, Any]
 

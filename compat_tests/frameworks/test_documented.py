@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from compat_tests import needs
-from tests.testing.documented import examples
+from testkit.documented import examples
 
 
 def test_the_examples(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from compat_tests.built import go_program
-from compat_tests.clients import Client
 from compat_tests.groups import Spawn, spawner
 from compat_tests.remote import Program, RemoteClient
 from compat_tests.suite import ClientSuite
+from testkit.clients import Client
 
 HERE = Path(__file__).parent
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from compat_tests.built import java_classes
-from compat_tests.clients import Client
 from compat_tests.groups import Spawn, spawner
 from compat_tests.oracle.kafka import TOOL_JVM, java_command
 from compat_tests.remote import Program, RemoteClient
 from compat_tests.suite import ClientSuite
+from testkit.clients import Client
 
 SOURCE = Path(__file__).with_name("ClientProgram.java")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from compat_tests.clients import ALL_COMPRESSIONS
 from compat_tests.kafka_tools.conftest import Tools
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
+from testkit.clients import ALL_COMPRESSIONS
 
 WRITE = [
     "--reader-property", "parse.key=true",

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from compat_tests.kafka_tools.conftest import TOOLS
 from compat_tests.oracle.kafka import kafka_libs, run_tool
-from tests.node.nodes import eventually
-from tests.node.trio import Trio
+from testkit.nodes.nodes import eventually
+from testkit.nodes.trio import Trio
 
 MAIN = f"{TOOLS}.MetadataQuorumCommand"
 

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.oracle.kafka import kafka_libs, run_tool
-from tests.node.nodes import PATIENCE_SECONDS, eventually
-from tests.node.trio import NUMBERS, Trio
+from testkit.nodes.nodes import PATIENCE_SECONDS, eventually
+from testkit.nodes.trio import NUMBERS, Trio
 
 TOPIC, BROKER = 2, 4
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")

@@ -6,12 +6,12 @@ import json
 import re
 from pathlib import Path
 
-from compat_tests.clients import Record, wait_until
 from compat_tests.kafka_tools.conftest import Tools
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
+from testkit.clients import Record, wait_until
 
 
 def described(tools: Tools, topic: str) -> tuple[dict[str, str], list[dict[str, str]]]:

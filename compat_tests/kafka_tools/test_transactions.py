@@ -6,7 +6,6 @@ import contextlib
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from compat_tests.clients import Record
 from compat_tests.conftest import FreshBroker
 from compat_tests.differential.scripts import asking
 from compat_tests.differential.session import Session
@@ -15,6 +14,7 @@ from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
+from testkit.clients import Record
 
 COMMAND = "TransactionsCommand"
 

@@ -10,9 +10,9 @@ import pytest
 
 from compat_tests import needs
 from compat_tests.built import npm_packages
-from compat_tests.clients import Client
 from compat_tests.groups import GroupSuite, Spawn, spawner
 from compat_tests.remote import Program, RemoteClient
+from testkit.clients import Client
 
 HERE = Path(__file__).parent
 

@@ -1,7 +1,7 @@
 """The nodes of one cluster, some of Apache Kafka and some of pykbroker, each a process with a home of its own.
 
 Both kinds read properties files and directories of the same form. Not responsible for the expectations (the tests have
-them), nor for requests to nodes (tests/node/nodes.py).
+them), nor for requests to nodes (testkit/nodes/nodes.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import Literal
 
 from compat_tests import needs
 from compat_tests.oracle.kafka import broker_command, run_tool
-from compat_tests.ports import steady_port
 from pykbroker_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -30,9 +29,10 @@ from pykbroker_wire.messages.alter_partition_reassignments import (
 )
 from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from pykbroker_wire.primitives import uuid_to_str
-from tests.node.nodes import Nodes, eventually
-from tests.node.wire import Wire
-from tests.standing_still import standing_still
+from testkit.nodes.nodes import Nodes, eventually
+from testkit.nodes.wire import Wire
+from testkit.ports import steady_port
+from testkit.standing_still import standing_still
 
 Kind = Literal["kafka", "pykbroker"]
 #: The names of Apache Kafka's kraft.version 0 and 1 in these tests. In a "joining" quorum the first controller is the

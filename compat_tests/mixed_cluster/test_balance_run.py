@@ -17,9 +17,9 @@ from pykbroker.tools.cluster import reassignments, replicas_on_disk, run_marks
 from pykbroker.tools.cluster.replicas_on_disk import ReplicaName
 from pykbroker.tools.commands.client_options import ClientOptions
 from pykbroker_wire.errors import ErrorCode
-from tests.node.nodes import eventually
-from tests.node.processes import command, environment
-from tests.node.wire import Wire, batch
+from testkit.nodes.nodes import eventually
+from testkit.nodes.processes import command, environment
+from testkit.nodes.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 PARTITIONS = 12

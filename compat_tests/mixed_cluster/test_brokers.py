@@ -21,9 +21,9 @@ from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, Delet
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.node.load import ONCE, Load
-from tests.node.nodes import eventually
-from tests.node.wire import Wire, batch
+from testkit.nodes.load import ONCE, Load
+from testkit.nodes.nodes import eventually
+from testkit.nodes.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 

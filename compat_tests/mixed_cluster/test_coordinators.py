@@ -20,9 +20,9 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from pykbroker_wire.messages.describe_groups import DescribeGroupsRequest
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
-from tests.node.load import ONCE, Load
-from tests.node.nodes import GROUP, TRANSACTION, eventually
-from tests.node.wire import Wire, batch
+from testkit.nodes.load import ONCE, Load
+from testkit.nodes.nodes import GROUP, TRANSACTION, eventually
+from testkit.nodes.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 

@@ -25,8 +25,8 @@ from pykbroker_wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from tests.node.nodes import eventually
-from tests.node.wire import BROKER
+from testkit.nodes.nodes import eventually
+from testkit.nodes.wire import BROKER
 
 VOTERS = (1, 2, 3)
 TAIL = 30

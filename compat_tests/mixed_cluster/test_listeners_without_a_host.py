@@ -18,15 +18,15 @@ import pytest
 from compat_tests.mixed_cluster.conftest import NewCluster
 from compat_tests.mixed_cluster.images import log_of
 from compat_tests.mixed_cluster.members import CLUSTER_ID, PATIENCE_S, Cluster, Kind, Member
-from compat_tests.ports import steady_port
 from pykbroker_raft.batches import control_records
 from pykbroker_raft.voters import VoterSet
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from pykbroker_wire.messages.voters_record import VotersRecord
-from tests.node.nodes import eventually
-from tests.node.wire import Wire
+from testkit.nodes.nodes import eventually
+from testkit.nodes.wire import Wire
+from testkit.ports import steady_port
 
 pytestmark = pytest.mark.slow
 

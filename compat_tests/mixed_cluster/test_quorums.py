@@ -17,8 +17,8 @@ from compat_tests.mixed_cluster.members import PATIENCE_S, Cluster, Kind, Member
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
-from tests.node.nodes import eventually
-from tests.node.wire import Wire
+from testkit.nodes.nodes import eventually
+from testkit.nodes.wire import Wire
 
 pytestmark = pytest.mark.slow
 

@@ -13,13 +13,13 @@ import pytest
 
 from compat_tests.mixed_cluster.conftest import NewCluster
 from compat_tests.mixed_cluster.members import Cluster, Kind, Member
-from compat_tests.ports import steady_port
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
-from tests.certificates import client_context, node_properties
-from tests.node.nodes import eventually
-from tests.node.secured_trio import MECHANISM, PLAIN, SCRAM, log_in
-from tests.node.wire import Wire, batch
+from testkit.certificates import client_context, node_properties
+from testkit.nodes.nodes import eventually
+from testkit.nodes.secured_trio import MECHANISM, PLAIN, SCRAM, log_in
+from testkit.nodes.wire import Wire, batch
+from testkit.ports import steady_port
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from compat_tests.clients import wait_until
 from compat_tests.differential.session import Session
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
@@ -32,6 +31,7 @@ from pykbroker_wire.messages.offset_for_leader_epoch import (
 )
 from pykbroker_wire.records.batch import CODEC_MASK, iter_batches
 from pykbroker_wire.records.record import iter_records
+from testkit.clients import wait_until
 
 FETCH_BY_NAME = 12
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3

@@ -20,7 +20,7 @@ from typing import Literal
 
 from compat_tests import needs
 from compat_tests.oracle.kafka import BROKER_JVM, SINGLE_NODE, broker_command, run_tool
-from compat_tests.ports import steady_port
+from testkit.ports import steady_port
 
 Owner = Literal["kafka", "pykbroker"]
 READY = {"kafka": b"Kafka Server started", "pykbroker": b"pykbroker is ready"}

@@ -13,7 +13,6 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
-from compat_tests.clients import ALL_COMPRESSIONS, NOW_MS, PATIENCE_S, Record, wait_until
 from compat_tests.on_disk.estate import Asker, Inventory, inventory
 from compat_tests.on_disk.home import Home
 from compat_tests.python.confluent_client import ConfluentClient, ConfluentMember
@@ -22,6 +21,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch
+from testkit.clients import ALL_COMPRESSIONS, NOW_MS, PATIENCE_S, Record, wait_until
 
 CLASSIC, MODERN = "classic-group", "consumer-group"
 #: Written one after another by the same owner, and the state in which each is left.

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from compat_tests import needs
-from compat_tests.clients import wait_until
 from compat_tests.node import Node, Pykbroker
 from compat_tests.on_disk.test_dump_log_segments import COMPLAINTS
 from compat_tests.oracle.kafka import ApacheKafka, kafka_libs, run_tool
@@ -29,7 +28,8 @@ from pykbroker_wire.messages.write_txn_markers import (
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, verify_crc
 from pykbroker_wire.records.compression import Codec
 from pykbroker_wire.records.record import iter_records
-from tests.node.wire import TOPIC, Wire
+from testkit.clients import wait_until
+from testkit.nodes.wire import TOPIC, Wire
 
 CONFIG = {
     "log.cleaner.backoff.ms": "100",

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from compat_tests import needs
-from compat_tests.clients import ALL_COMPRESSIONS, Record, wait_until
 from compat_tests.node import Node, make_node
 from compat_tests.on_disk.dumps import verified
 from compat_tests.oracle.kafka import kafka_libs, run_tool
@@ -27,6 +26,7 @@ from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.control import end_txn_marker
+from testkit.clients import ALL_COMPRESSIONS, Record, wait_until
 
 # Words with which the tool reports errors; its exit code stays 0.
 COMPLAINTS = ("ismatch", "out of order", "not match", "orrupt", "rror", "xception", "isvalid: false")

@@ -8,13 +8,13 @@ import tarfile
 
 import pytest
 
-from compat_tests.clients import NOW_MS, Record
 from compat_tests.on_disk.directories import GOLDEN, KEEPING, LOG_DIR
 from compat_tests.on_disk.dumps import verified
 from compat_tests.on_disk.estate import inventory, manifest
 from compat_tests.on_disk.home import Home
 from compat_tests.on_disk.life import Life
 from compat_tests.python.confluent_client import ConfluentClient
+from testkit.clients import NOW_MS, Record
 
 ARCHIVES = sorted(path.name.removesuffix(".tar.xz") for path in GOLDEN.glob("*.tar.xz"))
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from compat_tests import needs
-from compat_tests.clients import NOW_MS, Record, wait_until
 from compat_tests.differential.session import Session
 from compat_tests.on_disk.home import Home, Owner
 from compat_tests.on_disk.life import commit_for
@@ -24,6 +23,7 @@ from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, Delet
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.compression import Codec
+from testkit.clients import NOW_MS, Record, wait_until
 
 CONFIG = {
     "offsets.topic.num.partitions": "1",

@@ -8,7 +8,6 @@ import pytest
 from confluent_kafka import Message, Producer
 
 from compat_tests import needs
-from compat_tests.clients import wait_until
 from compat_tests.on_disk.dumps import verified
 from compat_tests.on_disk.estate import inventory
 from compat_tests.on_disk.home import Home, Owner
@@ -16,6 +15,7 @@ from compat_tests.on_disk.life import SMALL_SEGMENTS
 from compat_tests.on_disk.test_handover import CONFIG, OTHER
 from compat_tests.oracle.kafka import kafka_libs
 from compat_tests.topics import Topics
+from testkit.clients import wait_until
 
 
 @pytest.fixture(autouse=True)

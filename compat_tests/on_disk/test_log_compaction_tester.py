@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.clients import wait_until
 from compat_tests.conftest import FreshBroker
 from compat_tests.oracle.kafka import java_command, kafka_libs, resolved
 from pykbroker_log.checkpoints import decode_offsets
+from testkit.clients import wait_until
 
 POM = Path(__file__).with_name("log_compaction_tester.xml")
 CONFIG = {

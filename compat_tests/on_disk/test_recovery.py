@@ -19,14 +19,14 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from bench.raw import Client as RawClient
 from compat_tests import needs
-from compat_tests.clients import PATIENCE_S, wait_until
 from compat_tests.conftest import FreshBroker
 from compat_tests.exactly_once.workers import Worker
 from compat_tests.node import Node
 from compat_tests.oracle.kafka import tool_command
-from compat_tests.ports import steady_port
 from compat_tests.topics import Topics
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from testkit.clients import PATIENCE_S, wait_until
+from testkit.ports import steady_port
 
 PARTITIONS = 10
 VALUE_BYTES = 1000

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compat_tests import needs
-from compat_tests.ports import steady_port
+from testkit.ports import steady_port
 
 KAFKA = "4.3.1"
 POM = Path(__file__).with_name("pom.xml")

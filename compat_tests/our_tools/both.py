@@ -14,9 +14,9 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from compat_tests.clients import wait_until
 from compat_tests.oracle.tool_server import Ended, ToolServer
 from pykbroker.tools.kafka.__main__ import main
+from testkit.clients import wait_until
 
 #: Apache Kafka's main class for each name.
 CLASSES = {

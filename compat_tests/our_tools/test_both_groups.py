@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.clients import Record, wait_until
 from compat_tests.our_tools.both import BothTools, ours, sorted_lines, two_names
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
+from testkit.clients import Record, wait_until
 
 COUNT = 10
 

@@ -13,9 +13,9 @@ from compat_tests import needs
 from compat_tests.node import make_node
 from compat_tests.oracle.tool_server import ToolServer
 from compat_tests.our_tools.both import CLASSES, BothTools, ours
-from compat_tests.ports import steady_port
 from compat_tests.sasl.secured import MODULES, USERS, add_users
-from tests.certificates import authority, client_identity, node_identity
+from testkit.certificates import authority, client_identity, node_identity
+from testkit.ports import steady_port
 
 SECRET = "storesecret"
 LISTENERS = ("PLAINTEXT", "CONTROLLER", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

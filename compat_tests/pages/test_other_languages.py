@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests import needs
-from tests.node.processes import environment
+from testkit.nodes.processes import environment
 from tests.pages.console import blocks, page, programs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
-from compat_tests.clients import PATIENCE_S, Client, Member, ProduceError, Record
+from testkit.clients import PATIENCE_S, Client, Member, ProduceError, Record
 
 T = TypeVar("T")
 

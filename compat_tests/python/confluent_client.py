@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from compat_tests.clients import PATIENCE_S, Client, Member, ProduceError, Record
+from testkit.clients import PATIENCE_S, Client, Member, ProduceError, Record
 
 
 def to_record(message: Any) -> Record:

@@ -10,7 +10,7 @@ from typing import Any
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, MessageSizeTooLargeError
 
-from compat_tests.clients import PATIENCE_S, Client, Member, ProduceError, Record
+from testkit.clients import PATIENCE_S, Client, Member, ProduceError, Record
 
 
 def to_record(message: Any) -> Record:

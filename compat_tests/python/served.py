@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from compat_tests.clients import Client, Member
 from compat_tests.groups import Spawn, spawner
 from compat_tests.remote import record_to_wire
+from testkit.clients import Client, Member
 
 
 def confluent_kafka() -> Client:

@@ -17,11 +17,11 @@ from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as KafkaPythonNewTopic
 from kafka.errors import TopicAlreadyExistsError
 
-from compat_tests.clients import Record, wait_until
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
+from testkit.clients import Record, wait_until
 
 
 def test_confluent_kafka(broker: Node, topics: Topics) -> None:

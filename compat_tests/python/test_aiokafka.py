@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.clients import Client
 from compat_tests.groups import Spawn
 from compat_tests.python.aiokafka_client import AiokafkaClient, LoopThread
 from compat_tests.python.served import python_spawner
 from compat_tests.suite import ClientSuite
+from testkit.clients import Client
 
 
 @pytest.fixture(scope="module")

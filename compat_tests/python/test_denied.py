@@ -29,8 +29,8 @@ from kafka.admin import ResourcePatternFilter as PatternFilter
 from kafka.admin import ResourceType as Kind
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
-from compat_tests.clients import wait_until
 from compat_tests.node import Node, make_node
+from testkit.clients import wait_until
 
 CONFIG = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

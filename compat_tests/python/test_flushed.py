@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from compat_tests.clients import PATIENCE_S
 from compat_tests.node import Node
 from compat_tests.topics import Topics
+from testkit.clients import PATIENCE_S
 
 
 def read(node: Node, topic: str, count: int) -> list[bytes]:

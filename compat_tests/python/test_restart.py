@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from compat_tests.clients import PATIENCE_S, Record, wait_until
 from compat_tests.conftest import FreshBroker
-from compat_tests.ports import steady_port
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
+from testkit.clients import PATIENCE_S, Record, wait_until
+from testkit.ports import steady_port
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])

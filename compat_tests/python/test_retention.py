@@ -7,9 +7,9 @@ import random
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from compat_tests.clients import PATIENCE_S, wait_until
 from compat_tests.node import make_node
 from compat_tests.topics import Topics
+from testkit.clients import PATIENCE_S, wait_until
 
 CONFIG = {
     "log.initial.task.delay.ms": "50",

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from compat_tests.built import go_program
-from compat_tests.clients import Client
 from compat_tests.groups import GroupSuite, Spawn, spawner
 from compat_tests.remote import Program, RemoteClient
+from testkit.clients import Client
 
 HERE = Path(__file__).parent
 

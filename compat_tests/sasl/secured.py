@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compat_tests.node import Node
-from compat_tests.ports import steady_port
+from testkit.ports import steady_port
 
 MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",

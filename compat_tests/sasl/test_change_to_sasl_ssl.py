@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.clients import PATIENCE_S, wait_until
-from compat_tests.ports import steady_port
-from tests.background import InBackground
-from tests.certificates import authority, client_context, node_properties
-from tests.node.processes import write_properties
-from tests.node.secured_trio import MECHANISM, PLAIN, SCRAM, log_in
-from tests.node.trio import NUMBERS, REPLICATED, Trio
-from tests.node.wire import Wire
+from testkit.background import InBackground
+from testkit.certificates import authority, client_context, node_properties
+from testkit.clients import PATIENCE_S, wait_until
+from testkit.nodes.processes import write_properties
+from testkit.nodes.secured_trio import MECHANISM, PLAIN, SCRAM, log_in
+from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
+from testkit.nodes.wire import Wire
+from testkit.ports import steady_port
 
 pytestmark = pytest.mark.slow
 #: Properties that no round changes, namely keys, users, and how the secured listeners are secured.

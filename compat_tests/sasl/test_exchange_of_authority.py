@@ -16,15 +16,15 @@ import pytest
 from confluent_kafka import Consumer
 from cryptography import x509
 
-from compat_tests.clients import PATIENCE_S, wait_until
 from compat_tests.sasl.test_change_to_sasl_ssl import Writing
 from pykbroker.security.tls.authority import Issued
 from pykbroker_wire.errors import ErrorCode
-from tests.background import InBackground
-from tests.certificates import NODE_HOSTS, authority, now
-from tests.node.secured_trio import BROKERS, CONTROLLERS, MECHANISM, log_in
-from tests.node.trio import NUMBERS, Trio
-from tests.node.wire import BROKER, Wire
+from testkit.background import InBackground
+from testkit.certificates import NODE_HOSTS, authority, now
+from testkit.clients import PATIENCE_S, wait_until
+from testkit.nodes.secured_trio import BROKERS, CONTROLLERS, MECHANISM, log_in
+from testkit.nodes.trio import NUMBERS, Trio
+from testkit.nodes.wire import BROKER, Wire
 
 pytestmark = pytest.mark.slow
 OLD: Final = "Old authority"

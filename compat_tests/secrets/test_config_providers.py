@@ -9,7 +9,7 @@ import pytest
 
 from compat_tests.node import Pykbroker
 from compat_tests.oracle.kafka import ApacheKafka
-from tests.node.wire import BROKER, Wire
+from testkit.nodes.wire import BROKER, Wire
 
 PACKAGE = "org.apache.kafka.common.config.provider"
 

@@ -14,9 +14,9 @@ from cryptography import x509
 
 from compat_tests.node import Pykbroker
 from compat_tests.oracle.kafka import ApacheKafka
-from compat_tests.ports import steady_port
-from tests.certificates import NODE_HOSTS, authority, now
-from tests.node.wire import BROKER, Wire
+from testkit.certificates import NODE_HOSTS, authority, now
+from testkit.nodes.wire import BROKER, Wire
+from testkit.ports import steady_port
 
 PASSWORD = "store-secret"
 KEYSTORE, TRUSTSTORE = "listener.name.ssl.ssl.keystore.location", "listener.name.ssl.ssl.truststore.location"

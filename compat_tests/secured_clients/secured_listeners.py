@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from compat_tests.node import Node, make_node
-from compat_tests.ports import steady_port
 from compat_tests.sasl.secured import MODULES, USERS, add_users
 from compat_tests.secured_clients.said import CASES, PROTOCOLS
-from tests.certificates import authority, node_properties
+from testkit.certificates import authority, node_properties
+from testkit.ports import steady_port
 
 PATIENCE: Final = 60
 DENIED: Final = "denied"

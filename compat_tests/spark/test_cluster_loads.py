@@ -16,10 +16,10 @@ from pipeline.loads_job import TOPIC, load, write
 from pipeline.partition_rates import Window, broker_rates, newest_window, of_window, partition_rates, reports
 from pykbroker.testing import Broker
 from pykbroker.tools.balance.load_file import read_loads
-from tests.node.nodes import eventually
-from tests.node.told_loads import REPORTING
-from tests.node.told_loads import reports as told
-from tests.node.wire import Wire, batch
+from testkit.nodes.nodes import eventually
+from testkit.nodes.told_loads import REPORTING
+from testkit.nodes.told_loads import reports as told
+from testkit.nodes.wire import Wire, batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

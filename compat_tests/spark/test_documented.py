@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.testing.documented import PAGE, examples
+from testkit.documented import PAGE, examples
 
 (_EXAMPLE,) = [example for example in examples() if example.needs == "spark"]
 

@@ -19,8 +19,8 @@ from pykbroker_wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from tests.node.nodes import eventually
-from tests.node.wire import Wire, batch
+from testkit.nodes.nodes import eventually
+from testkit.nodes.wire import Wire, batch
 
 TOOLS = "org.apache.kafka.tools"
 NUMBERS = (1, 2, 3)

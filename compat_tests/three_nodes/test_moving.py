@@ -10,7 +10,7 @@ import pytest
 
 from compat_tests.mixed_cluster.members import Cluster
 from compat_tests.three_nodes.clusters import Both, fill
-from tests.node.nodes import eventually
+from testkit.nodes.nodes import eventually
 
 pytestmark = pytest.mark.slow
 

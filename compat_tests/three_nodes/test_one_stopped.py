@@ -16,8 +16,8 @@ from pykbroker_wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from tests.node.nodes import eventually
-from tests.node.wire import BROKER, TOPIC, Wire
+from testkit.nodes.nodes import eventually
+from testkit.nodes.wire import BROKER, TOPIC, Wire
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,8 @@ from compat_tests.oracle.tool_server import Ended
 from compat_tests.three_nodes.clusters import Both, texts
 from compat_tests.three_nodes.printed import compared
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
-from tests.node.nodes import eventually
-from tests.node.wire import Wire
+from testkit.nodes.nodes import eventually
+from testkit.nodes.wire import Wire
 
 pytestmark = pytest.mark.slow
 

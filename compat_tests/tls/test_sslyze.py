@@ -16,8 +16,8 @@ import pytest
 
 from compat_tests import needs
 from compat_tests.node import make_node
-from compat_tests.ports import steady_port
-from tests.certificates import node_properties
+from testkit.certificates import node_properties
+from testkit.ports import steady_port
 
 pytestmark = pytest.mark.slow
 #: The last is a listener of controllers.

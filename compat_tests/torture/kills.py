@@ -9,9 +9,9 @@ import random
 import time
 from collections.abc import Callable
 
-from compat_tests.clients import wait_until
 from compat_tests.node import Pykbroker
-from compat_tests.torture.clients import ANSWER_S
+from testkit.clients import wait_until
+from testkit.torture.clients import ANSWER_S
 
 
 class Kills:

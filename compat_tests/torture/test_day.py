@@ -20,10 +20,10 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.node import Pykbroker
-from compat_tests.ports import steady_port
 from compat_tests.topics import Topics
-from compat_tests.torture.clients import Client, Reader, Writer
-from compat_tests.torture.journal import Journal
+from testkit.ports import steady_port
+from testkit.torture.clients import Client, Reader, Writer
+from testkit.torture.journal import Journal
 
 PARTITIONS = 1000
 BUSY = {

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from compat_tests.clients import wait_until
 from compat_tests.topics import Topics
-from tests.node.processes import Process, format_combined
+from testkit.clients import wait_until
+from testkit.nodes.processes import Process, format_combined
 from tests.node.test_real_disks import small_disk
 
 SECONDS = 120

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from compat_tests.torture.attempts import Account, Attempt, Fate
-from compat_tests.torture.journal import Found, Journal, Transaction, Violation, value_of
+from testkit.torture.attempts import Account, Attempt, Fate
+from testkit.torture.journal import Found, Journal, Transaction, Violation, value_of
 
 History = tuple[Journal, list[Found]]
 

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from compat_tests.exactly_once import reading
 from compat_tests.flaky import FlakyProxy
 from compat_tests.topics import Topics
-from compat_tests.torture.attempts import SAYS_ITS_REQUESTS, Account, Fate, listening
+from testkit.torture.attempts import SAYS_ITS_REQUESTS, Account, Fate, listening
 
 COUNT = 3000
 

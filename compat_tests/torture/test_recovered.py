@@ -12,7 +12,7 @@ from pathlib import Path
 from compat_tests import needs
 from compat_tests.oracle.kafka import kafka_libs, run_tool
 from compat_tests.torture.test_kills import COMPLAINTS
-from tests.log.prefixes import crashes
+from testkit.logs.prefixes import crashes
 from tests.log.test_power_loss import Workload, start_directory
 
 SAMPLE = 12

@@ -18,15 +18,15 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.clients import wait_until
 from compat_tests.exactly_once.short_transactions import Task, Transactions
 from compat_tests.exactly_once.three_nodes import NUMBERS, REPLICATED
 from compat_tests.exactly_once.workers import Worker
 from compat_tests.mixed_cluster.members import Cluster, Kind, Member
 from compat_tests.oracle.kafka import kafka_libs, tool_command
-from compat_tests.torture.clients import ANSWER_S, Client, Group, TransactionalWriter, Window, Writer, go_on
-from compat_tests.torture.journal import Journal
 from compat_tests.upgrade.builds import earlier
+from testkit.clients import wait_until
+from testkit.torture.clients import ANSWER_S, Client, Group, TransactionalWriter, Window, Writer, go_on
+from testkit.torture.journal import Journal
 
 #: The build before a node had two event loops, and before its directory kept the sign of a clean stop.
 EARLIER = "e61dd17"

@@ -15,7 +15,7 @@ from compat_tests.oracle.kafka import kafka_libs
 from generate.layout import Class, snake
 from generate.schema import Field
 from pykbroker_wire.primitives import TopLevel, uuid_to_str
-from tests.wire.catalogue import Entry
+from testkit.messages.catalogue import Entry
 
 SOURCE = Path(__file__).with_name("java") / "Judge.java"
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from compat_tests.clients import wait_until
 from compat_tests.node import Pykbroker
 from compat_tests.oracle.kafka import ApacheKafka, kafka_libs, run_tool
 from pykbroker_wire.messages.alter_user_scram_credentials import (
@@ -27,7 +26,8 @@ from pykbroker_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.node.wire import Wire, batch
+from testkit.clients import wait_until
+from testkit.nodes.wire import Wire, batch
 
 TOPIC, BROKER, LOGGERS = 2, 4, 8
 LOGGER = "kafka.request.logger"

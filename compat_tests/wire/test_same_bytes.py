@@ -18,7 +18,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.json_form import render
 from pykbroker_wire.message_fields import MESSAGE_FIELDS
 from pykbroker_wire.primitives import DecodeError, EncodeError, TopLevel
-from tests.wire.catalogue import Entry, Style, cases, make
+from testkit.messages.catalogue import Entry, Style, cases, make
 from tests.wire.test_fuzz import mutations
 
 pytestmark = pytest.mark.slow

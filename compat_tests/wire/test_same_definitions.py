@@ -16,7 +16,7 @@ from compat_tests.oracle.kafka import KAFKA, kafka_libs
 from generate import convert, project
 from generate.__main__ import main
 from generate.schema import Field, Message
-from tests.wire.catalogue import WIRE, schemas
+from testkit.messages.catalogue import WIRE, schemas
 
 ZERO = {"bool": "false", "string": "", "bytes": "", "records": "null", "uuid": ""}
 

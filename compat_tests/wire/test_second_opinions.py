@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from generate.layout import snake
-from tests.wire.catalogue import PLAIN_STYLES, Entry, cases, entries, make
+from testkit.messages.catalogue import PLAIN_STYLES, Entry, cases, entries, make
 
 pytestmark = pytest.mark.slow
 

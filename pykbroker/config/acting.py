@@ -1,6 +1,6 @@
 """The keys that act: those whose effect in today's broker a test shows. They are listed in this module alone.
 
-A key is added together with the test that proves it, which names it with `@acts` (tests/acting.py);
+A key is added together with the test that proves it, which names it with `@acts` (testkit/acting.py);
 tests/config/test_acting.py compares the two. `Key.acts`, docs/configuration.md and the README use this list.
 """
 

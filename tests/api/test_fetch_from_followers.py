@@ -16,7 +16,7 @@ from pykbroker.replica.partition import Partition
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.stored.metadata import RegisterBrokerRecord
 from pykbroker_wire.stored.metadata.register_broker_record import BrokerEndpoint
-from tests.acting import acts
+from testkit.acting import acts
 from tests.api.broker_half import Half
 from tests.api.test_fetch import asks, by_follower, came, codes, request, sizes, waits, write
 from tests.replica.world import NOW_MS, World, batch, topic_id

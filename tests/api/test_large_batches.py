@@ -24,8 +24,8 @@ from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.compression import DEFAULT_LIMIT, Codec
 from pykbroker_wire.records.record import encode_record
 from pykbroker_wire.stored.metadata import ConfigRecord, PartitionChangeRecord
+from testkit.logs.helpers import sealed
 from tests.api.broker_half import Half, through_bytes
-from tests.log.helpers import sealed
 from tests.replica.world import NOW_MS, topic_id
 
 VERSION = ProduceRequest.MAX_VERSION

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pykbroker_wire.messages.metadata import MetadataRequest
+from testkit.nodes.sim import Sim
 from tests.growth import MOST_GROWTH
-from tests.node.sim import Sim
 
 #: CPU seconds that 4 N elements may cost, whatever N cost, because less is noise.
 ENOUGH_SECONDS = 0.02

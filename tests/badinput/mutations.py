@@ -19,8 +19,8 @@ from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.primitives import EncodeError, TopLevel
+from testkit.messages.catalogue import Maker, Style, entry
 from tests.log.produce_cases import CODECS, batch, record
-from tests.wire.catalogue import Maker, Style, entry
 
 TOPIC = "hostile"
 BOMBS = (

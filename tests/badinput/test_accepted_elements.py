@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from testkit.nodes.sim import Sim
 from tests.badinput.accepted import CASES, Case, Standing, assert_accepted
 from tests.badinput.cost import Meter, counted_lines
 from tests.badinput.test_many_elements import AUTHORIZER
-from tests.node.sim import Sim
 
 FEW = 250
 

@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.ports import steady_port
 from pykbroker.dispatch.rows import On
 from pykbroker_raft import rpc
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
+from testkit.nodes.nodes import eventually
+from testkit.nodes.processes import Process, format_combined
+from testkit.nodes.wire import Wire, batch
+from testkit.ports import steady_port
 from tests.badinput import mutations
 from tests.badinput.test_frames import REFUSED, header
 from tests.badinput.test_hostile import attack
 from tests.badinput.watched import CLOSED, RawClient, framed, said_in
-from tests.node.nodes import eventually
-from tests.node.processes import Process, format_combined
-from tests.node.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 

@@ -18,11 +18,11 @@ from pykbroker_wire.apis import APIS
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.envelope import EnvelopeRequest
 from pykbroker_wire.primitives import EncodeError, TopLevel
+from testkit.nodes.sim import Sim
+from testkit.simulated.cluster import PORT
 from tests.badinput.cost import Lines, Meter, counted_lines
 from tests.badinput.many_elements import WAYS, Array, Known, arrays
-from tests.node.sim import Sim
 from tests.node.test_acls import acl, grant
-from tests.simulation.cluster import PORT
 
 FEW = 500
 _TIMEOUT_MS = 60_000

@@ -10,7 +10,7 @@ import pytest
 from bench.clusters import NUMBERS, Cluster, first_voters, properties_of, spread
 from bench.servers import Pykbroker
 from pykbroker_wire.primitives import uuid_from_str
-from tests.node.nodes import eventually
+from testkit.nodes.nodes import eventually
 
 PORTS = {1: 20_000, 2: 20_010, 3: 20_020}
 

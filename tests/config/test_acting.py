@@ -10,7 +10,7 @@ import pytest
 
 from pykbroker.config import acting
 from pykbroker.config.key_table import DYNAMIC_ONLY_KEYS, GROUP_KEYS, STATIC_KEYS, TOPIC_KEYS
-from tests.acting import acts
+from testkit.acting import acts
 from tests.parsed import parsed
 
 TESTS = Path(__file__).parents[1]

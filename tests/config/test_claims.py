@@ -52,7 +52,7 @@ def test_a_test_that_claims_a_key_fails_without_it() -> None:
 def _main(test: str, claimed: list[str]) -> None:
     """Run a process for each key: it begins with the imports of this one, and a test that waits without end is
     killed."""
-    import tests.node.sim  # noqa: F401
+    import testkit.nodes.sim  # noqa: F401
 
     for claim in claimed:
         child = os.fork()

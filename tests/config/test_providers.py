@@ -18,8 +18,8 @@ from pykbroker.config.provider_names import VARIABLE
 from pykbroker.config.providers import Sources, resolved
 from pykbroker.config.start_up import start_config, start_texts
 from pykbroker.runtime.secret_files import exists, read_regular
-from tests.acting import acts
-from tests.node.processes import run, write_properties
+from testkit.acting import acts
+from testkit.nodes.processes import run, write_properties
 
 PACKAGE = "org.apache.kafka.common.config.provider"
 ENV = {"config.providers": "env", "config.providers.env.class": f"{PACKAGE}.EnvVarConfigProvider"}

@@ -14,8 +14,8 @@ from pykbroker.node.sasl_listeners import SaslListeners
 from pykbroker.runtime.kafka_opts import jaas_path
 from pykbroker.security.sasl.jaas import parse_file
 from pykbroker_wire.messages.api_versions import ApiVersionsResponse
-from tests.acting import acts
-from tests.node.sim import Sim
+from testkit.acting import acts
+from testkit.nodes.sim import Sim
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -33,7 +33,7 @@ from pykbroker_wire.messages.controller_registration import Listener as Controll
 from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from pykbroker_wire.stored.metadata import ConfigRecord, FeatureLevelRecord, PartitionChangeRecord
-from tests.acting import acts
+from testkit.acting import acts
 from tests.controller.world import CLUSTER_ID, Pure, directory_of, node_config
 
 SESSION_MS = 9_000

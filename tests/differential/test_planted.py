@@ -27,8 +27,8 @@ from pykbroker_wire.records.control import end_txn_marker
 from pykbroker_wire.records.crc import crc32c
 from pykbroker_wire.stored.group import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
 from pykbroker_wire.stored_framing import encode_key, encode_value
-from tests.wire.catalogue import Entry, entry, make
-from tests.wire.catalogue import entries as all_messages
+from testkit.messages.catalogue import Entry, entry, make
+from testkit.messages.catalogue import entries as all_messages
 
 LATER_MS = NOW_MS + 86_400_000
 NAMED = {field for own in masks.OWN_VALUES for field in own.fields}

@@ -17,9 +17,9 @@ from pykbroker.entry.status_line import StatusLine
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
-from tests.node.nodes import eventually
-from tests.node.processes import Process
-from tests.node.wire import Wire
+from testkit.nodes.nodes import eventually
+from testkit.nodes.processes import Process
+from testkit.nodes.wire import Wire
 
 FORGED = "x\n[2026-01-01 00:00:00,000] INFO forged\r\x1b[2J\u2028\u202e\x85"
 SAID = r"x\n[2026-01-01 00:00:00,000] INFO forged\r\x1b[2J\u2028\u202e\x85"

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from pykbroker.entry.orphans import Orphans
-from tests.node.processes import command, environment
+from testkit.nodes.processes import command, environment
 
 
 def ended_child() -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from pykbroker import __version__
 from pykbroker.entry.own_commands import OWN_COMMANDS
-from tests.node.processes import environment
+from testkit.nodes.processes import environment
 
 #: `None` in place of a module is what Python has for one that cannot be imported.
 PROGRAM = """

@@ -28,13 +28,13 @@ from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from pykbroker_wire.primitives import uuid_from_str
+from testkit.nodes.load import Load
+from testkit.nodes.nodes import PATIENCE_SECONDS, eventually
+from testkit.nodes.processes import run
+from testkit.nodes.trio import CLUSTER_ID, NUMBERS
+from testkit.nodes.wire import TOPIC, Wire, batch
 from tests.faults.faulted_trio import SMALL_DISK_BYTES, WITH_SMALL_DISK, FaultedTrio
 from tests.faults.packet_switch import CLIENTS, Weather, pairs
-from tests.node.load import Load
-from tests.node.nodes import PATIENCE_SECONDS, eventually
-from tests.node.processes import run
-from tests.node.trio import CLUSTER_ID, NUMBERS
-from tests.node.wire import TOPIC, Wire, batch
 
 BOUNCES = 5
 #: longer than a broker's session, and than the fetch timeout of the quorum

@@ -26,19 +26,19 @@ from pathlib import Path
 from typing import Any
 
 from pykbroker import generated_page
+from testkit.nodes.load import Load
+from testkit.nodes.nodes import GROUP, TRANSACTION
+from testkit.nodes.trio import NUMBERS
+from testkit.nodes.wire import TOPIC, Wire
 from tests.faults.fault_kinds import KINDS, RETURN_SECONDS, Kind, Stand
 from tests.faults.faulted_trio import FaultedTrio
 from tests.faults.packet_switch import PacketSwitch
 from tests.long_runs import ROOT, code_id, git
-from tests.node.load import Load
-from tests.node.nodes import GROUP, TRANSACTION
-from tests.node.trio import NUMBERS
-from tests.node.wire import TOPIC, Wire
 
 NOTES = ROOT / "docs" / "fault-runs.jsonl"
 PAGE = ROOT / "docs" / "fault-runs.md"
 #: A change in one of these makes earlier results results of other code.
-CODE = ("wire", "log", "raft", "pykbroker", "tests/faults", "tests/node", "compat_tests/torture", "pyproject.toml")
+CODE = ("wire", "log", "raft", "pykbroker", "testkit", "tests/faults", "tests/node", "pyproject.toml")
 ROUND = 20
 _INSIDE = "PYKBROKER_FAULTS_INSIDE"
 _RESULT = "result.json"

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from struct import Struct
 
+from testkit.nodes.nodes import eventually
+from testkit.nodes.processes import Process, environment
+from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
 from tests.faults.packet_switch import PacketSwitch, address_of
-from tests.node.nodes import eventually
-from tests.node.processes import Process, environment
-from tests.node.trio import NUMBERS, REPLICATED, Trio
 
 SETTINGS: Mapping[str, object] = {
     **REPLICATED,

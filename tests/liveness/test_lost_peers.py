@@ -16,8 +16,8 @@ from pykbroker.net.client import BrokerConnection, ConnectionSetup, PeerAddress
 from pykbroker.runtime import OsRuntime
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.messages.metadata import MetadataRequest
+from testkit.simulated.world import SimRuntime, World
 from tests.net.peer import Peer
-from tests.simulation.world import SimRuntime, World
 
 PORT = 9092
 PEER = ("localhost", PORT)

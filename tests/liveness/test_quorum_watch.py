@@ -11,7 +11,7 @@ import pytest
 from pykbroker.liveness.prober import Prober
 from pykbroker.liveness.quorum_watch import EVERY_SECONDS, FIRST_SECONDS, RESTART_SECONDS, QuorumWatch
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
-from tests.simulation.world import World
+from testkit.simulated.world import World
 
 
 class Ports:

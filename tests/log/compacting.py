@@ -10,7 +10,7 @@ from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, verify_crc
 from pykbroker_wire.records.dedupe import SLOT_SIZE
 from pykbroker_wire.records.record import Headers, Record, iter_records
-from tests.log.helpers import NOW
+from testkit.logs.helpers import NOW
 
 SEED = bytes(16)
 #: 1000 keys fit, and buffers are smaller than most batches

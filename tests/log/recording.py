@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.partition_log import PartitionLog
-from tests.log.helpers import NOW
+from testkit.logs.helpers import NOW
 
 #: the data that a workload keeps for a record
 R = TypeVar("R")

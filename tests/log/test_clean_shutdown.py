@@ -13,8 +13,8 @@ from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.names import CLEAN_SHUTDOWN
-from tests.log.helpers import NOW, TOPIC_ID, append, values
-from tests.log.prefixes import copy_of, crashes
+from testkit.logs.helpers import NOW, TOPIC_ID, append, values
+from testkit.logs.prefixes import copy_of, crashes
 
 SIGN = f"data/{CLEAN_SHUTDOWN}"
 KEPT = {0: b"kept", 1: b"kept too"}

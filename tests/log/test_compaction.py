@@ -15,8 +15,8 @@ from pykbroker_wire.records.batch import DELETE_HORIZON, BatchHeader
 from pykbroker_wire.records.compression import Codec
 from pykbroker_wire.records.control import end_txn_marker
 from pykbroker_wire.records.dedupe import SLOT_SIZE
+from testkit.logs.helpers import NOW, open_log, read_all
 from tests.log.compacting import SEED, compact, contents, put, records
-from tests.log.helpers import NOW, open_log, read_all
 
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), index_interval_bytes=100)
 DAY = 86_400_000

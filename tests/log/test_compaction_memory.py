@@ -11,8 +11,8 @@ import pytest
 
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.os_disk.disk import OsDisk
+from testkit.logs.helpers import open_log
 from tests.log.compacting import contents, newest, put
-from tests.log.helpers import open_log
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1 << 20)
 MIB = 1 << 20
@@ -22,7 +22,7 @@ import sys
 from pykbroker_log.compaction import CleanerMemory
 from pykbroker_log.os_disk.disk import OsDisk
 from tests.log.compacting import compact
-from tests.log.helpers import open_log
+from testkit.logs.helpers import open_log
 from tests.log.test_compaction_memory import CONFIG
 
 def memory():

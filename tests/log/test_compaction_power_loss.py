@@ -21,9 +21,9 @@ from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.control import end_txn_marker
 from pykbroker_wire.records.dedupe import SLOT_SIZE
+from testkit.logs.helpers import NOW, check_compacted, open_log
+from testkit.logs.prefixes import Crash, examine
 from tests.log.compacting import KeyValue, compact, contents, keyed
-from tests.log.helpers import NOW, check_compacted, open_log
-from tests.log.prefixes import Crash, examine
 from tests.log.recording import RecordedLog
 
 CONFIG = LogConfig(

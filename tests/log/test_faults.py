@@ -11,7 +11,7 @@ from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.partition_log import PartitionLog
-from tests.log.helpers import NOW, append, check_consistent, open_log, values
+from testkit.logs.helpers import NOW, append, check_consistent, open_log, values
 
 
 def start(**config: int) -> tuple[MemoryDisk, PartitionLog]:

@@ -14,7 +14,7 @@ from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.memory_disk import DiskCall, MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import KafkaError
-from tests.log.helpers import NOW, append, batch, open_log, values
+from testkit.logs.helpers import NOW, append, batch, open_log, values
 
 
 def start(**config: int) -> tuple[MemoryDisk, PartitionLog]:

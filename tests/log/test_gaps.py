@@ -13,8 +13,8 @@ from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS
 from pykbroker_log.recovery_job import recover
+from testkit.logs.helpers import NOW, TOPIC_ID, check_compacted, open_log, read_all
 from tests.log.compacting import compact, contents, keyed, put
-from tests.log.helpers import NOW, TOPIC_ID, check_compacted, open_log, read_all
 
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), index_interval_bytes=100)
 

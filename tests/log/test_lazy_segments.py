@@ -10,7 +10,7 @@ from pykbroker_log.log_config import LogConfig
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.os_disk.files import OsFile
 from pykbroker_log.partition_log import PartitionLog
-from tests.log.helpers import append, check_consistent, open_log, values
+from testkit.logs.helpers import append, check_consistent, open_log, values
 
 SEGMENTS = 40
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100)

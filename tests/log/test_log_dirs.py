@@ -10,7 +10,7 @@ from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
-from tests.log.helpers import NOW, TOPIC_ID, append, values
+from testkit.logs.helpers import NOW, TOPIC_ID, append, values
 
 ID = b"d" * 16
 

@@ -18,7 +18,7 @@ from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_wire.errors import KafkaError
 from pykbroker_wire.records.batch import build_batch, iter_batches
-from tests.log.helpers import NOW, TOPIC_ID, check_consistent, values
+from testkit.logs.helpers import NOW, TOPIC_ID, check_consistent, values
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=100, retention_bytes=2500, file_delete_delay_ms=0)
 PRODUCERS = st.integers(0, 2)

@@ -13,7 +13,7 @@ from pykbroker_log.log_config import LogConfig
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.os_disk.disk import OsDisk
-from tests.log.helpers import NOW, TOPIC_ID, append, batch, open_log
+from testkit.logs.helpers import NOW, TOPIC_ID, append, batch, open_log
 from tests.log.test_transactions import end, send
 
 _LOG, _INDEX, _TIMES = (f"{0:020}.{suffix}" for suffix in ("log", "index", "timeindex"))

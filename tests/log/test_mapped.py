@@ -16,8 +16,8 @@ from pykbroker_log.os_disk.mapped import MappedFile
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.segment import Segment
 from pykbroker_wire.records.batch import BatchHeader
+from testkit.logs.helpers import NOW, append, open_log
 from tests.log.compacting import SEED, compact, contents, put
-from tests.log.helpers import NOW, append, open_log
 
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=2000)
 LOG = "00000000000000000000.log"

@@ -17,7 +17,7 @@ from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.log.helpers import NOW, check_consistent, open_log, values
+from testkit.logs.helpers import NOW, check_consistent, open_log, values
 
 STEPS = 120
 

@@ -16,7 +16,7 @@ from pykbroker_log.validate import RecordErrors, validate_and_assign
 from pykbroker_wire.records.compression import Codec
 from pykbroker_wire.records.record import encode_record, varint
 from pykbroker_wire.records.walk import COMPILED
-from tests.log.helpers import NOW, open_log, sealed
+from testkit.logs.helpers import NOW, open_log, sealed
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the compiled twin of the record walk is not built here")
 

@@ -26,8 +26,8 @@ from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS
 from pykbroker_log.recovery_job import recover
-from tests.log.helpers import NOW, TOPIC_ID, batch, check_consistent, values
-from tests.log.prefixes import Crash, Examined, copy_of, examine, lose_power, tears
+from testkit.logs.helpers import NOW, TOPIC_ID, batch, check_consistent, values
+from testkit.logs.prefixes import Crash, Examined, copy_of, examine, lose_power, tears
 from tests.log.recording import RecordedLog
 
 CONFIG = LogConfig(

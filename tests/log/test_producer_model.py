@@ -16,7 +16,7 @@ from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.producers import KEPT_BATCHES, decode_snapshot
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import MAX_INT32, build_batch
-from tests.log.helpers import NOW, batch, open_log
+from testkit.logs.helpers import NOW, batch, open_log
 
 EXPIRATION_MS = 1000
 PIDS = st.integers(1, 3)

@@ -11,7 +11,7 @@ from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import CorruptProducerSnapshot, ProducerStates, decode_snapshot
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.control import end_txn_marker
-from tests.log.helpers import NOW, batch, open_log, values
+from testkit.logs.helpers import NOW, batch, open_log, values
 
 MAX = 2**31 - 1
 

@@ -13,7 +13,7 @@ from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import build_batch
-from tests.log.helpers import NOW, append, batch, check_consistent, open_log, read_all, values
+from testkit.logs.helpers import NOW, append, batch, check_consistent, open_log, read_all, values
 
 
 def test_a_fetch_in_the_middle_of_a_batch_returns_the_batch() -> None:

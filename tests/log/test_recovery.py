@@ -21,8 +21,8 @@ from pykbroker_log.recovery_job import Recovered, Unrecovered, recover, unchecke
 from pykbroker_wire.records.batch import BatchHeader, iter_batches
 from pykbroker_wire.records.control import end_txn_marker
 from pykbroker_wire.records.record import iter_records
-from tests.log.helpers import NOW, append, batch, check_consistent, open_log, values
-from tests.log.prefixes import crashes
+from testkit.logs.helpers import NOW, append, batch, check_consistent, open_log, values
+from testkit.logs.prefixes import crashes
 
 PATH = "data/t-0"
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)

@@ -13,7 +13,7 @@ from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.batch import build_batch
-from tests.log.helpers import NOW, append, batch, open_log, values
+from testkit.logs.helpers import NOW, append, batch, open_log, values
 
 #: a record of 20 bytes in a segment of its own
 SMALL = LogConfig(segment_bytes=100, retention_ms=-1, file_delete_delay_ms=1000)

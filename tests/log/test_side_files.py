@@ -21,8 +21,8 @@ from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.control import end_txn_marker
-from tests.log.helpers import NOW, TOPIC_ID, values
-from tests.log.prefixes import copy_of
+from testkit.logs.helpers import NOW, TOPIC_ID, values
+from testkit.logs.prefixes import copy_of
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, retention_ms=-1)
 FOLDER = "data/t-0"

@@ -10,7 +10,7 @@ from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
-from tests.log.helpers import NOW, TOPIC_ID, append, batch, values
+from testkit.logs.helpers import NOW, TOPIC_ID, append, batch, values
 
 TIERED = LogConfig(segment_bytes=200, remote_storage_enable=True)
 CHECKPOINT = "data/log-start-offset-checkpoint"

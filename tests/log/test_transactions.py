@@ -29,9 +29,9 @@ from pykbroker_log.producers import ProducerStates
 from pykbroker_log.txn_index import AbortedTxn, TxnIndex
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.control import end_txn_marker
-from tests.log.helpers import NOW, TOPIC_ID, append, batch, check_consistent, open_log, values
+from testkit.logs.helpers import NOW, TOPIC_ID, append, batch, check_consistent, open_log, values
+from testkit.logs.transactions import History, read_committed
 from tests.log.test_power_loss import Workload, examine_all
-from tests.log.transactions import History, read_committed
 
 
 def send(log: PartitionLog, pid: int, *made: bytes, epoch: int = 0) -> int:

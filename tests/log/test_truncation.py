@@ -14,8 +14,8 @@ from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.truncation import Truncation
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from testkit.logs.helpers import NOW, TOPIC_ID, append, batch, check_compacted, check_consistent, open_log, values
 from tests.log.compacting import compact, put
-from tests.log.helpers import NOW, TOPIC_ID, append, batch, check_compacted, check_consistent, open_log, values
 from tests.log.test_power_loss import SEEDS, Workload, examine_all
 
 COMPACTED = LogConfig(segment_bytes=300, index_interval_bytes=100, cleanup_policy=frozenset({"compact"}))

@@ -13,7 +13,7 @@ from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.unwritten import Stretch, unwritten, write_back
-from tests.log.helpers import append, open_log
+from testkit.logs.helpers import append, open_log
 
 
 def due(log: PartitionLog, least: int) -> list[tuple[int, int]]:

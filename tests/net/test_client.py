@@ -29,9 +29,9 @@ from pykbroker_wire.messages.fetch import (
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
 from pykbroker_wire.messages.vote import RequestPartitionData, RequestTopicData, VoteRequest
 from pykbroker_wire.primitives import EncodeError
+from testkit.simulated.world import SimRuntime, World
 from tests.net.fakes import FakeTransport
 from tests.net.peer import Peer
-from tests.simulation.world import SimRuntime, World
 
 PORT = 9092
 HEARTBEAT, METADATA = int(ApiKey.BROKER_HEARTBEAT), int(ApiKey.METADATA)

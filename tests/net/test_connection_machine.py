@@ -33,7 +33,7 @@ from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from pykbroker_wire.primitives import DecodeError, TopLevel
-from tests.certificates import client_context, client_identity
+from testkit.certificates import client_context, client_identity
 from tests.net.any_client import DEADLINE_SECONDS, FRAME_BYTES, MECHANISMS, PASSWORDS, SCRAM, AnyClient, SentFrame
 from tests.net.test_tls_layer import server_context
 

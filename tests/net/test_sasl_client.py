@@ -26,8 +26,8 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from testkit.simulated.world import World
 from tests.net.peer import Peer, empty_answer
-from tests.simulation.world import World
 
 PORT = 9092
 HANDSHAKE, AUTHENTICATE, METADATA = int(ApiKey.SASL_HANDSHAKE), int(ApiKey.SASL_AUTHENTICATE), int(ApiKey.METADATA)

@@ -24,7 +24,7 @@ from pykbroker.security.tls.tls_server import TlsServer
 from pykbroker_log.disk import Region
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.os_disk.files import OsRegion
-from tests.certificates import client_context
+from testkit.certificates import client_context
 from tests.net.fakes import frame
 from tests.net.socket_client import PATIENCE_SECONDS, SocketClient
 from tests.net.test_tls_layer import server_context

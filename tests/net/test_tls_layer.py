@@ -22,7 +22,7 @@ from pykbroker.runtime import Runtime
 from pykbroker.security.peer_session import PeerSession
 from pykbroker.security.tls.principal_mapping import PrincipalMapper
 from pykbroker.security.tls.tls_server import TlsServer
-from tests.certificates import client_context, client_identity, node_identity
+from testkit.certificates import client_context, client_identity, node_identity
 from tests.net.fakes import FakeLoop, FakeTransport, frame
 
 
@@ -221,7 +221,7 @@ def server_context(*, client_auth: ssl.VerifyMode = ssl.CERT_NONE) -> ssl.SSLCon
     from pykbroker.security.tls.contexts import Material, server_context
     from pykbroker.security.tls.settings import TlsSettings
     from pykbroker.security.tls.stores import StorePasswords, read_key, read_trusted
-    from tests.certificates import authority
+    from testkit.certificates import authority
 
     identity = node_identity()
     material = Material(

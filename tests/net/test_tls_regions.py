@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pykbroker.net.sending import Sendable, SendQueue
 from pykbroker.net.tls_layer import PIECE_BYTES
 from pykbroker_log.disk import Region
-from tests.certificates import client_context
+from testkit.certificates import client_context
 from tests.net.key_updates import ClientRecords, logging_keys
 from tests.net.test_tls_layer import Above, Below, Pair, server_context
 

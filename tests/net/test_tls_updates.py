@@ -16,7 +16,7 @@ from pykbroker.net.tls_records import FIRST_WITHOUT_DATA
 from pykbroker.runtime import OsRuntime
 from pykbroker.security.tls.principal_mapping import PrincipalMapper
 from pykbroker.security.tls.tls_server import TlsServer
-from tests.certificates import client_context
+from testkit.certificates import client_context
 from tests.net.fakes import frame
 from tests.net.key_updates import ClientRecords, logging_keys
 from tests.net.test_tls_layer import Above, Pair, server_context

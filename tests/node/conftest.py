@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.node.sim import playing
+from testkit.nodes.sim import playing
 
 T = TypeVar("T")
 

@@ -29,9 +29,9 @@ from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTop
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from pykbroker_wire.messages.vote import VoteRequest
-from tests.certificates import authority, node_identity
+from testkit.certificates import authority, node_identity
+from testkit.nodes.wire import BROKER, TOPIC, Closed, Wire, batch
 from tests.node.test_tls_listeners import Secured
-from tests.node.wire import BROKER, TOPIC, Closed, Wire, batch
 
 USERS = ("mallory", "Mallory", "mall")
 POINTS = "CLIENTS://localhost:0,SSL://localhost:0,PLAINTEXT://localhost:0,CONTROLLER://localhost:0"

@@ -27,9 +27,9 @@ from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.list_groups import ListGroupsRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.vote import VoteRequest
-from tests.acting import acts
-from tests.node.sim import Sim
-from tests.simulation.world import World
+from testkit.acting import acts
+from testkit.nodes.sim import Sim
+from testkit.simulated.world import World
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ON = {"authorizer.class.name": STANDARD}

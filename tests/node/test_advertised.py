@@ -18,8 +18,8 @@ from pykbroker.node.shared import StartError
 from pykbroker.storage.bare_directories import check_metadata
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk
+from testkit.simulated.world import World
 from tests.simulation.test_cluster_faults import until
-from tests.simulation.world import World
 
 BROKER = {
     "process.roles": "broker",

@@ -37,10 +37,10 @@ from pykbroker_wire.messages.fetch_snapshot import FetchSnapshotRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from pykbroker_wire.messages.vote import VoteRequest
-from tests.certificates import client_context, node_properties
-from tests.node.secured_trio import PLAIN, log_in
+from testkit.certificates import client_context, node_properties
+from testkit.nodes.secured_trio import PLAIN, log_in
+from testkit.nodes.wire import Closed, Wire
 from tests.node.test_tls_listeners import Secured
-from tests.node.wire import Closed, Wire
 
 USERS: Final = ("mallory", "broker", "admin")
 POINTS: Final = "CLIENTS://localhost:0,CONTROLLER://localhost:0,LOCKED://localhost:0"

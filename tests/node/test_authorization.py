@@ -80,8 +80,8 @@ from pykbroker_wire.messages import (
     write_txn_markers,
 )
 from pykbroker_wire.records.batch import build_batch
+from testkit.nodes.sim import Sim
 from tests.deny_all import DenyAll
-from tests.node.sim import Sim
 
 TOPIC, GROUP, CLUSTER = (
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -18,10 +18,10 @@ from pykbroker.security.audited_authorizer import AuditedAuthorizer
 from pykbroker.security.authorizer import AllowAll, Operation, Resource
 from pykbroker.security.authorizer_metrics import RatePerMinute
 from pykbroker_wire.errors import ErrorCode
-from tests.acting import acts
+from testkit.acting import acts
+from testkit.nodes.nodes import eventually
+from testkit.nodes.wire import Wire, batch
 from tests.deny_all import DenyAll
-from tests.node.nodes import eventually
-from tests.node.wire import Wire, batch
 from tests.security.askers import AskingClient
 
 pytestmark = pytest.mark.slow

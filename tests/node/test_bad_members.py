@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.ports import steady_port
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.records.batch import iter_batches
-from tests.node.nodes import PATIENCE_SECONDS, eventually
-from tests.node.processes import Process, run, write_properties
-from tests.node.trio import CLUSTER_ID, NUMBERS, Trio
-from tests.node.wire import Wire, batch
+from testkit.nodes.nodes import PATIENCE_SECONDS, eventually
+from testkit.nodes.processes import Process, run, write_properties
+from testkit.nodes.trio import CLUSTER_ID, NUMBERS, Trio
+from testkit.nodes.wire import Wire, batch
+from testkit.ports import steady_port
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import pytest
 
-from compat_tests.ports import steady_port
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
@@ -33,8 +32,9 @@ from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetch
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from pykbroker_wire.messages.sync_group import SyncGroupRequest
-from tests.node.processes import Process, format_combined
-from tests.node.wire import Wire
+from testkit.nodes.processes import Process, format_combined
+from testkit.nodes.wire import Wire
+from testkit.ports import steady_port
 
 pytestmark = pytest.mark.slow
 MB: Final = 1 << 20

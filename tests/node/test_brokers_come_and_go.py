@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.ports import steady_port
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -16,11 +15,12 @@ from pykbroker_wire.messages.alter_partition_reassignments import (
 )
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
 from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest
-from tests.node.load import Load
-from tests.node.nodes import GROUP, PATIENCE_SECONDS, TRANSACTION, eventually
-from tests.node.processes import write_properties
-from tests.node.trio import NUMBERS, REPLICATED, Trio
-from tests.node.wire import Wire
+from testkit.nodes.load import Load
+from testkit.nodes.nodes import GROUP, PATIENCE_SECONDS, TRANSACTION, eventually
+from testkit.nodes.processes import write_properties
+from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
+from testkit.nodes.wire import Wire
+from testkit.ports import steady_port
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 
 from pykbroker.testing.embedded import Broker
 from pykbroker_log.os_disk.page_cache import PageCache
-from tests.node.wire import Wire, batch
+from testkit.nodes.wire import Wire, batch
 
 PATIENCE_SECONDS = 30
 

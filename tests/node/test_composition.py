@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import pykbroker.node
-from compat_tests.ports import steady_port
 from pykbroker.config.load import development_profile, load
 from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.net.listener import Listener
@@ -28,8 +27,9 @@ from pykbroker.storage.cleaner import LogCleaner
 from pykbroker.storage.moves import Moves
 from pykbroker.storage.upkeep import Upkeep
 from pykbroker_log.log_dirs import LogDir
+from testkit.nodes.sim import Sim
+from testkit.ports import steady_port
 from tests.net.fakes import make_listener
-from tests.node.sim import Sim
 from tests.parsed import parsed
 
 

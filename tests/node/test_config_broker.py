@@ -16,9 +16,9 @@ from pykbroker_wire.messages.describe_topic_partitions import DescribeTopicParti
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.acting import acts
-from tests.node.sim import BROKER, Play, Sim
-from tests.simulation.cluster import Client
+from testkit.acting import acts
+from testkit.nodes.sim import BROKER, Play, Sim
+from testkit.simulated.cluster import Client
 
 T = TypeVar("T")
 

@@ -23,8 +23,8 @@ from pykbroker_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from tests.acting import acts
-from tests.node.sim import BROKER, Sim, playing
+from testkit.acting import acts
+from testkit.nodes.sim import BROKER, Sim, playing
 
 T = TypeVar("T")
 Play = Callable[..., Any]

@@ -20,8 +20,8 @@ from pykbroker_wire.messages.offset_commit import (
 )
 from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from pykbroker_wire.records.compression import Codec
-from tests.acting import acts
-from tests.node.sim import TOPIC, Play, Sim
+from testkit.acting import acts
+from testkit.nodes.sim import TOPIC, Play, Sim
 
 OFFSETS = "__consumer_offsets"
 

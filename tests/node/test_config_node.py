@@ -18,8 +18,8 @@ from pykbroker.runtime import Runtime
 from pykbroker_log.memory_disk import Survive
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
-from tests.acting import acts
-from tests.node.sim import BROKER, Play, Sim
+from testkit.acting import acts
+from testkit.nodes.sim import BROKER, Play, Sim
 
 
 @pytest.mark.slow

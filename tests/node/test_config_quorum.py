@@ -33,8 +33,8 @@ from pykbroker_wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.acting import acts
-from tests.node.sim import Play, Sim
+from testkit.acting import acts
+from testkit.nodes.sim import Play, Sim
 
 T = TypeVar("T")
 OBSERVER = {

@@ -16,10 +16,10 @@ from pykbroker.net.listener import Listener
 from pykbroker.testing.embedded import Broker
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import MetadataRequest
-from tests.acting import acts
-from tests.node.sim import Sim
-from tests.node.wire import BROKER, Closed, Wire, batch
-from tests.simulation.cluster import Client
+from testkit.acting import acts
+from testkit.nodes.sim import Sim
+from testkit.nodes.wire import BROKER, Closed, Wire, batch
+from testkit.simulated.cluster import Client
 
 
 def listener(broker: Broker, name: str = "PLAINTEXT") -> Listener:

@@ -14,8 +14,8 @@ import pytest
 from pykbroker.metadata.features import ELR_VERSION
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.records.compression import Codec
-from tests.acting import acts
-from tests.node.sim import BROKER, TOPIC, Sim, open_sims
+from testkit.acting import acts
+from testkit.nodes.sim import BROKER, TOPIC, Sim, open_sims
 
 COMPRESSIBLE = b"".join(b"%d,%d;" % (number, number * number) for number in range(2_000))
 

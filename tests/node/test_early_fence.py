@@ -8,9 +8,9 @@ import pytest
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.node.nodes import eventually
-from tests.node.trio import NUMBERS, Trio
-from tests.node.wire import Wire, batch
+from testkit.nodes.nodes import eventually
+from testkit.nodes.trio import NUMBERS, Trio
+from testkit.nodes.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 

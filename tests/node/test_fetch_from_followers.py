@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.node.nodes import PATIENCE_SECONDS, eventually
-from tests.node.trio import NUMBERS, REPLICATED, Trio
+from testkit.nodes.nodes import PATIENCE_SECONDS, eventually
+from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
 
 pytestmark = pytest.mark.slow
 

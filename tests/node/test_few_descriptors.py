@@ -16,8 +16,8 @@ from pykbroker.runtime.descriptor_budget import divide
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
-from tests.node.processes import Process, format_combined
-from tests.node.wire import Wire, batch
+from testkit.nodes.processes import Process, format_combined
+from testkit.nodes.wire import Wire, batch
 
 LIMIT = 512
 HOST = "127.0.0.1"

@@ -10,10 +10,10 @@ import pytest
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from tests.acting import acts
-from tests.node.processes import Process, format_combined
+from testkit.acting import acts
+from testkit.nodes.processes import Process, format_combined
+from testkit.nodes.wire import Wire, batch
 from tests.node.test_real_disks import small_disk, until
-from tests.node.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR

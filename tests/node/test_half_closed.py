@@ -16,10 +16,10 @@ from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.primitives import TopLevel
-from tests.certificates import client_context, node_properties
-from tests.node.nodes import eventually
+from testkit.certificates import client_context, node_properties
+from testkit.nodes.nodes import eventually
+from testkit.nodes.wire import Wire, batch
 from tests.node.test_tls_listeners import Secured
-from tests.node.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 PROPERTIES = {**node_properties(), "group.initial.rebalance.delay.ms": "500"}

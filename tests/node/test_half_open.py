@@ -25,9 +25,9 @@ from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
-from tests.certificates import client_context, node_properties
+from testkit.certificates import client_context, node_properties
+from testkit.nodes.wire import Wire, batch
 from tests.node.test_tls_listeners import Secured
-from tests.node.wire import Wire, batch
 
 POINTS: Final = ",".join(
     f"{name}://localhost:0" for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "CONTROLLER", "LOCKED")

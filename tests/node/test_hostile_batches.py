@@ -13,8 +13,8 @@ from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffse
 from pykbroker_wire.records.compression import Codec
 from pykbroker_wire.records.record import encode_record, varint
 from pykbroker_wire.records.walk import COMPILED
-from tests.log.helpers import NOW, sealed
-from tests.node.wire import Wire
+from testkit.logs.helpers import NOW, sealed
+from testkit.nodes.wire import Wire
 
 pytestmark = [
     pytest.mark.slow,

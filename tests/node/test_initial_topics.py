@@ -15,11 +15,11 @@ from pykbroker.topic_creation.auto_create import internal_number
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
-from tests.acting import acts
-from tests.node.nodes import eventually
-from tests.node.processes import Process, format_combined
-from tests.node.sim import Play, Sim
-from tests.node.wire import Wire
+from testkit.acting import acts
+from testkit.nodes.nodes import eventually
+from testkit.nodes.processes import Process, format_combined
+from testkit.nodes.sim import Play, Sim
+from testkit.nodes.wire import Wire
 
 KEY = "pykbroker.create.topics"
 RUNNING = "[BrokerLifecycleManager id=1] The broker has been unfenced. Transitioning from RECOVERY to RUNNING."

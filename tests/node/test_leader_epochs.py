@@ -17,9 +17,9 @@ from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import PartitionChangeRecord
-from tests.node.sim import Sim
+from testkit.nodes.sim import Sim
+from testkit.simulated.cluster import Client
 from tests.node.test_transactions import ONE, Producer, values
-from tests.simulation.cluster import Client
 
 TOPICS = ("t", "__consumer_offsets", "__transaction_state")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from compat_tests.torture.journal import Transaction
-from tests.node.load import Load, progress_of
+from testkit.nodes.load import Load, progress_of
+from testkit.torture.journal import Transaction
 
 
 class Nowhere:

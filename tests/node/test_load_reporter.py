@@ -17,12 +17,12 @@ from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.records.batch import CODEC_MASK, iter_batches
 from pykbroker_wire.records.compression import Codec
-from tests.acting import acts
-from tests.node.nodes import eventually
-from tests.node.secured_trio import SecuredTrio
-from tests.node.told_loads import REPORTING, reports, sums
-from tests.node.trio import NUMBERS
-from tests.node.wire import Wire, batch
+from testkit.acting import acts
+from testkit.nodes.nodes import eventually
+from testkit.nodes.secured_trio import SecuredTrio
+from testkit.nodes.told_loads import REPORTING, reports, sums
+from testkit.nodes.trio import NUMBERS
+from testkit.nodes.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 
@@ -189,7 +189,7 @@ def test_secured_nodes_report_to_each_other_as_their_principal(tmp_path: Path) -
 
 def test_a_topic_that_cannot_be_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """The counts wait for it, and their memory does not grow with time."""
-    policy = {"create.topic.policy.class.name": "python:tests.node.told_loads.NoTopics"}
+    policy = {"create.topic.policy.class.name": "python:testkit.nodes.told_loads.NoTopics"}
     with Broker({**REPORTING, **policy}) as broker:
         eventually(
             "reports are dropped",

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 import pykbroker
-from compat_tests.ports import steady_port
 from pykbroker.config import protection
 from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.kinds import ConfigError
@@ -34,9 +33,10 @@ from pykbroker_wire.messages.incremental_alter_configs import (
 )
 from pykbroker_wire.stored.metadata import ConfigRecord
 from pykbroker_wire.stored.metadata.client_quota_record import ClientQuotaRecord, EntityData
-from tests.node.processes import command, environment, run, write_properties
-from tests.node.sim import BROKER, TOPIC, Sim
-from tests.node.wire import Wire
+from testkit.nodes.processes import command, environment, run, write_properties
+from testkit.nodes.sim import BROKER, TOPIC, Sim
+from testkit.nodes.wire import Wire
+from testkit.ports import steady_port
 
 STANDARD = protection.STANDARD_AUTHORIZER
 PLAIN_CONTROLLER = "CONTROLLER://localhost:0"

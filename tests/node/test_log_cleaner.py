@@ -17,8 +17,8 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from tests.acting import acts
-from tests.node.sim import BROKER, TOPIC, Sim, open_sims
+from testkit.acting import acts
+from testkit.nodes.sim import BROKER, TOPIC, Sim, open_sims
 
 COMPACTED = {"cleanup.policy": "compact", "internal.segment.bytes": "250", "min.cleanable.dirty.ratio": "0.01"}
 CLEANER = "kafka.log:type=LogCleaner,name="

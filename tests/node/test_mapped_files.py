@@ -20,9 +20,9 @@ import pytest
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from pykbroker_wire.records.batch import build_batch
-from tests.node.processes import Process, format_combined
+from testkit.nodes.processes import Process, format_combined
+from testkit.nodes.wire import BROKER, Wire, batch
 from tests.node.test_real_disks import move, until
-from tests.node.wire import BROKER, Wire, batch
 
 pytestmark = pytest.mark.slow
 LOG = "00000000000000000000.log"

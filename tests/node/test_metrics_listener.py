@@ -12,8 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pykbroker.config.load import development_profile, load
-from tests.acting import acts
-from tests.node.processes import Process, format_combined, run
+from testkit.acting import acts
+from testkit.nodes.processes import Process, format_combined, run
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,9 @@ from pykbroker.__main__ import main
 from pykbroker.node.node_health import NodeHealth
 from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.runtime.unix_sockets import bind_unix
-from tests.acting import acts
-from tests.node.processes import Process, format_combined, run
-from tests.node.sim import Play, Sim
+from testkit.acting import acts
+from testkit.nodes.processes import Process, format_combined, run
+from testkit.nodes.sim import Play, Sim
 
 _HEALTHY = NodeHealth(node_id=1, broker=BrokerState.RUNNING, active=True, leader_id=1, is_controller=True)
 

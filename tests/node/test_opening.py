@@ -8,8 +8,8 @@ import pytest
 
 from pykbroker.storage.opening import OPENED_PER_TURN, Opener
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from testkit.nodes.wire import Wire, batch
 from tests.node.test_plain_asyncio import Served
-from tests.node.wire import Wire, batch
 
 PARTITIONS = 8 * OPENED_PER_TURN
 VERSION = 12

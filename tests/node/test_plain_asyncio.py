@@ -17,7 +17,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.records.batch import iter_batches
-from tests.node.wire import Wire, batch
+from testkit.nodes.wire import Wire, batch
 
 MB = 1 << 20
 

@@ -18,8 +18,8 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
-from tests.acting import acts
-from tests.node.wire import BROKER, TOPIC, Closed, Wire, batch
+from testkit.acting import acts
+from testkit.nodes.wire import BROKER, TOPIC, Closed, Wire, batch
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"

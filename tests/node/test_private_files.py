@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pykbroker_wire.errors import ErrorCode
-from tests.node.nodes import eventually
-from tests.node.processes import ROOT, Process, command, environment, write_properties
-from tests.node.wire import Wire, batch
+from testkit.nodes.nodes import eventually
+from testkit.nodes.processes import ROOT, Process, command, environment, write_properties
+from testkit.nodes.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 

@@ -25,8 +25,8 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest
-from tests.node.processes import Process, format_combined, run
-from tests.node.wire import Wire, batch
+from testkit.nodes.processes import Process, format_combined, run
+from testkit.nodes.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pykbroker_raft.intact import CUT_AT_KEY
-from tests.node.processes import Process, run
-from tests.node.wire import Wire, batch
+from testkit.nodes.processes import Process, run
+from testkit.nodes.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 

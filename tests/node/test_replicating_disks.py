@@ -10,13 +10,13 @@ import pytest
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest
-from tests.node.load import Load
-from tests.node.nodes import PATIENCE_SECONDS, eventually
-from tests.node.processes import run
+from testkit.nodes.load import Load
+from testkit.nodes.nodes import PATIENCE_SECONDS, eventually
+from testkit.nodes.processes import run
+from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
+from testkit.nodes.wire import Wire
 from tests.node.test_real_disks import move
 from tests.node.test_replication import new_leader
-from tests.node.trio import NUMBERS, REPLICATED, Trio
-from tests.node.wire import Wire
 
 pytestmark = pytest.mark.slow
 

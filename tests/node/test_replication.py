@@ -16,10 +16,10 @@ from pykbroker_wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from tests.node.load import Load
-from tests.node.nodes import GROUP, PATIENCE_SECONDS, TRANSACTION, eventually
-from tests.node.trio import NUMBERS, REPLICATED, Trio
-from tests.node.wire import Wire, batch
+from testkit.nodes.load import Load
+from testkit.nodes.nodes import GROUP, PATIENCE_SECONDS, TRANSACTION, eventually
+from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
+from testkit.nodes.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.load import Load
-from tests.node.nodes import PATIENCE_SECONDS
+from testkit.nodes.load import Load
+from testkit.nodes.nodes import PATIENCE_SECONDS
+from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
 from tests.node.test_replication import create_one_for_each
-from tests.node.trio import NUMBERS, REPLICATED, Trio
 
 FAULTS = 20
 

@@ -32,9 +32,9 @@ from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRe
 from pykbroker_wire.messages.envelope import EnvelopeRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.primitives import Message
-from tests.node.sim import BROKER, TOPIC
-from tests.node.wire import Wire, batch
-from tests.wire.catalogue import cases, make
+from testkit.messages.catalogue import cases, make
+from testkit.nodes.sim import BROKER, TOPIC
+from testkit.nodes.wire import Wire, batch
 
 NAME = "kafka.request.logger"
 LOGGERS = 8

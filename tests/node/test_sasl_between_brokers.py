@@ -11,11 +11,11 @@ from pykbroker.security.sasl.scram_client import Login
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
-from tests.acting import acts, note
-from tests.node.processes import run, write_properties
+from testkit.acting import acts, note
+from testkit.nodes.processes import run, write_properties
+from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
+from testkit.nodes.wire import Wire, batch
 from tests.node.test_tls_between_brokers import trio_leader
-from tests.node.trio import NUMBERS, REPLICATED, Trio
-from tests.node.wire import Wire, batch
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -13,9 +13,9 @@ from pykbroker.security.sasl.scram_client import Login
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
-from tests.certificates import client_context, client_identity, node_properties
+from testkit.certificates import client_context, client_identity, node_properties
+from testkit.nodes.wire import Closed, Wire, batch
 from tests.node.test_tls_listeners import LISTENERS, Secured
-from tests.node.wire import Closed, Wire, batch
 
 #: The listener with the name SSL uses SASL as well.
 BELOW_SASL = {

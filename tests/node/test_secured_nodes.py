@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.ports import steady_port
 from pykbroker.config.load import development_profile
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest
 from pykbroker_wire.messages.add_raft_voter import Listener as AddedListener
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
-from tests.acting import acts
-from tests.certificates import client_context, client_identity, node_properties
-from tests.node.nodes import eventually
-from tests.node.processes import Process, run, write_properties
-from tests.node.secured_trio import CONTROLLERS, PLAIN, SCRAM, SecuredTrio, log_in
+from testkit.acting import acts
+from testkit.certificates import client_context, client_identity, node_properties
+from testkit.nodes.nodes import eventually
+from testkit.nodes.processes import Process, run, write_properties
+from testkit.nodes.secured_trio import CONTROLLERS, PLAIN, SCRAM, SecuredTrio, log_in
+from testkit.nodes.trio import NUMBERS
+from testkit.nodes.wire import Closed, Wire, batch
+from testkit.ports import steady_port
 from tests.node.test_tls_listeners import Secured
-from tests.node.trio import NUMBERS
-from tests.node.wire import Closed, Wire, batch
 
 pytestmark = pytest.mark.slow
 TOPIC_RESOURCE, LITERAL, ANY_CREATE, ALLOW = 2, 3, 5, 3

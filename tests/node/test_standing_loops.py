@@ -18,13 +18,13 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from testkit.nodes.load import Load
+from testkit.nodes.nodes import TRANSACTION, eventually
+from testkit.nodes.processes import Process, format_combined, run
+from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
+from testkit.nodes.wire import Wire, batch
 from tests.node import standing_authorizer
-from tests.node.load import Load
-from tests.node.nodes import TRANSACTION, eventually
-from tests.node.processes import Process, format_combined, run
 from tests.node.standing_authorizer import HOLD, STAND
-from tests.node.trio import NUMBERS, REPLICATED, Trio
-from tests.node.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 

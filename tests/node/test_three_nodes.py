@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
-from tests.node.nodes import GROUP, PATIENCE_SECONDS, TRANSACTION, eventually
-from tests.node.trio import NUMBERS, Trio
-from tests.node.wire import BROKER, Wire, batch
+from testkit.nodes.nodes import GROUP, PATIENCE_SECONDS, TRANSACTION, eventually
+from testkit.nodes.trio import NUMBERS, Trio
+from testkit.nodes.wire import BROKER, Wire, batch
 
 pytestmark = pytest.mark.slow
 

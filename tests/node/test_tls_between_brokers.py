@@ -18,11 +18,11 @@ from pykbroker.runtime import OsRuntime
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
-from tests.acting import acts
-from tests.certificates import authority, client_context, client_identity, in_one_line, node_properties, now
+from testkit.acting import acts
+from testkit.certificates import authority, client_context, client_identity, in_one_line, node_properties, now
+from testkit.nodes.trio import NUMBERS, REPLICATED, Trio
+from testkit.nodes.wire import Wire, batch
 from tests.node.test_tls_listeners import Secured
-from tests.node.trio import NUMBERS, REPLICATED, Trio
-from tests.node.wire import Wire, batch
 
 PATIENCE_MS = 60_000
 #: The listener is named PLAINTEXT, like that of `Trio`, and uses TLS.

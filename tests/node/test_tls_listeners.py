@@ -21,8 +21,8 @@ from pykbroker.config.load import development_profile, load
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
 from pykbroker_wire.errors import ErrorCode
-from tests.acting import acts, note
-from tests.certificates import (
+from testkit.acting import acts, note
+from testkit.certificates import (
     authority,
     client_context,
     client_identity,
@@ -30,8 +30,8 @@ from tests.certificates import (
     node_identity,
     node_properties,
 )
-from tests.node.processes import run, write_properties
-from tests.node.wire import Closed, Wire, batch
+from testkit.nodes.processes import run, write_properties
+from testkit.nodes.wire import Closed, Wire, batch
 
 MB = 1 << 20
 PATIENCE_SECONDS = 60.0

@@ -12,11 +12,11 @@ import pytest
 
 from pykbroker_log.os_disk.files import OsRegion
 from pykbroker_wire.headers import decode_response
-from tests.certificates import client_context, node_properties
-from tests.node.processes import Process, format_combined
+from testkit.certificates import client_context, node_properties
+from testkit.nodes.processes import Process, format_combined
+from testkit.nodes.wire import Wire, batch
 from tests.node.test_cold_reads import PATIENCE_SECONDS, Device, stop_no_other_connection
 from tests.node.test_tls_listeners import Secured, pattern
-from tests.node.wire import Wire, batch
 
 MB = 1 << 20
 READERS = 100

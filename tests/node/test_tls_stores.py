@@ -27,11 +27,11 @@ from pykbroker.node.tls_stores import METRIC, TRUSTED_METRIC, TlsStores
 from pykbroker.security.tls.authority import Authority, Issued
 from pykbroker.security.tls.tls_server import tls_server
 from pykbroker_wire.errors import ErrorCode
-from tests.acting import acts
-from tests.certificates import NODE_HOSTS, authority, client_context, client_identity, node_identity, now
-from tests.node.sim import BROKER, Sim
+from testkit.acting import acts
+from testkit.certificates import NODE_HOSTS, authority, client_context, client_identity, node_identity, now
+from testkit.nodes.sim import BROKER, Sim
+from testkit.nodes.wire import Closed, Wire
 from tests.node.test_tls_listeners import LISTENERS, Secured
-from tests.node.wire import Closed, Wire
 
 PATIENCE_SECONDS = 60.0
 PREFIX = "listener.name.ssl."

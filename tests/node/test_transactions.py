@@ -31,9 +31,9 @@ from pykbroker_wire.messages.write_txn_markers import (
 )
 from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.acting import acts
-from tests.node.sim import Sim, playing
-from tests.simulation.cluster import Client
+from testkit.acting import acts
+from testkit.nodes.sim import Sim, playing
+from testkit.simulated.cluster import Client
 
 T = TypeVar("T")
 Play = Callable[..., Any]

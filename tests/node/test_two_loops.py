@@ -17,11 +17,11 @@ from pykbroker.testing.cluster import Cluster
 from pykbroker.testing.embedded import Broker
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from testkit.nodes.nodes import eventually
+from testkit.nodes.wire import Wire, batch
+from testkit.standing_still import loop_standing_still
 from tests.node import standing_authorizer
-from tests.node.nodes import eventually
 from tests.node.standing_authorizer import WRITE
-from tests.node.wire import Wire, batch
-from tests.standing_still import loop_standing_still
 
 SESSION_SECONDS = 3
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.ports import steady_port
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
-from tests.acting import acts
-from tests.node.processes import Process, run, write_properties
-from tests.node.wire import Wire, batch
+from testkit.acting import acts
+from testkit.nodes.processes import Process, run, write_properties
+from testkit.nodes.wire import Wire, batch
+from testkit.ports import steady_port
 
 pytestmark = pytest.mark.slow
 

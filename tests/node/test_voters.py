@@ -17,9 +17,9 @@ from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from pykbroker_wire.primitives import uuid_from_str
-from tests.node.nodes import PATIENCE_SECONDS, eventually
-from tests.node.trio import CLUSTER_ID, Trio
-from tests.node.wire import Wire, batch
+from testkit.nodes.nodes import PATIENCE_SECONDS, eventually
+from testkit.nodes.trio import CLUSTER_ID, Trio
+from testkit.nodes.wire import Wire, batch
 
 SETTINGS = {"offsets.topic.replication.factor": 3, "default.replication.factor": 3, "min.insync.replicas": 2}
 

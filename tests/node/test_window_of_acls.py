@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.ports import steady_port
 from pykbroker.security.acl import PatternType, Permission
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
@@ -20,11 +19,12 @@ from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.describe_acls import DescribeAclsRequest
-from tests.background import InBackground
-from tests.node.processes import Process, run, write_properties
-from tests.node.secured_trio import PLAIN, log_in
-from tests.node.trio import CLUSTER_ID
-from tests.node.wire import Closed, Wire, batch
+from testkit.background import InBackground
+from testkit.nodes.processes import Process, run, write_properties
+from testkit.nodes.secured_trio import PLAIN, log_in
+from testkit.nodes.trio import CLUSTER_ID
+from testkit.nodes.wire import Closed, Wire, batch
+from testkit.ports import steady_port
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 60

@@ -16,8 +16,8 @@ from pykbroker_wire.headers import RequestHeader, encode_response
 from pykbroker_wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from pykbroker_wire.messages.envelope import EnvelopeRequest
+from testkit.simulated.world import SimRuntime, World
 from tests.node_to_controller.fakes import FakeLeadership
-from tests.simulation.world import SimRuntime, World
 
 ENVELOPE = EnvelopeRequest(request_data=b"", client_host_address=b"\x7f\0\0\1")
 HEARTBEAT = BrokerHeartbeatRequest(broker_id=9, broker_epoch=1)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.node.processes import ROOT, Process, environment
+from testkit.nodes.processes import ROOT, Process, environment
 from tests.testing.test_plugin import run_pytest
 
 ADDRESS = "localhost:9092"

@@ -12,7 +12,7 @@ from compat_tests.oracle.kafka import KAFKA
 from pykbroker.api import TABLE
 from pykbroker.config.load import development_profile
 from pykbroker.metadata.features import SUPPORTED, TRANSACTION_VERSION
-from tests.node.processes import READY, ROOT
+from testkit.nodes.processes import READY, ROOT
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 #: Figures of measurements: `python -m bench.report --check` compares them with the stored runs, in make lint.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.processes import ROOT
+from testkit.nodes.processes import ROOT
 from tests.pages.console import page
 
 NOT_TRIED = "not tried"

@@ -15,8 +15,8 @@ from pykbroker_raft import batches, rpc
 from pykbroker_raft.ready import Destination
 from pykbroker_wire.messages.fetch import FetchResponse
 from pykbroker_wire.primitives import EncodeError
+from testkit.messages.catalogue import Maker, entry
 from tests.quorum.world import CLUSTER, WALL_MS
-from tests.wire.catalogue import Maker, entry
 
 #: the voters
 IDS = (1, 2)

@@ -18,7 +18,7 @@ from pykbroker_raft.intact import LostMetadata
 from pykbroker_raft.metadata_storage import DIRECTORY, MetadataStorage, StorageConfig
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.crc import crc32c
-from tests.log.prefixes import Crash, examine
+from testkit.logs.prefixes import Crash, examine
 from tests.raft.another_owner import stay_of_another_owner
 
 NOW = 1_700_000_000_000

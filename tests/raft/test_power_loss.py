@@ -23,7 +23,7 @@ from pykbroker_raft.ready import SnapshotChunk
 from pykbroker_raft.voters import ReplicaKey
 from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.log.prefixes import Crash, copy_of, examine, lose_power, tears
+from testkit.logs.prefixes import Crash, copy_of, examine, lose_power, tears
 from tests.raft.another_owner import stay_of_another_owner
 
 NOW = 1_700_000_000_000

@@ -9,7 +9,7 @@ import pytest
 from pykbroker.replica.isr_updates import PER_TURN
 from pykbroker.replica.partition import Partition
 from pykbroker_wire.errors import ErrorCode
-from tests.acting import acts
+from testkit.acting import acts
 from tests.replica.world import NOW_MS, World, batch
 
 MANAGER = "kafka.server:type=ReplicaManager,name="

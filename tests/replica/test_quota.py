@@ -6,7 +6,7 @@ import pytest
 
 from pykbroker.metrics.registry import Metrics
 from pykbroker.replica.quota import FOLLOWER_RATE, LEADER_RATE, ReplicationQuotas, WindowedRate
-from tests.acting import acts
+from testkit.acting import acts
 from tests.replica.world import NODE, World
 
 

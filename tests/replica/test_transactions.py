@@ -9,7 +9,7 @@ from pykbroker_log.producers import ActiveProducer
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.acting import acts
+from testkit.acting import acts
 from tests.replica.world import NOW_MS, World, batch
 
 PID = 1000

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from pykbroker.config.kinds import ConfigError
 from pykbroker.runtime.secret_files import as_memory_file
 from pykbroker.security.tls.stores import OwnKey, StorePasswords, read_key, read_trusted
-from tests.certificates import authority, client_identity, in_one_line, node_identity
+from testkit.certificates import authority, client_identity, in_one_line, node_identity
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "key_stores"
 STORE, KEY = "storesecret", "keysecret"

@@ -38,10 +38,10 @@ from pykbroker_wire.messages.alter_user_scram_credentials import (
 )
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
-from tests.certificates import authority, node_identity
-from tests.node.processes import READY, command, environment, run, write_properties
-from tests.node.sim import BROKER
-from tests.node.wire import Wire
+from testkit.certificates import authority, node_identity
+from testkit.nodes.processes import READY, command, environment, run, write_properties
+from testkit.nodes.sim import BROKER
+from testkit.nodes.wire import Wire
 
 BROKER_LOGGER = 8
 #: The text to search for, which no text of the program contains.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pykbroker.config.kinds import ConfigError
 from pykbroker.security.tls.distinguished_names import MalformedName, name_of, subject_of
 from pykbroker.security.tls.principal_mapping import PrincipalMapper
-from tests.certificates import authority, now
+from testkit.certificates import authority, now
 
 SHORT = {NameOID.COMMON_NAME: "CN", NameOID.ORGANIZATION_NAME: "O", NameOID.DOMAIN_COMPONENT: "DC"}
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)

@@ -12,8 +12,8 @@ from enum import Enum
 
 from pykbroker.config.load import development_profile
 from pykbroker_raft.voters import Endpoint, VoterNode, VoterSet
+from testkit.simulated.world import World
 from tests.simulation.sim_broker import SimBroker
-from tests.simulation.world import World
 
 #: node 1 listens on 9092, its controller half on 9093, node 2 on 9102, ...
 PORTS = {number: 9082 + 10 * number for number in range(1, 10)}

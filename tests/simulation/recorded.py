@@ -13,7 +13,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pykbroker_wire.records.batch import CorruptBatch, iter_batches, verify_crc
 from pykbroker_wire.records.record import iter_records
-from tests.node.sim import TOPIC, Sim
+from testkit.nodes.sim import TOPIC, Sim
 
 METADATA = "/data/__cluster_metadata-0"
 

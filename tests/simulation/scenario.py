@@ -9,8 +9,8 @@ from unittest import mock
 
 from pykbroker.storage import recovery
 from pykbroker_log.memory_disk import Survive
-from tests.simulation.cluster import Committer, Consumer, Producer, SimNode
-from tests.simulation.world import World
+from testkit.simulated.cluster import Committer, Consumer, Producer, SimNode
+from testkit.simulated.world import World
 
 TOPIC = "orders"
 SIMULATED_SECONDS = 600.0

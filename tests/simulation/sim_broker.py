@@ -19,9 +19,9 @@ from pykbroker.storage.format import format_directories, read_format
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_raft.metadata_storage import format_voters
 from pykbroker_raft.voters import ReplicaKey, VoterSet
-from tests.simulation.cluster import forgetful, recovered
+from testkit.simulated.cluster import forgetful, recovered
+from testkit.simulated.world import SimRuntime, World
 from tests.simulation.rebuilt import compare_producers, fresh_producers_agree, producers_of
-from tests.simulation.world import SimRuntime, World
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 _CHANGING = frozenset(

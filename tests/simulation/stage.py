@@ -15,13 +15,13 @@ from pykbroker.metadata.image import MetadataImage
 from pykbroker_log.checkpoints import decode_offsets
 from pykbroker_log.disk import read_file
 from pykbroker_log.memory_disk import Survive
+from testkit.simulated.world import World
 from tests.simulation.brokers import Cluster, Layout, Quorum
 from tests.simulation.clients.base import Peer
 from tests.simulation.clients.reader import Reader
 from tests.simulation.history.events import Forgot, History, Log, Place
 from tests.simulation.rebuilt import contents_of_groups, contents_of_transactions, coordinators_agree
 from tests.simulation.sim_broker import SimBroker
-from tests.simulation.world import World
 
 SIMULATED_SECONDS = 900.0
 #: Small, so that a run rolls segments and crosses index entries; short, so that timeouts happen in it.

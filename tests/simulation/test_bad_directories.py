@@ -12,7 +12,7 @@ from pykbroker.node.shared import StartError
 from pykbroker_log.disk import read_file, remove_tree, write_atomic
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import MetadataRequest
-from tests.node.sim import Sim, playing
+from testkit.nodes.sim import Sim, playing
 from tests.simulation.test_disk_faults import STORAGE, in_two_dirs, log_dirs, values
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import pytest
 from pykbroker.node.shared import StartError
 from pykbroker_log.disk import read_file
 from pykbroker_log.memory_disk import MemoryDisk, Survive
-from tests.node.sim import Sim
+from testkit.nodes.sim import Sim
 from tests.simulation.brokers import Layout, Quorum
 from tests.simulation.sim_broker import SimBroker
 from tests.simulation.stage import Stage, play

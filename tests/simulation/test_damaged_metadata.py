@@ -15,8 +15,8 @@ from pykbroker_raft.metadata_storage import UNUSABLE, MetadataStorage, StorageCo
 from pykbroker_raft.reserve import FILE as RESERVE
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.acting import acts
-from tests.node.sim import TOPIC, Sim
+from testkit.acting import acts
+from testkit.nodes.sim import TOPIC, Sim
 from tests.simulation.recorded import METADATA, Recorded, contents, flip, record, restarted
 
 NOW = 1_700_000_000_000

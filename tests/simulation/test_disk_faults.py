@@ -14,7 +14,7 @@ from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.node.sim import Sim, playing
+from testkit.nodes.sim import Sim, playing
 
 T = TypeVar("T")
 Play = Callable[..., Any]

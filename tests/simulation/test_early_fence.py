@@ -9,9 +9,9 @@ import pytest
 
 from pykbroker.metadata.image import MetadataImage
 from pykbroker_log.memory_disk import Survive
-from tests.acting import acts
+from testkit.acting import acts
+from testkit.simulated.network import Delay, both_ways
 from tests.simulation.brokers import Quorum
-from tests.simulation.network import Delay, both_ways
 from tests.simulation.sim_broker import SimBroker
 from tests.simulation.stage import Stage, play
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.records.batch import HEADER_SIZE
-from tests.node.sim import Sim
+from testkit.nodes.sim import Sim
 from tests.simulation.test_disk_faults import log_dirs, values
 
 BATCHES = 6

@@ -13,7 +13,7 @@ from pykbroker.storage.missing import MOST_LINES
 from pykbroker_log.disk import write_new
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from tests.node.sim import Sim
+from testkit.nodes.sim import Sim
 from tests.simulation.recorded import METADATA, Recorded, contents, record, restarted
 
 DAMAGES: dict[str, Callable[[MemoryDisk, str, bytes], None]] = {

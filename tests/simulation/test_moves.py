@@ -20,8 +20,8 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from tests.acting import acts
-from tests.node.sim import BROKER, Sim, playing
+from testkit.acting import acts
+from testkit.nodes.sim import BROKER, Sim, playing
 from tests.simulation.test_disk_faults import STORAGE, log_dirs, values
 
 T = TypeVar("T")

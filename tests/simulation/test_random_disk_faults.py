@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykbroker_wire.errors import ErrorCode
-from tests.node.sim import Sim
+from testkit.nodes.sim import Sim
 from tests.simulation.test_disk_faults import STORAGE, TWO_DIRS, in_two_dirs, log_dirs, values
 from tests.simulation.test_moves import alter, where
 

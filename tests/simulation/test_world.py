@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from pykbroker_log.memory_disk import MemoryDisk
-from tests.simulation.network import Delay, both_ways
-from tests.simulation.world import LONGEST_HAND_OVER_SECONDS, SimRuntime, World
+from testkit.simulated.network import Delay, both_ways
+from testkit.simulated.world import LONGEST_HAND_OVER_SECONDS, SimRuntime, World
 
 PORT = 9092
 

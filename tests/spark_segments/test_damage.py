@@ -22,8 +22,8 @@ from pyspark_pykbroker.faults import (
     message_first,
 )
 from pyspark_pykbroker.segment_file import SegmentFile
-from tests.log.helpers import NOW, append
-from tests.spark_segments.data_directory import DataDirectory, read
+from testkit.logs.data_directory import DataDirectory, read
+from testkit.logs.helpers import NOW, append
 
 pytestmark = pytest.mark.usefixtures("twin")
 ONE_SEGMENT = LogConfig(index_interval_bytes=100)

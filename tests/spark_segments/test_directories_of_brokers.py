@@ -19,7 +19,7 @@ from pyspark_pykbroker.directories import Replica, find_replicas
 from pyspark_pykbroker.ranges import plan
 from pyspark_pykbroker.source_options import Isolation, SourceOptions
 from pyspark_pykbroker.splitting import split
-from tests.spark_segments.data_directory import read
+from testkit.logs.data_directory import read
 
 pytestmark = [pytest.mark.usefixtures("twin"), pytest.mark.slow]
 GOLDEN = Path(__file__).parents[1] / "golden" / "data_directories"

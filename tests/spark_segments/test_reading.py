@@ -18,11 +18,11 @@ from pykbroker_wire.records.batch import build_batch
 from pyspark_pykbroker.faults import DamagedSegment, RecordsLost, WrongOption
 from pyspark_pykbroker.piece_reader import read_piece
 from pyspark_pykbroker.row_schema import all_columns, columns_of
+from testkit.logs.data_directory import SMALL, DataDirectory, read
+from testkit.logs.helpers import NOW, append
+from testkit.logs.transactions import History
 from tests.log.compacting import compact, put
-from tests.log.helpers import NOW, append
 from tests.log.test_transactions import end, send
-from tests.log.transactions import History
-from tests.spark_segments.data_directory import SMALL, DataDirectory, read
 
 pytestmark = pytest.mark.usefixtures("twin")
 

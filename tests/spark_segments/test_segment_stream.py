@@ -18,8 +18,8 @@ from pyspark_pykbroker.history import Boundary
 from pyspark_pykbroker.places import Place, Stored
 from pyspark_pykbroker.segment_stream import SegmentStreamReader, share
 from pyspark_pykbroker.source_options import SourceOptions
-from tests.log.helpers import TOPIC_ID, append
-from tests.spark_segments.data_directory import DataDirectory, read
+from testkit.logs.data_directory import DataDirectory, read
+from testkit.logs.helpers import TOPIC_ID, append
 
 OTHER_TOPIC = bytes(range(16, 32))
 ID, OTHER_ID = uuid_to_str(TOPIC_ID), uuid_to_str(OTHER_TOPIC)

@@ -18,8 +18,8 @@ import pytest
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records import walk
 from pykbroker_wire.records.batch import build_batch
-from tests.log.helpers import NOW
-from tests.spark_segments.data_directory import DataDirectory
+from testkit.logs.data_directory import DataDirectory
+from testkit.logs.helpers import NOW
 
 ROOT = Path(__file__).parents[2]
 SHARED_OBJECT = "pyspark_pykbroker/_parts/pykbroker_wire/records/_walk.abi3.so"

@@ -19,7 +19,7 @@ from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.stored.metadata import PartitionChangeRecord
-from tests.log.helpers import values
+from testkit.logs.helpers import values
 from tests.replica.world import NOW_MS, World, batch, directory_id, topic, topic_id
 
 CONFIG = {"segment_bytes": "1048576", "internal_segment_bytes": "900", "file_delete_delay_ms": "0"}

@@ -19,7 +19,7 @@ from pykbroker_log.disk import read_file
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_wire.errors import ErrorCode, KafkaError
-from tests.acting import acts
+from testkit.acting import acts
 from tests.coordinator.fakes import as_loop
 from tests.replica.world import NOW_MS, World, batch, topic
 

@@ -16,7 +16,7 @@ from pykbroker_log.disk import ColdRead
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryFile
 from pykbroker_wire.records.batch import build_batch
-from tests.acting import acts
+from testkit.acting import acts
 from tests.replica.world import NOW_MS, World, batch, topic
 
 SMALL: dict[str, Any] = {"internal.segment.bytes": "100", "retention.bytes": "1"}

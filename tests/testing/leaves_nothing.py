@@ -19,7 +19,7 @@ import pytest
 from pykbroker.testing import Cluster
 from pykbroker.testing.killable import PlainLoop
 from pykbroker_wire.errors import ErrorCode
-from tests.node.wire import Wire, batch
+from testkit.nodes.wire import Wire, batch
 from tests.testing.test_cluster import create, holds, leader_of
 from tests.testing.test_embedded import state_of_the_process
 

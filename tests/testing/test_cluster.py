@@ -19,10 +19,10 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.testing import CLIENTS, Cluster
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.node.load import Load
-from tests.node.nodes import eventually
-from tests.node.wire import Wire, batch
-from tests.standing_still import loop_standing_still
+from testkit.nodes.load import Load
+from testkit.nodes.nodes import eventually
+from testkit.nodes.wire import Wire, batch
+from testkit.standing_still import loop_standing_still
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,8 @@ import pytest
 
 from pykbroker.config.load import development_profile, load
 from pykbroker.testing.faults_server import FaultsServer
-from tests.node.processes import environment
-from tests.testing.documented import blocks, examples
+from testkit.documented import blocks, examples
+from testkit.nodes.processes import environment
 from tests.testing.test_faults_server import ask
 from tests.testing.test_plugin import PLUGIN, installed_plugins
 

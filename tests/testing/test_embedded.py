@@ -20,7 +20,7 @@ import pykbroker
 from pykbroker.config.kinds import ConfigError
 from pykbroker.storage.format import StorageFormatError
 from pykbroker_wire.errors import ErrorCode
-from tests.node.wire import Wire, batch
+from testkit.nodes.wire import Wire, batch
 
 
 def test_produce_and_fetch() -> None:

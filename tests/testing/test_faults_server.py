@@ -22,8 +22,8 @@ from pykbroker.testing import faults_server
 from pykbroker.testing.faults.rule_set import MOST_RULES
 from pykbroker.testing.faults_server import MOST_BODY_BYTES, MOST_CONNECTIONS, FaultsServer
 from pykbroker_wire.messages.metadata import MetadataRequest
-from tests.node.processes import Process, run
-from tests.node.wire import Closed, Wire
+from testkit.nodes.processes import Process, run
+from testkit.nodes.wire import Closed, Wire
 
 PATIENCE_SECONDS = 60
 RULE = {"api": "Produce", "topic": "orders", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}

@@ -15,7 +15,7 @@ import pykbroker
 from pykbroker.testing import Cluster
 from pykbroker.testing.inspection import InspectedOffset, InspectedRecord
 from pykbroker_wire.errors import ErrorCode
-from tests.node.wire import Wire, batch
+from testkit.nodes.wire import Wire, batch
 
 PATIENCE_SECONDS = 60
 

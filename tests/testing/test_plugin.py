@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.processes import environment
+from testkit.nodes.processes import environment
 
 PLUGIN = "pykbroker.testing.pytest_plugin"
 
@@ -61,7 +61,7 @@ def test_each_worker_has_its_broker_and_each_test_its_topics(tmp_path: Path) -> 
         tmp_path,
         """
         import pytest
-        from tests.node.wire import Wire, batch
+        from testkit.nodes.wire import Wire, batch
 
         @pytest.mark.parametrize("number", range(4))
         def test_own_topics(kafka_broker, kafka_topics, number):
@@ -84,7 +84,7 @@ def test_each_test_finds_the_cluster_whole_and_may_have_one_of_its_own(tmp_path:
         tmp_path,
         """
         import pytest
-        from tests.node.wire import Wire, batch
+        from testkit.nodes.wire import Wire, batch
 
         seen = []
 

@@ -13,8 +13,8 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import load
 from pykbroker.testing.pykbroker_container import variables
 from pykbroker.tools.container.server_properties import server_properties
-from tests.node.processes import environment
-from tests.tools.container.image_environments import DEFAULTS
+from testkit.image_environments import DEFAULTS
+from testkit.nodes.processes import environment
 
 
 def test_a_node_can_start_with_its_environment() -> None:

@@ -23,7 +23,7 @@ from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.produce import ProduceRequest
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.node.wire import Wire
+from testkit.nodes.wire import Wire
 
 
 @pytest.mark.slow

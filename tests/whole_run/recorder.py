@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from tests import skips, timing
+from testkit import skips, timing
 from tests.whole_run.outcome import Failure, Outcome
 
 VARIABLE: Final = "PYKBROKER_OUTCOME"

@@ -49,7 +49,7 @@ def test_folders_that_depend_on_no_machine_get_no_second_chance(folder: str) -> 
         ("AssertionError: wrong line", "server.log:\nTraceback (most recent call last):\n  File ..."),
         ("TimeoutError: not within 30 s: ready", "RuntimeError: pykbroker ended with 1:\n"),
         ("RuntimeError: pykbroker ended with -9:", ""),
-        ("compat_tests.torture.journal.Violation: offset 7 is not there", ""),
+        ("testkit.torture.journal.Violation: offset 7 is not there", ""),
         ("tests.simulation.invariants.broken.InvariantBroken: R5", ""),
     ],
 )

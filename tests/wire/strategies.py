@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from generate.layout import snake
 from generate.schema import Field
-from tests.wire.catalogue import BOUNDS, Entry
+from testkit.messages.catalogue import BOUNDS, Entry
 
 # Includes lengths around the first one that does not fit into a single byte.
 _BYTES = st.one_of(st.binary(max_size=6), st.sampled_from((126, 127, 128)).map(bytes))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pykbroker_wire.headers import RequestHeader
 from pykbroker_wire.primitives import DecodeError
 from pykbroker_wire.stored_framing import decode_key, decode_metadata_record, decode_value
-from tests.wire.catalogue import Entry, bombs, cases, make
+from testkit.messages.catalogue import Entry, bombs, cases, make
 
 SEED = 20_261
 # The worst case is arrays of structs of two or three bytes (empty fields and an empty tag section), each of which

@@ -11,7 +11,7 @@ import pytest
 from generate import layout, project
 from generate.schema import ALL, NONE, OPEN, SchemaError, Versions, format_message, parse
 from pykbroker_wire.apis import APIS, ApiKey
-from tests.wire.catalogue import WIRE, schemas
+from testkit.messages.catalogue import WIRE, schemas
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pykbroker_wire.primitives import NEVER, EncodeError
-from tests.wire.catalogue import Entry, cases, entries, entry, make
+from testkit.messages.catalogue import Entry, cases, entries, entry, make
 from tests.wire.strategies import messages
 
 

@@ -28,7 +28,7 @@ from pykbroker_wire.stored_framing import (
     encode_metadata_record,
     encode_value,
 )
-from tests.wire.catalogue import entries, make
+from testkit.messages.catalogue import entries, make
 
 
 def test_every_metadata_record_and_version_in_its_frame() -> None:

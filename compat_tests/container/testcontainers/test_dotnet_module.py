@@ -9,8 +9,8 @@ import pytest
 from compat_tests.container.conftest import NewContainer
 from compat_tests.container.containers import docker
 from compat_tests.container.host_clients import consume, produce
-from compat_tests.ports import steady_port
-from tests.tools.container.image_environments import ENVIRONMENTS
+from testkit.image_environments import ENVIRONMENTS
+from testkit.ports import steady_port
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -11,7 +11,7 @@ import pytest
 from compat_tests import needs
 from compat_tests.built import npm_packages
 from compat_tests.container.testcontainers.conftest import OutputOf
-from tests.certificates import authority, node_identity
+from testkit.certificates import authority, node_identity
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -10,7 +10,7 @@ import pytest
 from compat_tests.container.conftest import NewContainer
 from compat_tests.container.containers import PATIENCE_S, docker, fresh_name
 from compat_tests.container.host_clients import consume, produce, topics_at
-from tests.testing.documented import examples
+from testkit.documented import examples
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("in_this_process")]
 

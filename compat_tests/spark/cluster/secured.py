@@ -11,13 +11,13 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from compat_tests.clients import PATIENCE_S, wait_until
 from example.secured_node import SecuredNode
 from pipeline import secured
 from pipeline.secured import Security
-from tests.certificates import authority
-from tests.node.secured_trio import MECHANISM, SecuredTrio
-from tests.node.told_loads import REPORTING
+from testkit.certificates import authority
+from testkit.clients import PATIENCE_S, wait_until
+from testkit.nodes.secured_trio import MECHANISM, SecuredTrio
+from testkit.nodes.told_loads import REPORTING
 
 USER = "alice"
 

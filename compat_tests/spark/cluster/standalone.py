@@ -19,9 +19,9 @@ from typing import Any, Self
 
 import psutil
 
-from compat_tests.clients import wait_until
-from compat_tests.ports import steady_port
 from compat_tests.spark.session import short_lived
+from testkit.clients import wait_until
+from testkit.ports import steady_port
 
 HOST = "127.0.0.1"
 #: The limit for something that happens in JVMs that have to start first, on a machine that does other work too.

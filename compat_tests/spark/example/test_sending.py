@@ -6,12 +6,12 @@ from threading import Thread
 
 import pytest
 
-from compat_tests.clients import wait_until
 from compat_tests.conftest import FreshBroker
-from compat_tests.ports import steady_port
 from example import topics
 from example.generator import Workload, generate
 from example.sending import Sender
+from testkit.clients import wait_until
+from testkit.ports import steady_port
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicPartition
 
-from compat_tests.clients import Record
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
@@ -18,6 +17,7 @@ from pipeline.config import Config, LakeConfig, Source
 from pipeline.config import Topics as Names
 from pipeline.job import Job
 from pipeline.sinks import Trigger
+from testkit.clients import Record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

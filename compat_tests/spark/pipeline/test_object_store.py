@@ -20,7 +20,6 @@ import polars
 import pytest
 from deltalake import DeltaTable
 
-from compat_tests.clients import Record
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.spark.pipeline.copying import RAW
@@ -31,6 +30,7 @@ from compat_tests.topics import Topics
 from pipeline import lake
 from pipeline.lake import Lake, LakeError, LakeTakenError, lease, object_store
 from pipeline.lake.commits import BATCH, Commit, decode
+from testkit.clients import Record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

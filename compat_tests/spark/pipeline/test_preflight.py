@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 
-from compat_tests.clients import Record
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
@@ -22,6 +21,7 @@ from pipeline.config import Config, LakeConfig, Source
 from pipeline.errors import DoesNotFitError, PipelineError
 from pipeline.preflight import Loss
 from pipeline.secured import kafka_python
+from testkit.clients import Record
 
 
 class LocalFiles:

@@ -26,7 +26,6 @@ import pytest
 
 from compat_tests import needs
 from compat_tests.node import Node, make_node
-from compat_tests.ports import steady_port
 from compat_tests.spark.pipeline.driver import (
     Checkpoint,
     Driver,
@@ -42,6 +41,7 @@ from example.records import Record, Times
 from example.results import Outcome, Place
 from example.sending import Sender
 from pipeline import lake
+from testkit.ports import steady_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from compat_tests.clients import Record, wait_until
 from compat_tests.spark.pipeline.copying import ONCE, World
 from compat_tests.spark.pipeline.driver import write_config
 from compat_tests.spark.pipeline.raw import NOW_MS, Raw, click, clicked, order
@@ -29,6 +28,7 @@ from pipeline.progress import Progress
 from pipeline.queries import CONVERSIONS, DEAD_LETTERS, LAKE, SESSIONS, WINDOWS, redrive
 from pipeline.schemas import CLICKS
 from pipeline.sinks import Trigger
+from testkit.clients import Record, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,7 +31,7 @@ from pipeline.errors import PipelineError
 from pipeline.job import Job
 from pipeline.loads_job import TOPIC as LOADS
 from pipeline.queries import ALL, DEAD_LETTERS, LAKE
-from tests.node.told_loads import REPORTING
+from testkit.nodes.told_loads import REPORTING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from compat_tests.clients import Record
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.spark.pipeline.raw import NOW_MS, Raw, click, clicked, configured, order
 from compat_tests.topics import Topics
+from testkit.clients import Record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ import pytest
 
 from compat_tests import needs
 from compat_tests.needs import ROOT
-from tests.log.helpers import append
-from tests.spark_segments.data_directory import DataDirectory
+from testkit.logs.data_directory import DataDirectory
+from testkit.logs.helpers import append
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

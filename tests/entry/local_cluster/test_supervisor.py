@@ -13,9 +13,9 @@ import pytest
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import MetadataRequest
-from tests.node.nodes import eventually
-from tests.node.processes import Process, run
-from tests.node.wire import Wire, batch
+from testkit.nodes.nodes import eventually
+from testkit.nodes.processes import Process, run
+from testkit.nodes.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from pykbroker.replica.fetching.fetcher import Fetcher
 from pykbroker.replica.fetching.manager import fetcher_of
 from pykbroker.replica.follower import PartitionFollower
 from pykbroker_wire.apis import ApiKey
-from tests.acting import acts
+from testkit.acting import acts
 from tests.replica.fetching.leader import ModelLog, batch
 from tests.replica.fetching.node import Node, led, stored
 

@@ -28,6 +28,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from testkit.simulated.world import World
 from tests.simulation.brokers import Cluster
 from tests.simulation.cluster_run import rest
 from tests.simulation.cluster_run.chronicle import Chronicle
@@ -40,7 +41,6 @@ from tests.simulation.history.events import History
 from tests.simulation.invariants.watcher import watching
 from tests.simulation.sim_broker import SimBroker
 from tests.simulation.stage import Stage
-from tests.simulation.world import World
 
 SIMULATED_SECONDS = 400.0
 REST_SECONDS = 60.0

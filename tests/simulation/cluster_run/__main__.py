@@ -10,10 +10,10 @@ import argparse
 import os
 import sys
 
+from testkit.simulated.world import World
 from tests.simulation.cluster_run import run_cluster
 from tests.simulation.cluster_run.log_watch import LogWatch
 from tests.simulation.cluster_run.plan import plan_of
-from tests.simulation.world import World
 
 
 def main(arguments: list[str]) -> int:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from pykbroker_log.memory_disk import Survive
+from testkit.simulated.network import USUAL, Delay, Way, both_ways
 from tests.simulation.brokers import Cluster
 from tests.simulation.cluster_run.plan import Fault, Kind, Plan, Who
-from tests.simulation.network import USUAL, Delay, Way, both_ways
 from tests.simulation.sim_broker import SimBroker
 
 CLIENTS = "clients"

@@ -12,8 +12,8 @@ import traceback
 from types import TracebackType
 from typing import Any
 
-from tests.simulation.loop import OWNER
-from tests.simulation.world import SimRuntime, World
+from testkit.simulated.loop import OWNER
+from testkit.simulated.world import SimRuntime, World
 
 _LOGGERS = ("pykbroker", "pykbroker_raft", "pykbroker_log", "pykbroker_wire")
 

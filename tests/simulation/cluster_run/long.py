@@ -25,7 +25,7 @@ from tests.simulation.cluster_run import run_cluster
 NOTES = ROOT / "docs" / "simulation.jsonl"
 PAGE = ROOT / "docs" / "simulation.md"
 #: A change in one of these makes earlier results those of other code.
-CODE = ("wire", "log", "raft", "pykbroker", "tests/simulation", "pyproject.toml")
+CODE = ("wire", "log", "raft", "pykbroker", "testkit/simulated", "tests/simulation", "pyproject.toml")
 SEEDS, CHUNK = 10_000, 50
 
 Note = dict[str, Any]

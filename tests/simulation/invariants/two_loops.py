@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykbroker.metadata.image import MetadataImage
+from testkit.simulated.world import LONGEST_HAND_OVER_SECONDS
 from tests.simulation.invariants.broken import require
-from tests.simulation.world import LONGEST_HAND_OVER_SECONDS
 
 if TYPE_CHECKING:
     from pykbroker.replica.partition import Partition

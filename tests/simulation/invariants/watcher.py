@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from pykbroker.node.node import Node
     from pykbroker_log.results import AppendInfo
     from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+    from testkit.simulated.world import SimRuntime
     from tests.simulation.brokers import Cluster
     from tests.simulation.history.events import History
     from tests.simulation.sim_broker import SimBroker
-    from tests.simulation.world import SimRuntime
 
 
 class WatchedNode:

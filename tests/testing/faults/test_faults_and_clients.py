@@ -20,7 +20,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.node.wire import Closed, Wire, batch
+from testkit.nodes.wire import Closed, Wire, batch
 
 PATIENCE_SECONDS = 60
 

@@ -11,7 +11,7 @@ from pykbroker.tools.balance.costed_placement import Placement
 from pykbroker.tools.balance.load_model import ClusterLoad
 from pykbroker.tools.balance.optimiser import equal_weights
 from pykbroker.tools.balance.seen import LoadResource
-from tests.tools.balance.clusters import cluster
+from testkit.balance.clusters import cluster
 
 
 def placement(seed: int) -> Placement:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pykbroker.tools.balance.goals import fewest_rack_pairs, violations
 from pykbroker.tools.balance.load_model import NO_BROKER, ClusterLoad, Flags, Ints
 from pykbroker.tools.balance.seen import LoadResource
-from tests.tools.balance.clusters import cluster
+from testkit.balance.clusters import cluster
 
 
 def pairs(racks: list[int]) -> int:

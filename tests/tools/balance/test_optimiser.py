@@ -15,7 +15,7 @@ from pykbroker.tools.balance.goals import violations
 from pykbroker.tools.balance.load_model import NO_BROKER, ClusterLoad, broker_loads, variation
 from pykbroker.tools.balance.optimiser import Goals, MoveLimits, Proposal, equal_weights, optimise
 from pykbroker.tools.balance.seen import LoadResource
-from tests.tools.balance.clusters import cluster
+from testkit.balance.clusters import cluster
 
 
 def cost(load: ClusterLoad, proposal: Proposal | None = None) -> float:

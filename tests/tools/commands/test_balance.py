@@ -19,8 +19,8 @@ from pykbroker.tools.commands import balance
 from pykbroker.tools.commands.client_options import ClientOptions
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from tests.node.nodes import eventually
-from tests.node.wire import Wire, batch
+from testkit.nodes.nodes import eventually
+from testkit.nodes.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 PARTITIONS = 24

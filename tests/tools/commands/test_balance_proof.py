@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.commands.balanced_cluster import prove
+from testkit.balance.balanced_cluster import prove
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 

@@ -20,7 +20,7 @@ from pykbroker.tools.commands import left_throttles
 from pykbroker.tools.commands.client_options import ClientOptions
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from tests.node.wire import Wire, batch
+from testkit.nodes.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 PARTITIONS = 8

@@ -13,11 +13,11 @@ from pathlib import Path
 import click
 import pytest
 
-from compat_tests.ports import steady_port
 from pykbroker.__main__ import main
 from pykbroker.testing import Broker
 from pykbroker.tools.commands import client_options, reference
 from pykbroker.tools.commands.main import program
+from testkit.ports import steady_port
 
 COMMANDS = [
     pytest.param(ctx, command, id=ctx.command_path)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.ports import steady_port
 from pykbroker import __version__
 from pykbroker.entry.options import read
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.primitives import uuid_from_str
-from tests.acting import acts
-from tests.node.processes import Process, run, write_properties
-from tests.node.wire import Wire, batch
+from testkit.acting import acts
+from testkit.nodes.processes import Process, run, write_properties
+from testkit.nodes.wire import Wire, batch
+from testkit.ports import steady_port
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from click.shell_completion import ShellComplete
 from pykbroker.__main__ import main
 from pykbroker.entry.own_commands import COMPLETE_VARIABLE
 from pykbroker.tools.commands.main import program
-from tests.node.processes import environment
+from testkit.nodes.processes import environment
 
 
 def completed(words: list[str], begun: str) -> list[str]:

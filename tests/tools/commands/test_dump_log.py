@@ -13,8 +13,8 @@ import pytest
 from pykbroker.__main__ import main
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.partition_log import PartitionLog
-from tests.log.helpers import append, open_log
-from tests.node.processes import environment
+from testkit.logs.helpers import append, open_log
+from testkit.nodes.processes import environment
 
 LOG = "00000000000000000000.log"
 

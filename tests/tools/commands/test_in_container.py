@@ -16,7 +16,7 @@ import pytest
 
 from pykbroker.config.properties import parse
 from pykbroker.tools.commands import in_container
-from tests.node.processes import ROOT, command, environment, run
+from testkit.nodes.processes import ROOT, command, environment, run
 from tests.node.test_initial_topics import LINES
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 from pykbroker.__main__ import main
 from pykbroker_log.os_disk.disk import OsDisk
-from tests.log.helpers import append, open_log
+from testkit.logs.helpers import append, open_log
 
 LOG = "00000000000000000000.log"
 

@@ -16,7 +16,7 @@ from pykbroker.__main__ import main
 from pykbroker.tools.commands import reference
 from pykbroker.tools.commands.command_group import CommandGroup, summary
 from pykbroker.tools.commands.main import program
-from tests.node.processes import environment
+from testkit.nodes.processes import environment
 
 LEAVES = [pytest.param(ctx, command, id=ctx.command_path) for ctx, command in reference.leaves(program())]
 #: Modules that load slowly, and that no help, completion or health check needs.

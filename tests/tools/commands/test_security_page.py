@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.ports import steady_port
-from tests.node.nodes import eventually
-from tests.node.processes import environment
+from testkit.nodes.nodes import eventually
+from testkit.nodes.processes import environment
+from testkit.ports import steady_port
 
 PAGE = Path(__file__).parents[3] / "docs" / "security.md"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -11,7 +11,7 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config
 from pykbroker.config.start_up import start_config
 from pykbroker.tools.container.server_properties import ServerProperties, server_properties
-from tests.tools.container.image_environments import DEFAULTS, ENVIRONMENTS
+from testkit.image_environments import DEFAULTS, ENVIRONMENTS
 
 OLD = {"KAFKA_BROKER_ID": "1", "KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181"}
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -7,7 +7,7 @@ import pytest
 from pykbroker.config.load import Config, load
 from pykbroker.tools.container.data_directories import DirectorySeen, FirstVoters, complaint, first_voters
 from pykbroker.tools.container.server_properties import server_properties
-from tests.tools.container.image_environments import DEFAULTS, ENVIRONMENTS
+from testkit.image_environments import DEFAULTS, ENVIRONMENTS
 
 
 def config_of(**more: str) -> Config:

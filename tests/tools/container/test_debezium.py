@@ -9,7 +9,7 @@ import pytest
 from pykbroker.config.load import Config, load
 from pykbroker.tools.container.debezium import with_prefixes
 from pykbroker.tools.container.server_properties import server_properties
-from tests.tools.container.image_environments import DEFAULTS, ENVIRONMENTS
+from testkit.image_environments import DEFAULTS, ENVIRONMENTS
 
 
 def config_of(variables: Mapping[str, str]) -> Config:

@@ -6,7 +6,7 @@ import pytest
 
 from pykbroker.tools.container.jvm_options import agents_line
 from pykbroker.tools.container.server_properties import server_properties
-from tests.tools.container.image_environments import DEFAULTS
+from testkit.image_environments import DEFAULTS
 
 PROMETHEUS = "KAFKA_PYKBROKER_METRICS_LISTENER=0.0.0.0:{} serves Apache Kafka's metrics for Prometheus"
 

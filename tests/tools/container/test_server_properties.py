@@ -15,7 +15,7 @@ from pykbroker.config.protection import refuse
 from pykbroker.tools.container.mounts import Mount
 from pykbroker.tools.container.server_properties import ServerProperties, server_properties
 from pykbroker.tools.container.single_node import on_all_addresses, ports_of
-from tests.tools.container.image_environments import DEFAULTS, ENVIRONMENTS
+from testkit.image_environments import DEFAULTS, ENVIRONMENTS
 
 
 def compose(variables: Mapping[str, str], mounted: str | None = None, *volumes: str) -> ServerProperties:

@@ -17,7 +17,7 @@ from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.records.batch import HEADER_SIZE, build_batch
 from pykbroker_wire.records.compression import Codec
 from pykbroker_wire.records.control import end_txn_marker
-from tests.log.helpers import NOW, open_log
+from testkit.logs.helpers import NOW, open_log
 
 FOLDER = "data/t-0"
 

@@ -10,7 +10,7 @@ import pytest
 from pykbroker.config.kinds import ConfigError
 from pykbroker.tools.cluster.client_security import client_context, security_of
 from pykbroker.tools.cluster.failure import NotServed
-from tests.certificates import authority, client_identity, in_one_line, node_identity
+from testkit.certificates import authority, client_identity, in_one_line, node_identity
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "key_stores"
 PASSWORD = "storesecret"

@@ -15,7 +15,7 @@ from pykbroker.config.protection import refuse
 from pykbroker.tools.container.server_properties import server_properties
 from pykbroker.tools.manifests.compose import ComposeCluster, compose
 from pykbroker.tools.manifests.secured import Security
-from tests.tools.container.image_environments import DEFAULTS
+from testkit.image_environments import DEFAULTS
 
 SHIPPED = Path(__file__).parents[3] / "docker" / "compose.yaml"
 

@@ -17,7 +17,7 @@ from pykbroker.config.protection import refuse
 from pykbroker.tools.container.server_properties import server_properties
 from pykbroker.tools.manifests.kubernetes import KubernetesCluster, kubernetes
 from pykbroker.tools.manifests.secured import Security
-from tests.tools.container.image_environments import DEFAULTS
+from testkit.image_environments import DEFAULTS
 
 DEFAULT = KubernetesCluster(image="pykbroker:1.2.3")
 CLUSTERS = {

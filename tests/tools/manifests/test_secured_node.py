@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from compat_tests.ports import steady_port
 from pykbroker.tools.container.server_properties import server_properties
 from pykbroker.tools.manifests.compose import ComposeCluster, compose
 from pykbroker.tools.manifests.secured import Security
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.node.processes import Process, environment, run
-from tests.node.secured_trio import log_in
-from tests.node.wire import Closed, Wire
-from tests.tools.container.image_environments import DEFAULTS
+from testkit.image_environments import DEFAULTS
+from testkit.nodes.processes import Process, environment, run
+from testkit.nodes.secured_trio import log_in
+from testkit.nodes.wire import Closed, Wire
+from testkit.ports import steady_port
 
 PASSWORD = "what admin alone knows"
 

@@ -33,7 +33,7 @@ from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetch
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.simulation.world import SimRuntime, World
+from testkit.simulated.world import SimRuntime, World
 
 PORT = 9092
 TIMEOUT_MS = 3_000

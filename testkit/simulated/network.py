@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from tests.simulation.world import SimRuntime, World
+    from testkit.simulated.world import SimRuntime, World
 
 #: (source machine, target machine)
 Way = tuple[str, str]

@@ -8,11 +8,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
-from compat_tests.ports import steady_port
 from pykbroker_wire.primitives import uuid_to_str
-from tests.node.nodes import PATIENCE_SECONDS, Nodes
-from tests.node.processes import Process, run, write_properties
-from tests.standing_still import standing_still
+from testkit.nodes.nodes import PATIENCE_SECONDS, Nodes
+from testkit.nodes.processes import Process, run, write_properties
+from testkit.ports import steady_port
+from testkit.standing_still import standing_still
 
 NUMBERS = (1, 2, 3)
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"

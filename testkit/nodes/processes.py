@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.acting import note
+from testkit.acting import note
 
 READY = "pykbroker is ready: "
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-DEFAULTS = (Path(__file__).parents[3] / "docker" / "scripts" / "kafka" / "server.properties").read_text()
+DEFAULTS = (Path(__file__).parents[1] / "docker" / "scripts" / "kafka" / "server.properties").read_text()
 
 _TC_PYTHON = {
     "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9093,BROKER://0.0.0.0:9092",

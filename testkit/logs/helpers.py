@@ -11,7 +11,7 @@ from pykbroker_log.segment import Segment
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, seal, verify_crc
 from pykbroker_wire.records.compression import Codec, compress
 from pykbroker_wire.records.record import iter_records
-from tests.log.transactions import check_transactions
+from testkit.logs.transactions import check_transactions
 
 TOPIC_ID = bytes(range(16))
 NOW = 1_700_000_000_000

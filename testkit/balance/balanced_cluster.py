@@ -19,8 +19,8 @@ from pykbroker.tools.cluster import replicas_on_disk, topics
 from pykbroker.tools.commands.client_options import ClientOptions
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from tests.node.processes import Process, run
-from tests.node.wire import Wire
+from testkit.nodes.processes import Process, run
+from testkit.nodes.wire import Wire
 
 TOPIC = "paced"
 PARTITIONS = 40

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from compat_tests.torture.attempts import Account, Attempt, Fate
+from testkit.torture.attempts import Account, Attempt, Fate
 
 _FILLER = bytes(range(256)) * 24
 

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from compat_tests.clients import wait_until
-from compat_tests.torture.attempts import SAYS_ITS_REQUESTS, listening
-from compat_tests.torture.journal import Found, Journal, Transaction, value_of
+from testkit.clients import wait_until
+from testkit.torture.attempts import SAYS_ITS_REQUESTS, listening
+from testkit.torture.journal import Found, Journal, Transaction, value_of
 
 #: Longer than any of these runs, so that no record is given up because the broker was away.
 _FOR_EVER_MS = 2**31 - 1
@@ -29,6 +29,13 @@ _MAX_WAITING = 400
 #: The limit for an answer. A node that shares its processor with twenty others once had two seconds of it in twenty. A
 #: node that hangs does so for longer.
 ANSWER_S = 180.0
+
+
+def offset_of(message: Message) -> int:
+    """The offset of a record or of a partition's end; both have one."""
+    offset = message.offset()
+    assert offset is not None
+    return offset
 
 
 class Client(threading.Thread):
@@ -133,7 +140,7 @@ class Writer(Client):
         def report(error: KafkaError | None, message: Any) -> None:
             if error is not None:
                 raise KafkaException(error)
-            offset = message.offset()
+            offset = offset_of(message)
             with self.journal.lock:
                 self.written.acknowledged[number] = -1 if offset is None else offset
 
@@ -275,7 +282,7 @@ class Reader(Client):
             for message in consumer.consume(200, timeout=0.1):
                 if message.error() is not None:
                     continue  # the broker is away
-                record = Found(message.offset(), message.key(), message.value())
+                record = Found(offset_of(message), message.key(), message.value())
                 with self.journal.lock:
                     if record.offset <= last:
                         raise self.journal.violated(f"a reader got {record.offset} after {last}")
@@ -324,7 +331,7 @@ class Group(Client):
                     else:
                         self.met.append(str(message.error()))
                 if messages:
-                    self._commit(consumer, max(message.offset() for message in messages) + 1)
+                    self._commit(consumer, max(offset_of(message) for message in messages) + 1)
         finally:
             consumer.close()
 
@@ -399,14 +406,14 @@ class Window:
                 for message in messages:
                     error = message.error()
                     if error is None:
-                        if message.offset() >= end:
+                        if offset_of(message) >= end:
                             return found
-                        found.append(Found(message.offset(), message.key(), message.value()))
-                        if message.offset() == end - 1:
+                        found.append(Found(offset_of(message), message.key(), message.value()))
+                        if offset_of(message) == end - 1:
                             return found
                     elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                         return None
-                    elif error.code() == KafkaError._PARTITION_EOF and message.offset() >= end:
+                    elif error.code() == KafkaError._PARTITION_EOF and offset_of(message) >= end:
                         return found
         finally:
             self._consumer.unassign()

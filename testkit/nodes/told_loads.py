@@ -10,7 +10,7 @@ from typing import Any
 from pykbroker.load_reports.load_records import METRICS_TOPIC
 from pykbroker.plugins import NewTopic, PolicyViolation
 from pykbroker_wire.messages.metadata import MetadataRequest
-from tests.node.wire import Wire
+from testkit.nodes.wire import Wire
 
 REPORTING: Mapping[str, object] = {
     "pykbroker.load.reporter.enable": True,

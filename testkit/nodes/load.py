@@ -1,6 +1,6 @@
 """Clients that write and read replicated topics during a test, and the judge of the responses that they got.
 
-The clients and the judge are those of the torture, and compat_tests/torture/journal.py has the promises. There,
+The clients and the judge are those of the torture, and testkit/torture/journal.py has the promises. There,
 test_journal.py plants the errors that the judge must find: lost, twice, reordered, an aborted record that is read, two
 values at one offset.
 """
@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from compat_tests.torture.clients import ANSWER_S, Client, Group, Reader, TransactionalWriter, Window, Writer
-from compat_tests.torture.journal import Journal
-from tests.node.nodes import eventually
+from testkit.nodes.nodes import eventually
+from testkit.torture.clients import ANSWER_S, Client, Group, Reader, TransactionalWriter, Window, Writer
+from testkit.torture.journal import Journal
 
 C = TypeVar("C", bound=Client)
 

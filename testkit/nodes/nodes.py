@@ -15,7 +15,7 @@ from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.metadata import MetadataResponsePartition
 from pykbroker_wire.primitives import uuid_to_str
 from pykbroker_wire.records.batch import iter_batches
-from tests.node.wire import Wire
+from testkit.nodes.wire import Wire
 
 T = TypeVar("T")
 GROUP, TRANSACTION = 0, 1

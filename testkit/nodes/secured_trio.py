@@ -11,10 +11,10 @@ from pykbroker.security.sasl.scram_client import Login
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
-from tests.acting import note
-from tests.certificates import client_context, node_properties
-from tests.node.trio import REPLICATED, Trio
-from tests.node.wire import Wire
+from testkit.acting import note
+from testkit.certificates import client_context, node_properties
+from testkit.nodes.trio import REPLICATED, Trio
+from testkit.nodes.wire import Wire
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

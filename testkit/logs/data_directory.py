@@ -18,7 +18,7 @@ from pyspark_pykbroker.ranges import plan
 from pyspark_pykbroker.row_schema import all_columns
 from pyspark_pykbroker.source_options import SourceOptions
 from pyspark_pykbroker.splitting import split
-from tests.log.helpers import NOW, TOPIC_ID, open_log
+from testkit.logs.helpers import NOW, TOPIC_ID, open_log
 
 ALL = [field.name for field in all_columns(True)]
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100)

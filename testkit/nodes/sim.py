@@ -22,8 +22,8 @@ from pykbroker_wire.messages.incremental_alter_configs import (
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches
-from tests.simulation.cluster import Client, SimNode, recovered
-from tests.simulation.world import World
+from testkit.simulated.cluster import Client, SimNode, recovered
+from testkit.simulated.world import World
 
 T = TypeVar("T")
 TOPIC, BROKER = 2, 4

@@ -25,8 +25,8 @@ from pykbroker.runtime.slow_turns import SlowTurn
 from pykbroker.runtime.workers import Job, finish
 from pykbroker.runtime.world import Beside, CallSoon
 from pykbroker_log.disk import Disk, File
-from tests.simulation.loop import OWNER, VirtualLoop
-from tests.simulation.network import Network
+from testkit.simulated.loop import OWNER, VirtualLoop
+from testkit.simulated.network import Network
 
 T = TypeVar("T")
 
@@ -293,7 +293,7 @@ class SimRuntime:
     ) -> asyncio.Future[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]:
         return self.world.network.connect(self, factory, port)
 
-    # -- its life (tests.simulation.loop.Process) ---------------------------------------------------------------------
+    # -- its life (testkit.simulated.loop.Process) ---------------------------------------------------------------------
 
     def hold(self, handle: asyncio.Handle) -> None:
         # Callbacks of a dead process run when all is over, because a task cannot end without them.

@@ -1,0 +1,1 @@
+"""Clusters whose load is to be evened out."""

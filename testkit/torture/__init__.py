@@ -1,0 +1,1 @@
+"""Clients that write down what they were answered, and what that proves about a log."""
