@@ -40,7 +40,7 @@ def make_session(name: str, warehouse: Path, *places: str, java_options: str | N
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.default.parallelism": "2",
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # of VACUUM, which takes 10,000
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # for VACUUM, which uses 10,000
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.ui.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",

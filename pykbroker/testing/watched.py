@@ -16,7 +16,8 @@ from pykbroker.testing.watched_dispatcher import WatchedDispatcher
 
 
 class Watched:
-    """Its nodes are made with `_make_dispatcher`."""
+    """The fault rules and recorded requests of a broker or cluster. Subclasses make its nodes with
+    `_make_dispatcher`."""
 
     def __init__(self, *, record: bool = False) -> None:
         #: the fault rules; in a cluster those of all nodes

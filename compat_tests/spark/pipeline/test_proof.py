@@ -191,7 +191,7 @@ def test_the_answer_is_right_whatever_was_killed(
             world.start()
             world.wait_for_progress()
             if number % 2 == 0:
-                world.restart_broker()  # beneath a running driver, and a generator that writes
+                world.restart_broker()  # while the driver runs and the generator writes
             if kind == "any":
                 any_moment = partial(has_come, time.monotonic() + rng.random())
                 world.driver.wait_for(any_moment, "any moment", timeout_s=10)
@@ -225,7 +225,7 @@ def compare(found: Outcome, answer: Expected, written: Mapping[Place, Record]) -
     assert [event_id for event_id, count in counts.items() if count > 1] == [], "duplicates in the lake"
     assert found.events == answer.events
     assert all(row.date == row.event.date for row in found.rows)
-    for row in found.rows:  # what it says of where it comes from is true
+    for row in found.rows:  # `place` names the record that it comes from
         record = written[row.place]
         assert row.event.event_id.encode() in (record.value or b"")
         assert (row.key, row.headers, row.timestamp_ms) == (record.key, record.headers, record.arrival_ms)

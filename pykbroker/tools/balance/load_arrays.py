@@ -79,7 +79,8 @@ def check_names(
 
 
 def _is_fragile(each: SeenPartition) -> bool:
-    """If min.insync.replicas is above the number of replicas, it can never be met: all replicas are enough."""
+    """Return True if the partition has too few replicas in sync. A min.insync.replicas above the number of replicas
+    cannot be met, so all replicas are enough then."""
     return each.is_moving or not each.has_leader or len(each.isr) < min(each.min_isr, len(each.replicas))
 
 

@@ -46,7 +46,7 @@ class ClusterNode:
 
 @dataclass(slots=True, frozen=True)
 class ClusterSettings:
-    """Where the cluster is, and how long to wait for it."""
+    """The addresses of the cluster, how to connect, and how long to wait."""
 
     bootstrap: str
     #: kafka-python's own settings: security_protocol, ssl_…, sasl_…, client_id

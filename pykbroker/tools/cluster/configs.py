@@ -146,7 +146,7 @@ def resource_names(cluster: AskedCluster, kind: ResourceKind) -> list[str]:
     """Return the names of the resources of a kind that have a configuration of their own."""
     from pykbroker_wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 
-    # Version 0 of the request lists client metrics alone.
+    # Version 0 of the request lists only client metrics.
     least = 0 if kind is ResourceKind.CLIENT_METRICS else 1
     answer = cluster.ask(ListConfigResourcesRequest(resource_types=[kind]), ListConfigResourcesResponse, least=least)
     check(answer.error_code)

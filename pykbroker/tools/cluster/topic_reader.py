@@ -49,7 +49,7 @@ class WantedRecords:
 
 
 class _Assigned:
-    """When the group assigned partitions to this member; None between two assignments."""
+    """The time when the group assigned partitions to this member, or None between two assignments."""
 
     def __init__(self) -> None:
         self.at: float | None = None

@@ -110,7 +110,7 @@ def test_what_kubernetes_injects_describes_no_node() -> None:
 
 
 def test_a_service_of_kubernetes_promises_no_protection() -> None:
-    """Its name may begin like a key that does."""
+    """The name of a service may begin like a key that promises protection."""
     variables = {
         "KAFKA_TLS_SERVICE_HOST": "10.0.0.1",
         "KAFKA_TLS_SERVICE_PORT_TLS_CLIENTS": "9093",

@@ -107,7 +107,7 @@ def test_a_bit_flipped_anywhere_in_a_log_is_found(data: st.DataObject) -> None:
 
 @pytest.mark.slow
 def test_every_bit_of_a_header_counts() -> None:
-    """Also those that no checksum covers: the base offset and the leader epoch."""
+    """The bits that no checksum covers count too (the base offset and the leader epoch)."""
     for path in (_of_kind(".log")[0], _of_kind(".log")[-1]):
         for bit in range(HEADER_SIZE * 8):
             assert verify(_flip(path, bit), FOLDER)[0], (path, bit)
