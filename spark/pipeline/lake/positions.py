@@ -1,4 +1,4 @@
-"""The state that the log of a lake adds up to, and the commits that may follow it. Pure.
+"""The state of a lake by its log, and the commits that may follow. Pure: commits in, a state or a refusal out.
 
 New data under a batch number that the lake knows must never be dropped silently. Delta's own recognition of a repeated
 batch (`txnAppId`, `txnVersion`) does that if the checkpoint is another one or was restored. So a batch is recognised by
@@ -20,7 +20,7 @@ ADOPTING = (
 
 
 class LakeError(PipelineError):
-    """The lake cannot be written or read."""
+    """The pipeline cannot continue with this lake."""
 
 
 class LakeTakenError(LakeError):

@@ -6,7 +6,7 @@ nor for reading.
 Invariants:
 * Offsets never go back within a topic; records that were read by the checkpoint are not read again.
 * Records that are gone before they were read are an error, unless `failOnDataLoss` is false. Retention deleted them, or
-their topic was deleted, also if a topic of the same name was created again.
+  their topic was deleted, also if a topic of the same name was created again.
 * Spark asks a new stream for its end before its beginning; both answers come from one beginning.
 """
 

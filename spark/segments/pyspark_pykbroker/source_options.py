@@ -97,8 +97,8 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One end of a read: EARLIEST or LATEST for all, an offset or one of these two for each partition, a
-    timestamp (ms) for all, or one for each partition."""
+    """One end of a read: EARLIEST or LATEST for all, an offset or one of these two for each partition, a timestamp (ms)
+    for all, or one for each partition."""
 
     everywhere: int | None = None
     offsets: Mapping[TopicPartition, int] | None = None
