@@ -234,7 +234,7 @@ class BrokerHalf:
             # Every new cluster has some, as with Apache Kafka, so this is no warning.
             logger.info("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)
         # The image has everything up to this broker's registration. Logs are opened on first use, and the others when
-        # clients are served; logs of an unclean stop return one by one.
+        # clients are served; after an unclean stop each log can be used when it is recovered.
         parts.add("replicas", partial(_stop, replicas))
         recovery = replicas.logs.recovery
         recovery.when_begun(lambda: self._control.recovery_began(recovery.progress()))
