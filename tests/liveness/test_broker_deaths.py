@@ -33,41 +33,41 @@ def registration(epoch: int = 5, *endpoints: PeerAddress, **changes: Any) -> Reg
 
 def watched(*, armed: tuple[PeerAddress, ...] = (A, B), **changes: Any) -> BrokerDeaths:
     """An active controller with broker 7, of epoch 5, whose last heartbeat came over connection 1."""
-    fence = BrokerDeaths()
-    assert fence.metadata({7: registration(**changes)}) == [TryEndpoint(7, 5, A), TryEndpoint(7, 5, B)]
+    deaths = BrokerDeaths()
+    assert deaths.metadata({7: registration(**changes)}) == [TryEndpoint(7, 5, A), TryEndpoint(7, 5, B)]
     for endpoint in (A, B):
-        fence.tried(7, 5, endpoint, accepts=endpoint in armed)
-    fence.activated(0)
-    assert fence.heartbeat(7, 5, 1) == []
-    return fence
+        deaths.tried(7, 5, endpoint, accepts=endpoint in armed)
+    deaths.activated(0)
+    assert deaths.heartbeat(7, 5, 1) == []
+    return deaths
 
 
-def probe_after_the_end(fence: BrokerDeaths, connection: int = 1) -> ProbeEndpoints:
-    (probe,) = fence.connection_ended(connection, by_peer=True, now_ms=0)
+def probe_after_the_end(deaths: BrokerDeaths, connection: int = 1) -> ProbeEndpoints:
+    (probe,) = deaths.connection_ended(connection, by_peer=True, now_ms=0)
     assert isinstance(probe, ProbeEndpoints)
     return probe
 
 
 def test_all_armed_endpoints_refuse() -> None:
-    fence = watched()
-    probe = probe_after_the_end(fence)
+    deaths = watched()
+    probe = probe_after_the_end(deaths)
     assert probe.endpoints == (A, B)
-    assert fence.probed(7, probe.number, A, refuses=True) == []
-    assert fence.probed(7, probe.number, B, refuses=True) == [BrokerGone(7, 5, (A, B))]
+    assert deaths.probed(7, probe.number, A, refuses=True) == []
+    assert deaths.probed(7, probe.number, B, refuses=True) == [BrokerGone(7, 5, (A, B))]
 
 
 def test_one_endpoint_does_not_refuse() -> None:
-    fence = watched()
-    probe = probe_after_the_end(fence)
-    assert fence.probed(7, probe.number, A, refuses=False) == []
-    assert fence.probed(7, probe.number, B, refuses=True) == []
+    deaths = watched()
+    probe = probe_after_the_end(deaths)
+    assert deaths.probed(7, probe.number, A, refuses=False) == []
+    assert deaths.probed(7, probe.number, B, refuses=True) == []
 
 
 def test_only_armed_endpoints_are_asked() -> None:
-    fence = watched(armed=(B,))
-    probe = probe_after_the_end(fence)
+    deaths = watched(armed=(B,))
+    probe = probe_after_the_end(deaths)
     assert probe.endpoints == (B,)
-    assert fence.probed(7, probe.number, B, refuses=True) == [BrokerGone(7, 5, (B,))]
+    assert deaths.probed(7, probe.number, B, refuses=True) == [BrokerGone(7, 5, (B,))]
 
 
 def test_nothing_is_armed() -> None:
@@ -75,171 +75,171 @@ def test_nothing_is_armed() -> None:
 
 
 def test_this_node_ended_the_connection() -> None:
-    fence = watched()
-    assert fence.connection_ended(1, by_peer=False, now_ms=0) == []
+    deaths = watched()
+    assert deaths.connection_ended(1, by_peer=False, now_ms=0) == []
 
 
 def test_another_connection_ends() -> None:
-    fence = watched()
-    assert fence.heartbeat(7, 5, 2) == []
-    assert fence.connection_ended(1, by_peer=True, now_ms=0) == []
-    assert fence.connection_ended(2, by_peer=True, now_ms=0)
+    deaths = watched()
+    assert deaths.heartbeat(7, 5, 2) == []
+    assert deaths.connection_ended(1, by_peer=True, now_ms=0) == []
+    assert deaths.connection_ended(2, by_peer=True, now_ms=0)
 
 
 def test_a_heartbeat_takes_a_probe_back() -> None:
-    fence = watched()
-    probe = probe_after_the_end(fence)
-    assert fence.heartbeat(7, 5, 2) == []
-    assert fence.probed(7, probe.number, A, refuses=True) == []
-    assert fence.probed(7, probe.number, B, refuses=True) == []
+    deaths = watched()
+    probe = probe_after_the_end(deaths)
+    assert deaths.heartbeat(7, 5, 2) == []
+    assert deaths.probed(7, probe.number, A, refuses=True) == []
+    assert deaths.probed(7, probe.number, B, refuses=True) == []
     # Its answers do not count for the next probe either.
-    following = probe_after_the_end(fence, 2)
-    assert fence.probed(7, probe.number, A, refuses=True) == []
-    assert fence.probed(7, following.number, B, refuses=True) == []
+    following = probe_after_the_end(deaths, 2)
+    assert deaths.probed(7, probe.number, A, refuses=True) == []
+    assert deaths.probed(7, following.number, B, refuses=True) == []
 
 
 def test_a_controlled_shutdown_is_left_alone() -> None:
-    fence = watched()
-    assert fence.heartbeat(7, 5, 1, is_leaving=True) == []
-    assert fence.connection_ended(1, by_peer=True, now_ms=0) == []
+    deaths = watched()
+    assert deaths.heartbeat(7, 5, 1, is_leaving=True) == []
+    assert deaths.connection_ended(1, by_peer=True, now_ms=0) == []
 
 
 def test_a_newer_epoch_begins_anew() -> None:
-    fence = watched()
-    probe = probe_after_the_end(fence)
-    assert fence.metadata({7: registration(9)}) == [TryEndpoint(7, 9, A), TryEndpoint(7, 9, B)]
-    assert fence.probed(7, probe.number, A, refuses=True) == []
-    assert fence.probed(7, probe.number, B, refuses=True) == []
+    deaths = watched()
+    probe = probe_after_the_end(deaths)
+    assert deaths.metadata({7: registration(9)}) == [TryEndpoint(7, 9, A), TryEndpoint(7, 9, B)]
+    assert deaths.probed(7, probe.number, A, refuses=True) == []
+    assert deaths.probed(7, probe.number, B, refuses=True) == []
     # Neither the former incarnation's endpoints count, nor its later messages.
-    fence.tried(7, 5, A, accepts=True)
-    assert fence.heartbeat(7, 5, 3) == []
-    assert fence.connection_ended(3, by_peer=True, now_ms=0) == []
-    assert fence.heartbeat(7, 9, 4) == []
-    assert fence.connection_ended(4, by_peer=True, now_ms=0) == []
+    deaths.tried(7, 5, A, accepts=True)
+    assert deaths.heartbeat(7, 5, 3) == []
+    assert deaths.connection_ended(3, by_peer=True, now_ms=0) == []
+    assert deaths.heartbeat(7, 9, 4) == []
+    assert deaths.connection_ended(4, by_peer=True, now_ms=0) == []
 
 
 def test_a_living_broker_is_disarmed_until_it_registers_anew() -> None:
-    fence = watched()
-    probe = probe_after_the_end(fence)
+    deaths = watched()
+    probe = probe_after_the_end(deaths)
     for endpoint in (A, B):
-        fence.probed(7, probe.number, endpoint, refuses=True)
-    assert fence.heartbeat(7, 5, 2) == [BrokerAlive(7, 5)]
-    assert fence.heartbeat(7, 5, 2) == []
-    assert fence.connection_ended(2, by_peer=True, now_ms=0) == []
-    fence.deactivated()
-    fence.activated(0)
-    assert fence.clock(GRACE_MS) == []
-    fence.metadata({7: registration(9)})
+        deaths.probed(7, probe.number, endpoint, refuses=True)
+    assert deaths.heartbeat(7, 5, 2) == [BrokerAlive(7, 5)]
+    assert deaths.heartbeat(7, 5, 2) == []
+    assert deaths.connection_ended(2, by_peer=True, now_ms=0) == []
+    deaths.deactivated()
+    deaths.activated(0)
+    assert deaths.clock(GRACE_MS) == []
+    deaths.metadata({7: registration(9)})
     for endpoint in (A, B):
-        fence.tried(7, 9, endpoint, accepts=True)
-    fence.heartbeat(7, 9, 3)
-    assert fence.connection_ended(3, by_peer=True, now_ms=0)
+        deaths.tried(7, 9, endpoint, accepts=True)
+    deaths.heartbeat(7, 9, 3)
+    assert deaths.connection_ended(3, by_peer=True, now_ms=0)
 
 
 def test_a_new_controller_asks_after_a_while() -> None:
-    fence = BrokerDeaths()
-    fence.metadata({7: registration(5, A), 8: registration(6, B), 9: registration(7, A, is_fenced=True)})
+    deaths = BrokerDeaths()
+    deaths.metadata({7: registration(5, A), 8: registration(6, B), 9: registration(7, A, is_fenced=True)})
     for broker_id, endpoint in ((7, A), (8, B), (9, A)):
-        fence.tried(broker_id, broker_id - 2, endpoint, accepts=True)
-    fence.activated(1_000)
-    assert fence.heartbeat(8, 6, None) == []
-    assert fence.deadline_ms == 1_000 + GRACE_MS
-    assert fence.clock(1_000 + GRACE_MS - 1) == []
-    (probe,) = fence.clock(1_000 + GRACE_MS)
+        deaths.tried(broker_id, broker_id - 2, endpoint, accepts=True)
+    deaths.activated(1_000)
+    assert deaths.heartbeat(8, 6, None) == []
+    assert deaths.deadline_ms == 1_000 + GRACE_MS
+    assert deaths.clock(1_000 + GRACE_MS - 1) == []
+    (probe,) = deaths.clock(1_000 + GRACE_MS)
     assert isinstance(probe, ProbeEndpoints)
     assert probe.broker_id == 7
-    assert fence.deadline_ms is None
-    assert fence.probed(7, probe.number, A, refuses=True) == [BrokerGone(7, 5, (A,))]
+    assert deaths.deadline_ms is None
+    assert deaths.probed(7, probe.number, A, refuses=True) == [BrokerGone(7, 5, (A,))]
 
 
 def test_a_standby_fences_nothing() -> None:
-    fence = watched()
-    probe = probe_after_the_end(fence)
-    fence.deactivated()
-    assert fence.probed(7, probe.number, A, refuses=True) == []
-    assert fence.probed(7, probe.number, B, refuses=True) == []
-    assert fence.heartbeat(7, 5, 2) == []
-    assert fence.connection_ended(2, by_peer=True, now_ms=0) == []
+    deaths = watched()
+    probe = probe_after_the_end(deaths)
+    deaths.deactivated()
+    assert deaths.probed(7, probe.number, A, refuses=True) == []
+    assert deaths.probed(7, probe.number, B, refuses=True) == []
+    assert deaths.heartbeat(7, 5, 2) == []
+    assert deaths.connection_ended(2, by_peer=True, now_ms=0) == []
 
 
 def test_each_registration_is_tried_once() -> None:
-    fence = BrokerDeaths()
+    deaths = BrokerDeaths()
     first = TryEndpoint(7, 5, A)
-    assert fence.metadata({7: registration(5, A, is_fenced=True)}) == [first]
-    assert fence.metadata({7: registration(5, A)}) == []
-    assert fence.is_trying(first)
-    assert fence.metadata({7: registration(6, A)}) == [TryEndpoint(7, 6, A)]
-    assert not fence.is_trying(first)
-    fence.tried(7, 6, A, accepts=False)
-    assert not fence.is_trying(TryEndpoint(7, 6, A))
-    assert fence.metadata({7: registration(6, A)}) == []
+    assert deaths.metadata({7: registration(5, A, is_fenced=True)}) == [first]
+    assert deaths.metadata({7: registration(5, A)}) == []
+    assert deaths.is_trying(first)
+    assert deaths.metadata({7: registration(6, A)}) == [TryEndpoint(7, 6, A)]
+    assert not deaths.is_trying(first)
+    deaths.tried(7, 6, A, accepts=False)
+    assert not deaths.is_trying(TryEndpoint(7, 6, A))
+    assert deaths.metadata({7: registration(6, A)}) == []
 
 
 def test_a_heartbeat_may_come_before_the_metadata() -> None:
-    fence = BrokerDeaths()
-    fence.activated(0)
-    assert fence.heartbeat(7, 5, 1) == []
-    assert fence.metadata({}) == []
-    assert fence.heartbeat(7, 5, 1) == []
-    assert fence.metadata({7: registration(5, A)}) == [TryEndpoint(7, 5, A)]
-    fence.tried(7, 5, A, accepts=True)
-    assert fence.connection_ended(1, by_peer=True, now_ms=0)
+    deaths = BrokerDeaths()
+    deaths.activated(0)
+    assert deaths.heartbeat(7, 5, 1) == []
+    assert deaths.metadata({}) == []
+    assert deaths.heartbeat(7, 5, 1) == []
+    assert deaths.metadata({7: registration(5, A)}) == [TryEndpoint(7, 5, A)]
+    deaths.tried(7, 5, A, accepts=True)
+    assert deaths.connection_ended(1, by_peer=True, now_ms=0)
 
 
 def test_a_broker_that_is_not_back_is_fenced_whatever_its_endpoints_say() -> None:
-    fence = watched()
-    probe = probe_after_the_end(fence)
-    assert fence.probed(7, probe.number, A, refuses=False) == []
-    assert fence.deadline_ms == RETURN_MS
-    assert fence.clock(RETURN_MS - 1) == []
-    assert fence.clock(RETURN_MS) == [BrokerGone(7, 5, ())]
-    assert fence.heartbeat(7, 5, 2) == [BrokerAlive(7, 5)]
+    deaths = watched()
+    probe = probe_after_the_end(deaths)
+    assert deaths.probed(7, probe.number, A, refuses=False) == []
+    assert deaths.deadline_ms == RETURN_MS
+    assert deaths.clock(RETURN_MS - 1) == []
+    assert deaths.clock(RETURN_MS) == [BrokerGone(7, 5, ())]
+    assert deaths.heartbeat(7, 5, 2) == [BrokerAlive(7, 5)]
 
 
 def test_a_broker_that_is_back_is_not_fenced() -> None:
-    fence = watched()
-    probe_after_the_end(fence)
-    assert fence.heartbeat(7, 5, 2) == []
-    assert fence.clock(RETURN_MS) == []
+    deaths = watched()
+    probe_after_the_end(deaths)
+    assert deaths.heartbeat(7, 5, 2) == []
+    assert deaths.clock(RETURN_MS) == []
 
 
 def test_a_new_registration_takes_the_end_back() -> None:
-    fence = watched()
-    probe_after_the_end(fence)
-    fence.metadata({7: registration(9)})
-    assert fence.clock(RETURN_MS) == []
+    deaths = watched()
+    probe_after_the_end(deaths)
+    deaths.metadata({7: registration(9)})
+    assert deaths.clock(RETURN_MS) == []
 
 
 def test_the_broker_of_the_former_leader_is_fenced_if_it_is_not_back() -> None:
-    fence = BrokerDeaths()
-    fence.metadata({7: registration(5), 8: registration(6)})
-    fence.leader_left(7, 900)
-    fence.activated(1_000)
-    assert fence.clock(1_000 + GRACE_MS) == [BrokerGone(7, 5, ())]
-    fence = BrokerDeaths()
-    fence.metadata({7: registration(5)})
-    fence.leader_left(7, 900)
-    fence.activated(1_000)
-    fence.heartbeat(7, 5, 1)
-    assert fence.clock(1_000 + GRACE_MS) == []
+    deaths = BrokerDeaths()
+    deaths.metadata({7: registration(5), 8: registration(6)})
+    deaths.leader_left(7, 900)
+    deaths.activated(1_000)
+    assert deaths.clock(1_000 + GRACE_MS) == [BrokerGone(7, 5, ())]
+    deaths = BrokerDeaths()
+    deaths.metadata({7: registration(5)})
+    deaths.leader_left(7, 900)
+    deaths.activated(1_000)
+    deaths.heartbeat(7, 5, 1)
+    assert deaths.clock(1_000 + GRACE_MS) == []
 
 
 def test_a_former_leader_that_has_registered_again_is_not_fenced() -> None:
     """It led, was restarted, and serves again when the next controller dies and a third one takes over."""
-    fence = BrokerDeaths()
-    fence.metadata({7: registration(5)})
-    fence.leader_left(7, 900)
-    fence.metadata({7: registration(6)})
-    fence.activated(1_000)
-    assert not [effect for effect in fence.clock(1_000 + GRACE_MS) if isinstance(effect, BrokerGone)]
+    deaths = BrokerDeaths()
+    deaths.metadata({7: registration(5)})
+    deaths.leader_left(7, 900)
+    deaths.metadata({7: registration(6)})
+    deaths.activated(1_000)
+    assert not [effect for effect in deaths.clock(1_000 + GRACE_MS) if isinstance(effect, BrokerGone)]
 
 
 def test_a_leader_that_left_long_ago_is_not_fenced_for_it() -> None:
-    fence = BrokerDeaths()
-    fence.metadata({7: registration(5)})
-    fence.leader_left(7, 900)
-    fence.activated(900 + LEFT_MS)
-    assert not [effect for effect in fence.clock(900 + LEFT_MS + GRACE_MS) if isinstance(effect, BrokerGone)]
+    deaths = BrokerDeaths()
+    deaths.metadata({7: registration(5)})
+    deaths.leader_left(7, 900)
+    deaths.activated(900 + LEFT_MS)
+    assert not [effect for effect in deaths.clock(900 + LEFT_MS + GRACE_MS) if isinstance(effect, BrokerGone)]
 
 
 BROKERS = st.sampled_from((1, 2))
@@ -252,7 +252,7 @@ class Anything(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.fence = BrokerDeaths()
+        self.deaths = BrokerDeaths()
         self.now_ms = 0
         self.epoch = 2
         self.image = {1: registration(1), 2: registration(2)}
@@ -271,10 +271,10 @@ class Anything(RuleBasedStateMachine):
         self.silent_since: dict[int, int] = {}
         #: the time at which each broker ended the connection of its heartbeats
         self.ended: dict[int, int] = {}
-        for effect in self.fence.metadata(self.image):
+        for effect in self.deaths.metadata(self.image):
             assert isinstance(effect, TryEndpoint)
-            self.fence.tried(effect.broker_id, effect.broker_epoch, effect.endpoint, accepts=True)
-        self.fence.activated(0)
+            self.deaths.tried(effect.broker_id, effect.broker_epoch, effect.endpoint, accepts=True)
+        self.deaths.activated(0)
         self.silent_since = {1: 0, 2: 0}
 
     def take_back(self, broker_id: int) -> None:
@@ -311,7 +311,7 @@ class Anything(RuleBasedStateMachine):
         self.ended.pop(broker_id, None)
         self.accepted[self.epoch] = set()
         self.image[broker_id] = registration(self.epoch, *sorted(endpoints))
-        return self.tries_of(self.fence.metadata(self.image))
+        return self.tries_of(self.deaths.metadata(self.image))
 
     def tries_of(self, effects: list[DeathEffect]) -> Any:
         tries = [effect for effect in effects if isinstance(effect, TryEndpoint)]
@@ -321,7 +321,7 @@ class Anything(RuleBasedStateMachine):
 
     @rule(attempt=consumes(tries), accepts=st.booleans())
     def tried(self, attempt: TryEndpoint, accepts: bool) -> None:
-        self.fence.tried(attempt.broker_id, attempt.broker_epoch, attempt.endpoint, accepts=accepts)
+        self.deaths.tried(attempt.broker_id, attempt.broker_epoch, attempt.endpoint, accepts=accepts)
         if accepts and self.image[attempt.broker_id].broker_epoch == attempt.broker_epoch:
             self.accepted[attempt.broker_epoch].add(attempt.endpoint)
 
@@ -334,17 +334,17 @@ class Anything(RuleBasedStateMachine):
         self.ended.clear()
         self.silent_since.clear()
         if self.is_active:
-            self.fence.activated(self.now_ms)
+            self.deaths.activated(self.now_ms)
             self.silent_since = dict.fromkeys(self.image, self.now_ms)
         else:
-            self.fence.deactivated()
+            self.deaths.deactivated()
 
     @rule(broker_id=BROKERS, leaves=st.integers(0, 9))
     def heartbeat(self, broker_id: int, leaves: int) -> None:
         epoch = self.image[broker_id].broker_epoch
         self.connections += 1
         is_leaving = leaves == 9
-        effects = self.fence.heartbeat(broker_id, epoch, self.connections, is_leaving=is_leaving)
+        effects = self.deaths.heartbeat(broker_id, epoch, self.connections, is_leaving=is_leaving)
         assert not self.see(effects)
         if self.is_active:
             self.take_back(broker_id)
@@ -362,7 +362,7 @@ class Anything(RuleBasedStateMachine):
         epoch = self.image[broker_id].broker_epoch
         found = []
         if connection:
-            ended = self.fence.connection_ended(abs(connection), by_peer=by_peer < 9, now_ms=self.now_ms)
+            ended = self.deaths.connection_ended(abs(connection), by_peer=by_peer < 9, now_ms=self.now_ms)
             found = self.see(ended)
             if by_peer < 9 and connection > 0:
                 self.ended[broker_id] = self.now_ms
@@ -372,7 +372,7 @@ class Anything(RuleBasedStateMachine):
     @rule(passed_ms=st.sampled_from((1, GRACE_MS)))
     def pass_time(self, passed_ms: int) -> None:
         self.now_ms += passed_ms
-        effects = self.fence.clock(self.now_ms)
+        effects = self.deaths.clock(self.now_ms)
         for effect in effects:
             if isinstance(effect, BrokerGone):
                 assert effect.refused == ()
@@ -387,7 +387,7 @@ class Anything(RuleBasedStateMachine):
         probe = list(self.open.values())[-min(back, len(self.open))]
         if endpoint not in probe.endpoints:
             return
-        effects = self.fence.probed(probe.broker_id, probe.number, endpoint, refuses=refuses < 9)
+        effects = self.deaths.probed(probe.broker_id, probe.number, endpoint, refuses=refuses < 9)
         is_open = probe.number not in self.void
         if refuses == 9:
             self.void.add(probe.number)
@@ -402,7 +402,7 @@ class Anything(RuleBasedStateMachine):
     @invariant()
     def a_standby_probes_nothing(self) -> None:
         if not self.is_active:
-            assert self.fence.deadline_ms is None
+            assert self.deaths.deadline_ms is None
 
 
 TestAnything = pytest.mark.slow(Anything.TestCase)

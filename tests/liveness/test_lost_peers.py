@@ -1,9 +1,8 @@
-"""Peers that are gone: real sockets, and a network in memory for the rare behaviour of sockets."""
+"""A peer is lost when its connection ends, and gone when it refuses a new one or does not come back."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -11,9 +10,8 @@ import pytest
 
 from pykbroker.liveness.lost_peers import DOUBT_SECONDS, GONE_SECONDS, LostPeers
 from pykbroker.liveness.peer_ends import RETURN_MS
-from pykbroker.liveness.prober import PATIENCE_SECONDS, TRIES, PortVerdict, Prober
+from pykbroker.liveness.prober import Prober
 from pykbroker.net.client import BrokerConnection, ConnectionSetup, PeerAddress
-from pykbroker.runtime import OsRuntime
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.messages.metadata import MetadataRequest
 from testkit.simulated.world import SimRuntime, World
@@ -22,95 +20,6 @@ from tests.net.peer import Peer
 PORT = 9092
 PEER = ("localhost", PORT)
 T = TypeVar("T")
-
-
-class Scripted:
-    """A runtime whose connections end as listed: with an error, None for one that lasts, "reset" for one that does not,
-    or "silent"."""
-
-    def __init__(self, *outcomes: Exception | str | None) -> None:
-        self.world = World(1)
-        self.loop = self.world.loop
-        self.outcomes = list(outcomes)
-
-    def connect(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = self.loop.create_future()
-        outcome = self.outcomes.pop(0)
-        if isinstance(outcome, Exception):
-            self.loop.call_soon(future.set_exception, outcome)
-        elif outcome != "silent":
-            protocol = factory()
-            protocol.connection_made(Transport())
-            self.loop.call_soon(future.set_result, (None, protocol))
-            if outcome == "reset":
-                self.loop.call_later(0.001, protocol.connection_lost, None)
-        return future
-
-
-class Transport(asyncio.Transport):
-    def abort(self) -> None:
-        pass
-
-
-def verdict_of(*outcomes: Exception | str | None) -> tuple[PortVerdict, float, int]:
-    """Return the verdict of a probe, after how long, and the number of unused outcomes."""
-    runtime = Scripted(*outcomes)
-
-    async def ask() -> PortVerdict:
-        said: asyncio.Future[PortVerdict] = runtime.loop.create_future()
-        Prober(runtime).begin(PEER, said.set_result)  # type: ignore[arg-type]
-        return await said
-
-    verdict = runtime.loop.run_until_complete(ask())
-    took = runtime.loop.time()
-    runtime.loop.close()
-    return verdict, took, len(runtime.outcomes)
-
-
-REFUSED = ConnectionRefusedError("refused")
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "verdict"),
-    [
-        ((REFUSED,), PortVerdict.REFUSED),
-        ((None,), PortVerdict.ACCEPTED),
-        ((OSError(113, "No route to host"),), PortVerdict.SILENT),
-        (("silent",), PortVerdict.SILENT),
-        # A process that ends: some of its sockets are closed, the port is not yet.
-        (("reset", REFUSED), PortVerdict.REFUSED),
-        ((ConnectionResetError("reset"), "reset", REFUSED), PortVerdict.REFUSED),
-        # A program that accepts connections and ends them is there.
-        (("reset",) * TRIES, PortVerdict.ACCEPTED),
-        (("reset", None), PortVerdict.ACCEPTED),
-    ],
-)
-def test_verdict(outcomes: tuple[Exception | str | None, ...], verdict: PortVerdict) -> None:
-    said, took, left = verdict_of(*outcomes)
-    assert said is verdict
-    assert not left
-    assert took <= PATIENCE_SECONDS
-
-
-def test_real_sockets_accept_and_refuse() -> None:
-    async def ask() -> list[PortVerdict]:
-        runtime = OsRuntime(asyncio.get_running_loop())
-        found: list[PortVerdict] = []
-        with socket.socket() as listening:
-            listening.bind(("127.0.0.1", 0))
-            listening.listen()
-            port = listening.getsockname()[1]
-            found.append(await probe(runtime, port))
-        found.append(await probe(runtime, port))
-        runtime.close()
-        return found
-
-    async def probe(runtime: OsRuntime, port: int) -> PortVerdict:
-        said: asyncio.Future[PortVerdict] = runtime.loop.create_future()
-        Prober(runtime).begin(("127.0.0.1", port), said.set_result)
-        return await said
-
-    assert asyncio.run(ask()) == [PortVerdict.ACCEPTED, PortVerdict.REFUSED]
 
 
 class Node:
