@@ -390,16 +390,10 @@ def test_no_import_goes_in_a_circle_but_for_types() -> None:
     assert not circles(graph)
 
 
-#: Modules that know each other by types, and why none of them can be had without the others.
+#: Modules that know each other by types, and why neither can be had without the other.
 CIRCLES_OF_TYPES = {
     ("pykbroker.config.checks", "pykbroker.config.load"): "the rules between keys are about a whole configuration, and "
     "a configuration is made by asking them",
-    (
-        "pykbroker.net.admission",
-        "pykbroker.net.connection",
-        "pykbroker.net.listener",
-        "pykbroker.net.sasl_connection",
-    ): "a listener makes its connections, and a connection asks it for most of what it knows",
 }
 
 

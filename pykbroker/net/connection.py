@@ -34,7 +34,7 @@ from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker_log.os_disk.files import SENDS_FILES
 
 if TYPE_CHECKING:
-    from pykbroker.net.listener import Listener
+    from pykbroker.net.connection_home import ConnectionHome
 
 logger = logging.getLogger(__name__)
 
@@ -109,11 +109,11 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         "transport",
     )
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: ConnectionHome[Connection]) -> None:
         super().__init__(ACCEPTED)
         self.listener = listener
         #: the receiver of frames, and the largest frame
-        self._dispatch = listener.dispatch
+        self._dispatch: DispatchFrame = listener.dispatch
         self._frame_bytes = listener.limits.frame_bytes
         self.transport: asyncio.Transport | None = None
         self.connection_number: int | None = next(_numbers)

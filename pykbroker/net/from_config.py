@@ -8,7 +8,7 @@ from pykbroker.config.listeners import EndPoint
 from pykbroker.config.load import Config
 from pykbroker.net.admission import AdmissionLimits
 from pykbroker.net.client import ConnectionSetup
-from pykbroker.net.listener import Limits
+from pykbroker.net.connection_home import Limits
 from pykbroker.runtime import addresses_of
 
 #: A key of ours: the end of a process is noticed by its sockets (docs/decisions/0023-early-fence.md).

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pykbroker.config.kinds import ConfigError
@@ -19,6 +18,7 @@ from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission, AdmissionLimits
 from pykbroker.net.connection import Connection, DispatchFrame
+from pykbroker.net.connection_home import Limits, WaitingMemory
 from pykbroker.net.listener_metrics import ListenerMetrics
 from pykbroker.net.places import Places
 from pykbroker.runtime.cold_reads import ColdReads
@@ -34,55 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RECEIVE_BYTES = 256 * 1024
-
-
-@dataclass(slots=True, frozen=True)
-class Limits:
-    """The bounds of a connection; bytes, seconds and counts."""
-
-    frame_bytes: int = 104_857_600
-    unanswered_requests: int = 1024
-    unsent_bytes: int = 16 * 1024 * 1024
-    frame_seconds: float = 60.0
-    idle_seconds: float = 600.0
-    #: of the operating system, per connection; -1 leaves its defaults
-    send_buffer_bytes: int = -1
-    receive_buffer_bytes: int = -1
-
-
-class WaitingMemory:
-    """Bytes of incomplete requests, over all connections (queued.max.request.bytes; -1 means no bound).
-
-    Over the bound, a connection that needs more is muted, unless all others that hold memory are muted. So one
-    connection always continues. If its client stalls, the deadline of its request ends it and the next continues.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self.used = 0
-        self._holding: dict[Connection, None] = {}
-        self._waiting: dict[Connection, None] = {}
-
-    def taken(self, count: int, connection: Connection) -> None:
-        self.used += count
-        if self._limit < 0:
-            return
-        self._holding[connection] = None
-        if self.used > self._limit and connection not in self._waiting and len(self._waiting) + 1 < len(self._holding):
-            self._waiting[connection] = None
-            connection.mute()
-
-    def given_back(self, count: int, connection: Connection) -> None:
-        """Give back all bytes that `connection` held."""
-        self.used -= count
-        self._holding.pop(connection, None)
-        if connection in self._waiting:
-            del self._waiting[connection]
-            connection.unmute()
-        while self._waiting and (self.used <= self._limit or len(self._waiting) == len(self._holding)):
-            following = next(iter(self._waiting))
-            del self._waiting[following]
-            following.unmute()
 
 
 class Listener:

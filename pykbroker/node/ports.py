@@ -20,9 +20,10 @@ from pykbroker.metadata.image import Endpoint
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission
 from pykbroker.net.connection import DispatchFrame
+from pykbroker.net.connection_home import WaitingMemory
 from pykbroker.net.from_config import admission_limits, limits_of
 from pykbroker.net.handshakes import Handshakes
-from pykbroker.net.listener import Listener, WaitingMemory
+from pykbroker.net.listener import Listener
 from pykbroker.net.places import Places, own_places
 from pykbroker.node.parts import StartedParts
 from pykbroker.runtime import Runtime

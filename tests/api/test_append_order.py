@@ -16,7 +16,8 @@ from pykbroker.dispatch.context import RequestContext
 from pykbroker.dispatch.dispatcher import Dispatcher
 from pykbroker.net import connection as connection_module
 from pykbroker.net.connection import Connection
-from pykbroker.net.listener import Limits, Listener
+from pykbroker.net.connection_home import Limits
+from pykbroker.net.listener import Listener
 from pykbroker.replica.partition import Partition
 from pykbroker_log import validate
 from pykbroker_wire.errors import ErrorCode

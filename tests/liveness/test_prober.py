@@ -11,7 +11,7 @@ import pytest
 
 from pykbroker.liveness.prober import PATIENCE_SECONDS, TRIES, PortVerdict, Prober, RunningProbes
 from pykbroker.runtime import OsRuntime
-from tests.simulation.world import World
+from testkit.simulated.world import World
 
 PEER = ("localhost", 9092)
 

@@ -13,9 +13,10 @@ from typing import Any, Final, cast
 
 from pykbroker.config.load import development_profile, load
 from pykbroker.net.connection import Connection
+from pykbroker.net.connection_home import Limits
 from pykbroker.net.connection_state import ConnectionState
 from pykbroker.net.handshakes import Handshakes
-from pykbroker.net.listener import Limits, Listener
+from pykbroker.net.listener import Listener
 from pykbroker.net.promise import Promise
 from pykbroker.net.sasl_connection import ListenerAuthentication
 from pykbroker.net.tls_layer import TlsLayer

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from pykbroker.net.connection import Connection, DispatchFrame
-from pykbroker.net.listener import Limits, Listener
+from pykbroker.net.connection_home import Limits
+from pykbroker.net.listener import Listener
 from pykbroker.net.sasl_connection import ListenerAuthentication
 from pykbroker.runtime import Runtime
 

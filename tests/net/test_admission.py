@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pykbroker.net.admission import UNBOUNDED, AdmissionLimits
 from pykbroker.net.connection import Connection
-from pykbroker.net.listener import Limits, Listener
+from pykbroker.net.connection_home import Limits
+from pykbroker.net.listener import Listener
 from tests.net.fakes import FakeLoop, FakeTransport, connect, make_listener
 
 BETWEEN = "BETWEEN"

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from pykbroker.config.kinds import ConfigError
 from pykbroker.net.admission import AdmissionLimits
 from pykbroker.net.connection import DRAIN_SECONDS, CloseConnection, Connection, Pending
+from pykbroker.net.connection_home import Limits, WaitingMemory
 from pykbroker.net.connection_state import End
-from pykbroker.net.listener import Limits, Listener, WaitingMemory
+from pykbroker.net.listener import Listener
 from pykbroker.net.replies import AnswerBuffers
 from tests.net.fakes import FakeLoop, FakeRuntime, connect, feed, frame, make_listener
 

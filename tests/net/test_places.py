@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pykbroker.net.admission import Admission, AdmissionLimits
 from pykbroker.net.connection import Connection
-from pykbroker.net.listener import Limits, Listener
+from pykbroker.net.connection_home import Limits
+from pykbroker.net.listener import Listener
 from pykbroker.net.places import Places, own_places
 from pykbroker.runtime import Runtime
 from pykbroker.runtime.descriptor_budget import divide

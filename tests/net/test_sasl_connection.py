@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykbroker.net.connection import Connection
+from pykbroker.net.connection_home import Limits
 from pykbroker.net.connection_state import ConnectionState
-from pykbroker.net.listener import Limits, Listener
+from pykbroker.net.listener import Listener
 from pykbroker.net.sasl_connection import ListenerAuthentication
 from pykbroker.runtime import Runtime
 from pykbroker.security.sasl.plain_server import PlainServer, PlainUsers

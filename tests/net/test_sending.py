@@ -15,7 +15,8 @@ import pytest
 import uvloop
 
 from pykbroker.net.connection import Connection
-from pykbroker.net.listener import Limits, Listener
+from pykbroker.net.connection_home import Limits
+from pykbroker.net.listener import Listener
 from pykbroker.net.replies import AnswerBuffers
 from pykbroker.net.tls_layer import PIECE_BYTES, TlsLayer
 from pykbroker.runtime import OsRuntime

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykbroker.net.connection import Connection
+from pykbroker.net.connection_home import Limits
 from pykbroker.net.connection_state import ConnectionState
 from pykbroker.net.handshakes import RUNNING_AT_ONCE, Handshakes, Side
-from pykbroker.net.listener import Limits, Listener
+from pykbroker.net.listener import Listener
 from pykbroker.net.promise import Promise
 from pykbroker.net.tls_layer import HANDSHAKE_BYTES, SecuredProtocol, TlsLayer
 from pykbroker.runtime import Runtime

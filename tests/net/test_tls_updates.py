@@ -11,7 +11,8 @@ import pytest
 import uvloop
 
 from pykbroker.net import tls_records
-from pykbroker.net.listener import Limits, Listener
+from pykbroker.net.connection_home import Limits
+from pykbroker.net.listener import Listener
 from pykbroker.net.tls_records import FIRST_WITHOUT_DATA
 from pykbroker.runtime import OsRuntime
 from pykbroker.security.tls.principal_mapping import PrincipalMapper

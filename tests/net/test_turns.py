@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pykbroker.net.connection import TURN_SECONDS, CloseConnection, Connection
-from pykbroker.net.listener import RECEIVE_BYTES, Limits, Listener
+from pykbroker.net.connection_home import Limits
+from pykbroker.net.listener import RECEIVE_BYTES, Listener
 from pykbroker.net.replies import AnswerBuffers
 from pykbroker.runtime import OsRuntime
 from tests.net.fakes import connect, feed, frame, make_listener
