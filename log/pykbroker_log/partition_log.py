@@ -6,11 +6,9 @@ durability (log_files.py), nor for when a segment is full (rolling.py). The call
 passes the bound of a read, and moves the high watermark.
 
 Invariants:
-* log_start_offset <= local_log_start_offset. They differ only in a tiered log, and the records between them are not
-  here.
+* log_start_offset <= local_log_start_offset; only in a tiered log they differ, and the records between are elsewhere.
 * log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset.
-* The offset of an append follows the last one without a gap. The state of the log in memory is never ahead of the
-  file.
+* The offset of an append follows the last one without a gap. The state in memory is never ahead of the file.
 * A write that failed counts for nothing: its bytes are cut off again, and if even that fails the log takes no more
   appends. A failed fsync is final, whatever its error (flush_state.py).
 * Everything runs on one thread, except `flush` and `flushing.sync`, which may run beside appends and everything else,
@@ -140,9 +138,8 @@ class PartitionLog:
         """Open the log in `path`, and create it if it does not exist. Raises StorageError, InconsistentTopicId; with a
         guard, DamagedLog.
 
-        `dense` means that the log was never compacted, and that its start is always durable before its files are
-        deleted. Then a gap between segments means that a power loss removed records, and the later segments are not
-        kept.
+        `dense` means that the log was never compacted, and that its start is durable before files are deleted. Then a
+        gap between segments means that a power loss removed records, and the later segments are not kept.
         """
         log = cls(disk, path, topic, partition, topic_id, config)
         log.producers.expiration_ms = producer_id_expiration_ms
@@ -485,8 +482,7 @@ class PartitionLog:
     def offset_for_timestamp(
         self, timestamp: int, *, wait: bool = True, search: TimeSearch | None = None
     ) -> TimedRecord | None:
-        """The first record that is at least this new. Raises StorageError; ColdRead unless `wait`; and what
-        `search.look` raises."""
+        """The first record that is at least this new. Raises as `search.look`; StorageError; ColdRead unless `wait`."""
         with self.files.guarded(), nullcontext() if wait else self.files.disk.without_waiting():
             return self.files.segments.first_at_least(timestamp, self.log_start_offset, search)
 
@@ -569,8 +565,7 @@ class PartitionLog:
     def begin_replacement(
         self, cleanable: CleanablePart, *, memory: CleanerMemory, seed: bytes, now_ms: int
     ) -> Replacement:
-        """Begin a compaction; the caller ends it with `end_replacement`. There is at most one at a time, and the log
-        must have been flushed after `cleanable` was computed."""
+        """Begin the one compaction, which the caller ends with `end_replacement`. A flush came after `cleanable`."""
         assert self._replacement is None, self
         self._replacement = Replacement(
             self.files,
@@ -594,9 +589,8 @@ class PartitionLog:
     # -- truncate
 
     def begin_truncate(self, offset: int) -> Truncation | None:
-        """Begin to cut off everything from `offset` on; return None if there is nothing to cut off. The caller runs
-        `run` on a thread and then calls `end_truncate`: see truncation.py. Raises StorageError, KafkaError when
-        closed."""
+        """Begin to cut off everything from `offset` on, or return None if there is nothing. The caller runs `run` on a
+        thread, then calls `end_truncate` (truncation.py). Raises StorageError, KafkaError when closed."""
         files = self.files
         if offset >= self.log_end_offset:
             if files.is_sound:
@@ -656,16 +650,13 @@ class PartitionLog:
             files.close()
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off everything from `offset` on. The cut is durable on return and cannot be undone by a crash. Raises
-        StorageError, KafkaError when closed."""
+        """Cut off everything from `offset` on, durably. Raises StorageError, KafkaError when closed."""
         truncation = self.begin_truncate(offset)
         if truncation is not None:
             self._carry_out(truncation)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the log is empty and starts at `offset`. Durable as `truncate_to`. Raises StorageError,
-        KafkaError
-        when closed."""
+        """Remove everything; the log is empty and starts at `offset`. Durable and raises as `truncate_to`."""
         self._carry_out(self.begin_start_over(offset))
 
     def _carry_out(self, truncation: Truncation) -> None:
