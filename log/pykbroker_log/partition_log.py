@@ -62,10 +62,9 @@ class Keeper(Protocol):
     """The owner of the checkpoints that contain a log's offsets."""
 
     def before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
-        """Return the writes that must be done before a truncation changes the files. Called when the truncation begins,
-        after recovery point and log start have moved. A stale recovery point in the checkpoints would hide later
-        records from the scan after a crash, and a log start that is too high would hide them from readers. With one
-        that is too low, a power loss might bring back some of the files before it and not others."""
+        """Return the writes that must be done before a truncation changes the files; recovery point and log start have
+        moved. A stale recovery point would hide later records from the scan after a crash, and a log start that is too
+        high from readers. With one that is too low, a power loss might bring back only some of the files before it."""
 
 
 class PartitionLog:
@@ -432,11 +431,10 @@ class PartitionLog:
     ) -> ReadResult:
         """Read whole batches from the one that contains `offset`, below `upper_offset`, at most `max_bytes` of them.
 
-        `min_one`: return the first batch even if it is larger. `regions`: slices may be regions (see slices.py).
-        `with_aborted`: also return the transactions that the reader must leave out. `wait`: wait for the device;
-        otherwise bytes that are not in memory raise ColdRead. (The bytes of regions are not checked, because they are
-        not read here.) Raises KafkaError OFFSET_OUT_OF_RANGE, OFFSET_MOVED_TO_TIERED_STORAGE, CORRUPT_MESSAGE;
-        StorageError; ColdRead.
+        `min_one`: return the first batch even if it is larger. `regions`: slices may be regions (slices.py), whose bytes
+        are not checked. `with_aborted`: also return the transactions that the reader must leave out. `wait`: wait for
+        the device; otherwise bytes that are not in memory raise ColdRead. Raises KafkaError OFFSET_OUT_OF_RANGE,
+        OFFSET_MOVED_TO_TIERED_STORAGE, CORRUPT_MESSAGE; StorageError; ColdRead.
         """
         end_offset = self.log_end_offset
         if offset < self.local_log_start_offset or offset > end_offset:
@@ -732,8 +730,7 @@ class PartitionLog:
         return flush
 
     def flush(self, upto: int | None = None) -> None:
-        """Make the log durable up to its present end; do nothing if it is durable up to `upto`. May run in a thread
-        while records are appended. Raises StorageError."""
+        """Make the log durable to its end, unless it is to `upto`; a thread may do it during appends. StorageError."""
         if upto is not None and upto <= self.recovery_point:
             return
         flush = self.begin_flush(again=True)
