@@ -8,7 +8,6 @@ from pykbroker.client_view.leader_hints import node_on_listener
 from pykbroker.fetches.fetch_plan import RACKS_FROM, READ_COMMITTED
 from pykbroker.fetches.partition_reads import NO_EPOCH, PartitionRead
 from pykbroker.replica.partition import Partition
-from pykbroker.replica.selector import preferred_replica
 from pykbroker.security.authorizer import Operation, Resource
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class ConsumerReader:
             node = node_on_listener(services.metadata.image, broker_id, listener)
             return None if node is None else node.rack
 
-        found = preferred_replica(leader, services.node_id, into.entry.fetch_offset, self._rack, rack_of)
+        found = leader.preferred_replica(services.node_id, into.entry.fetch_offset, self._rack, rack_of)
         if found is None:
             return False
         into.preferred_replica = found

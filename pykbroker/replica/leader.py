@@ -149,6 +149,20 @@ class PartitionLeader:
         judgement = self._judgement
         return follower.is_caught_up(end_offset, steady_ms, judgement.max_lag_ms) and judgement.may_join(follower)
 
+    def preferred_replica(
+        self, leader_id: int, offset: int, rack: str, rack_of: Callable[[int], str | None]
+    ) -> int | None:
+        """Return the broker that a consumer in `rack` should read from `offset` on, None for this leader: Apache
+        Kafka's RackAwareReplicaSelector (KIP-392). `rack_of` returns None for a broker that the consumer cannot reach.
+        A consumer asks its leader again after metadata.max.age.ms, or when the follower does not have the offset."""
+        if rack_of(leader_id) == rack:
+            return None
+        near = [follower for follower in self.readable(offset) if rack_of(follower.broker_id) == rack]
+        if not near:
+            return None
+        best = max(near, key=lambda follower: (follower.end_offset, follower.caught_up_ms, follower.broker_id))
+        return best.broker_id
+
     def readable(self, offset: int) -> Iterator[FollowerProgress]:
         """Yield the followers that a consumer may read from `offset` on. A follower outside the ISR may lag more and
         more, and a consumer that reads there again and again would never catch up."""

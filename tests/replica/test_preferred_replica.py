@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker.replica.selector import preferred_replica
 from tests.replica.test_leader import Cluster
 
 RACKS = {1: "east", 2: "west", 3: "west", 4: "north"}
@@ -20,7 +19,7 @@ class Racks(Cluster):
             self.fetch(number, 10, 10)
 
     def choose(self, rack: str, offset: int = 5) -> int | None:
-        return preferred_replica(self.leader, 1, offset, rack, self.racks.get)
+        return self.leader.preferred_replica(1, offset, rack, self.racks.get)
 
 
 def test_a_replica_in_the_consumers_rack_is_chosen() -> None:
