@@ -46,7 +46,7 @@ class Registration(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class TryEndpoint:
-    """Connect once, and tell `tried` whether the endpoint accepts."""
+    """Connect once, and call `tried` with what the endpoint does."""
 
     broker_id: int
     broker_epoch: int
@@ -55,7 +55,7 @@ class TryEndpoint:
 
 @dataclass(slots=True, frozen=True)
 class ProbeEndpoints:
-    """Connect to each endpoint, and tell `probed` of each whether it refuses."""
+    """Connect to each endpoint, and call `probed` for each of them."""
 
     broker_id: int
     number: int
@@ -145,12 +145,12 @@ class BrokerDeaths:
                     yield TryEndpoint(broker_id, watched.broker_epoch, endpoint)
 
     def is_trying(self, effect: TryEndpoint) -> bool:
-        """Whether what comes of it is of use."""
+        """Return True if `tried` is still of use for this effect."""
         watched = self._brokers.get(effect.broker_id)
         return watched is not None and watched.broker_epoch == effect.broker_epoch and effect.endpoint in watched.trying
 
     def tried(self, broker_id: int, broker_epoch: int, endpoint: PeerAddress, *, accepts: bool) -> None:
-        """What came of a TryEndpoint."""
+        """A TryEndpoint was carried out."""
         watched = self._brokers.get(broker_id)
         if watched is not None and watched.broker_epoch == broker_epoch:
             watched.trying.discard(endpoint)
@@ -169,7 +169,7 @@ class BrokerDeaths:
     # -- the active controller ----------------------------------------------------------------------------------------
 
     def activated(self, now_ms: int) -> None:
-        """This controller leads from now on, and gives every broker that serves a while to say that it lives."""
+        """This controller leads from now on. It gives each broker that serves GRACE_MS to send a heartbeat."""
         self.is_active = True
         for watched in self._brokers.values():
             registration = watched.registration
@@ -256,7 +256,7 @@ class BrokerDeaths:
             yield ProbeEndpoints(broker_id, watched.probe, tuple(sorted(watched.armed)))
 
     def probed(self, broker_id: int, number: int, endpoint: PeerAddress, *, refuses: bool) -> list[DeathEffect]:
-        """What a probe found at one of its endpoints."""
+        """A probe has its verdict about one of its endpoints."""
         watched = self._brokers.get(broker_id)
         if watched is None or not number or watched.probe != number:
             return []

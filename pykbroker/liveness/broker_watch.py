@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 #: An endpoint of a broker that has registered is tried for nearly two minutes, with pauses that double.
 FIRST_PAUSE_SECONDS = 0.1
 LAST_FAILURE = 10
-#: So often an active controller notes that it is at work.
+#: An active controller notes at this interval that it is at work.
 TURN_SECONDS = 0.25
 
 
@@ -55,7 +55,7 @@ class BrokerWatch:
         self._on_gone = on_gone
         self._deaths = BrokerDeaths()
         self._probes: RunningProbes[tuple[DeathEffect, PeerAddress]] = RunningProbes(prober)
-        #: connections that this is told of
+        #: numbers of connections that call `_ended`
         self._watched: set[int] = set()
         self._look_soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -113,7 +113,7 @@ class BrokerWatch:
         self._deaths.leader_left(node_id, self._now_ms())
 
     def heartbeat(self, broker_id: int, broker_epoch: int, peer: object, *, is_leaving: bool) -> None:
-        """The active controller has accepted a heartbeat from this peer."""
+        """The active controller accepted a heartbeat from this peer."""
         connection = peer if isinstance(peer, StatefulConnection) else None
         number: int | None = None if connection is None else getattr(connection, "connection_number", None)
         self._do(self._deaths.heartbeat(broker_id, broker_epoch, number, is_leaving=is_leaving))

@@ -1,9 +1,11 @@
-"""Which peers are gone: a connection to them was lost, and they refuse a new one, or do not come back.
+"""Peers that are gone: a connection to them was lost, and they refuse a new one or do not come back.
 
-A process that dies closes its sockets, and its port refuses, or its address is gone with it (a container). A peer that
-takes a connection is not gone here, nor one whose connection this node gave up and that is silent, and no peer is gone
-to which there was no connection. Responsible for the probe right after the loss; later
-refusals of the same peer come from whatever tries to reach it. Not responsible for what a lost peer means.
+A process that dies closes its sockets. Then its port refuses, or its address is gone with it (a container). Three kinds
+of peers are not gone here: a peer that takes a new connection, a silent peer whose connection this node gave up, and a
+peer to which this node had no connection.
+
+Responsible for the probe right after the loss. Later refusals of the same peer come from the parts that try to reach
+it. Not responsible for what follows when a peer is gone.
 """
 
 from __future__ import annotations
@@ -20,17 +22,19 @@ from pykbroker.runtime import Runtime
 DOUBT_SECONDS = 0.1
 #: So long a refusal counts: a broker's session is over by then (broker.session.timeout.ms at its default).
 GONE_SECONDS = 10.0
-#: A verdict that is later than this has to wait: what came meanwhile has not been read.
+#: A verdict that is later than this has to wait, because this node has not read what arrived in the meantime.
 _LATE_SECONDS = LATE_MS / 1000
 
 
 class LostPeers:
-    """A PeerWatch (net/client.py).
+    """A PeerWatch (net/client.py). Each callback gets the address of the peer.
 
-    `gone` is told each time that a lost peer refuses, and once when it ended its connection, takes none and is not back
-    after RETURN_MS. `left` is told before, once, if the peer itself ended its connection. `back` is told when such a
-    peer answers again, or has not refused for GONE_SECONDS. Between `doubted` and `settled`, DOUBT_SECONDS at most, it
-    is not known whether a lost peer is gone.
+    * `doubted` comes with the loss of a connection, and `settled` after DOUBT_SECONDS at most. Between the two it is
+      not known whether the peer is gone.
+    * `gone` comes each time that a lost peer refuses a connection. It comes once for a peer that ended its connection,
+      takes no new one and is not back after RETURN_MS.
+    * `left` comes once before `gone`, if the peer itself ended its connection.
+    * `back` comes when such a peer answers again, or has not refused for GONE_SECONDS.
     """
 
     def __init__(
@@ -75,7 +79,7 @@ class LostPeers:
             self._settle(address)
             self._doubts[address] = self._runtime.loop.call_later(DOUBT_SECONDS, self._settle, address)
             self._doubted(address)
-            # Now: whatever needs the connection waits before it connects again.
+            # At once: the parts that need the connection wait before they connect again.
             self._probes.begin(address, address, lambda verdict: self._probed(address, verdict))
 
     def refused(self, address: PeerAddress) -> None:
@@ -112,7 +116,7 @@ class LostPeers:
             self.refused(address)
 
     def _end_wait(self, address: PeerAddress) -> bool:
-        """Wait for it no longer. Returns False if this did not wait for it."""
+        """Wait for the peer no longer. Return False if this did not wait for it."""
         away = self._away.pop(address, None)
         if away is not None:
             away.cancel()
@@ -126,7 +130,7 @@ class LostPeers:
         self._settle(address)
 
     def _forget(self, address: PeerAddress) -> None:
-        """Its refusal counts no longer."""
+        """The refusal of this peer counts no longer."""
         counts = self._lost.get(address)
         if counts is not None:
             counts.cancel()

@@ -1,11 +1,11 @@
-"""The peers that are gone, judged only by the ends of their connections. Pure.
+"""Peers that are gone, judged by the ends of their connections alone. Pure.
 
-The kernel of a process that dies ends its connections. If a new connection is neither accepted nor refused (a container
-that was killed no longer has an address), this is the only evidence. So a peer is gone if it ended its connection and
-is not back after RETURN_MS. The evidence does not count if the network or this node may be the cause:
+The kernel of a process that dies ends its connections. Where a new connection is neither taken nor refused (a container
+that was killed has no address any more), it is the only evidence. So a peer is gone if it ended its connection and is
+not back after RETURN_MS. The evidence does not count where it may be the network's or this node's:
 
 * The connections of two or more peers ended within TOGETHER_MS and the peers do not refuse new ones.
-* The loop of this node did not turn for STALL_MS, so its peers gave it up, and their new connections are not read yet.
+* This node itself has not turned for STALL_MS: its peers gave it up, and are back in what it has not read yet.
 
 Not responsible for peers that refuse, nor for sockets and timers: the owner calls `turned` several times a second.
 """
@@ -16,11 +16,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-#: A living peer is back sooner.
+#: A peer that lives is back sooner.
 RETURN_MS = 500
 TOGETHER_MS = 1_000
 STALL_MS = 1_000
-#: A verdict that is later than this waits for AGAIN_MS, because the bytes that came in that time are not read yet.
+#: A verdict that is later than this waits for AGAIN_MS, because this node has not read what arrived in the meantime.
 LATE_MS = 100
 AGAIN_MS = 200
 
@@ -41,11 +41,11 @@ class PeerEnds(Generic[K]):
         #: when peers that refuse no connection ended one
         self._ended_ms: dict[K, int] = {}
         self._turned_ms: int | None = None
-        #: when this node's loop turned again
+        #: when this node turned again
         self._stalled_ms: int | None = None
 
     def turned(self, now_ms: int) -> None:
-        """Record that the loop of this node turns."""
+        """This node is at work."""
         if self._turned_ms is not None and now_ms - self._turned_ms >= STALL_MS:
             self._stalled_ms = now_ms
         self._turned_ms = now_ms
@@ -55,7 +55,7 @@ class PeerEnds(Generic[K]):
         return self._stalled_ms is not None and self._stalled_ms >= then_ms - STALL_MS
 
     def ended(self, peer: K, now_ms: int) -> None:
-        """Record that the peer has ended its connection."""
+        """The peer has ended its connection."""
         self.turned(now_ms)
         self._ended_ms = {
             each: ended_ms for each, ended_ms in self._ended_ms.items() if now_ms - ended_ms <= 2 * TOGETHER_MS
@@ -64,12 +64,11 @@ class PeerEnds(Generic[K]):
         self._waiting[peer] = _End(now_ms, now_ms + RETURN_MS)
 
     def back(self, peer: K) -> None:
-        """Record that the peer lives. The end of its connection remains as evidence about the network."""
+        """The peer lives. The end of its connection still counts as a sign of a bad network."""
         self._waiting.pop(peer, None)
 
     def refused(self, peer: K) -> None:
-        """Record that the peer refuses connections: its process has died, so its end is no evidence about the
-        network."""
+        """The peer refuses connections. Its process has died, so its end is no sign of a bad network."""
         self._waiting.pop(peer, None)
         self._ended_ms.pop(peer, None)
 
@@ -81,11 +80,11 @@ class PeerEnds(Generic[K]):
 
     @property
     def deadline_ms(self) -> int | None:
-        """The time at which `clock` must run."""
+        """When `clock` has something to do."""
         return min((end.due_ms for end in self._waiting.values()), default=None)
 
     def clock(self, now_ms: int) -> list[K]:
-        """Return the peers that are gone, each once."""
+        """The peers that are gone, each once."""
         self.turned(now_ms)
         gone: list[K] = []
         for peer, end in list(self._waiting.items()):

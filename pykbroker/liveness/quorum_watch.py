@@ -1,12 +1,12 @@
-"""Whether no controller can come any more: so many voters refuse connections that the others are no majority.
+"""No controller can come any more: so many voters refuse connections that the others are no majority.
 
-Asked by a broker that waits for the controller's leave to stop. When all nodes of a cluster are told to stop at once,
-the last ones have no controller; without this they wait until their session would be over. Decision 23 says why a
-refusal is as good as a death notice, and what else is not.
+A broker asks while it waits for the controller's leave to stop. When all nodes of a cluster are told to stop at once,
+the last ones have no controller. Without this watch they would wait until their session is over. Decision 23 says why a
+refusal proves a death, and what does not.
 
-Most voters refuse also while they restart together, and then a controller comes back. A broker that leads a partition
-which another broker could lead waits for that: if it went, the partition would have no leader until the new controller
-notices. When all nodes stop at once the voters stay away, and nothing is won by waiting for the end of a session.
+Most voters also refuse while they restart together, and then a controller comes back. A broker that leads a partition
+which another broker could lead waits for that controller. If it stopped at once, the partition would have no leader
+until the new controller notices. When all nodes stop at once the voters stay away, and a longer wait gains nothing.
 
 Responsible for the rounds of probes. Not responsible for what follows.
 """
@@ -29,7 +29,7 @@ RESTART_SECONDS = 4.0
 
 
 class QuorumWatch:
-    """Rounds of probes until `then` is called, once, or until `close`. Of `voters` this node is alive, if it is one."""
+    """Rounds of probes until `then` is called, once, or until `close`. If this node is one of `voters`, it is alive."""
 
     def __init__(
         self,
