@@ -23,10 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykbroker.liveness.peer_ends import PeerEnds
-from pykbroker.net.client import PeerAddress
+
+if TYPE_CHECKING:
+    from pykbroker.net.client import PeerAddress
 
 #: A broker that serves has sent a heartbeat to a new controller by then.
 GRACE_MS = 200
