@@ -431,7 +431,7 @@ class PartitionLog:
     ) -> ReadResult:
         """Read whole batches from the one that contains `offset`, below `upper_offset`, at most `max_bytes` of them.
 
-        `min_one`: return the first batch even if it is larger. `regions`: slices may be regions (slices.py), whose bytes
+        `min_one`: return the first batch even if it is larger. `regions`: slices may be regions (slices.py); these
         are not checked. `with_aborted`: also return the transactions that the reader must leave out. `wait`: wait for
         the device; otherwise bytes that are not in memory raise ColdRead. Raises KafkaError OFFSET_OUT_OF_RANGE,
         OFFSET_MOVED_TO_TIERED_STORAGE, CORRUPT_MESSAGE; StorageError; ColdRead.
