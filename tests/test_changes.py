@@ -38,7 +38,7 @@ def test_the_page_has_its_place_for_them() -> None:
 
 @pytest.mark.slow
 def test_a_release_has_each_of_them(tmp_path: Path) -> None:
-    pytest.importorskip("towncrier", reason="towncrier is missing: make lint-env installs it")
+    pytest.importorskip("towncrier", reason="towncrier is missing: make test-env installs it")
     for name in ("pyproject.toml", "CHANGELOG.md"):
         (tmp_path / name).write_bytes((ROOT / name).read_bytes())
     (tmp_path / "changes").mkdir()
