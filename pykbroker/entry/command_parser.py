@@ -122,6 +122,19 @@ class CommandParser(argparse.ArgumentParser):
         (file or sys.stdout).write(self.format_help())
 
 
+def add_properties(parser: CommandParser) -> None:
+    """Add the argument `properties` and the option `--set` to a command."""
+    parser.add_argument("properties", nargs="?", metavar="[server.properties]")
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="Set one configuration key (may be repeated).",
+    )
+
+
 def names_of(action: argparse.Action) -> str:
     """Return an option's names, the short one first, and the place of its value."""
     names = ", ".join(sorted(action.option_strings, key=len))

@@ -8,16 +8,15 @@ options.
 from __future__ import annotations
 
 import argparse
-import random
-import time
+from typing import TYPE_CHECKING
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config
 from pykbroker.entry import failures
-from pykbroker.entry.command_parser import CommandParser
+from pykbroker.entry.command_parser import CommandParser, add_properties
 from pykbroker.entry.format_options import FormatOptions, add_format_options, format_options
-from pykbroker.entry.options import add_properties, default_data_dir, read
-from pykbroker_wire.primitives import random_uuid, uuid_from_str, uuid_to_str
+
+if TYPE_CHECKING:
+    from pykbroker.config.load import Config
 
 
 def parser() -> CommandParser:
@@ -38,6 +37,8 @@ def parser() -> CommandParser:
 
 def run(given: argparse.Namespace) -> int:
     """Format the directories; returns the exit status. Raises ConfigError, StorageFormatError, OSError."""
+    from pykbroker.entry.options import default_data_dir, read
+
     if given.config_file is not None and given.properties is not None:
         raise ConfigError("Name the configuration file once: with --config or without")
     config = read(given.config_file or given.properties, given.settings, default_data_dir(), None).config
@@ -49,9 +50,13 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _format(config: Config, given_id: str | None, chosen: FormatOptions) -> int:
+    import random
+    import time
+
     from pykbroker.metadata.features import METADATA_VERSION, metadata_version_name
     from pykbroker.storage.format import format_directories
     from pykbroker_log.os_disk.disk import OsDisk
+    from pykbroker_wire.primitives import random_uuid, uuid_from_str, uuid_to_str
 
     rng = random.SystemRandom()
     cluster_id = given_id or uuid_to_str(random_uuid(rng))

@@ -14,7 +14,6 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config, development_profile
 from pykbroker.config.properties import parse
 from pykbroker.config.start_up import start_config
-from pykbroker.entry.command_parser import CommandParser
 
 logger = logging.getLogger("pykbroker")
 #: Keys that name the port of a controller.
@@ -37,19 +36,6 @@ class Settings:
 def default_data_dir(name: str = "pykbroker") -> str:
     base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
     return os.path.join(base, name)
-
-
-def add_properties(parser: CommandParser) -> None:
-    """Add the argument `properties` and the option `--set` to a command."""
-    parser.add_argument("properties", nargs="?", metavar="[server.properties]")
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="Set one configuration key (may be repeated).",
-    )
 
 
 def read(

@@ -9,14 +9,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config
-from pykbroker.entry.command_parser import CommandParser, integer, one_of
-from pykbroker.entry.node_log import log_to
-from pykbroker.entry.node_process import run_node
-from pykbroker.entry.options import add_properties, assignments, default_data_dir, read
-from pykbroker.entry.status_line import StatusLine
+from pykbroker.entry.command_parser import CommandParser, add_properties, integer, one_of
 
+# What only a start needs is imported by it: the help and the completion of a shell come at once.
 if TYPE_CHECKING:
+    from pykbroker.config.load import Config
+    from pykbroker.entry.status_line import StatusLine
     from pykbroker.testing.faults_server import FaultsServer
 
 
@@ -88,6 +86,10 @@ def parser() -> CommandParser:
 
 def run(given: argparse.Namespace) -> int:
     """Run the command; returns the exit status. Raises ConfigError, OSError."""
+    from pykbroker.entry.node_log import log_to
+    from pykbroker.entry.options import default_data_dir
+    from pykbroker.entry.status_line import StatusLine
+
     status = StatusLine(sys.stderr) if sys.stderr.isatty() else None
     log_to(status or logging.StreamHandler(sys.stderr), given.log_level)
 
@@ -108,6 +110,9 @@ def run(given: argparse.Namespace) -> int:
 
 def _run(given: argparse.Namespace, data_dir: str, status: StatusLine | None) -> int:
     """Run one node; returns the exit status. Raises ConfigError, OSError."""
+    from pykbroker.entry.node_process import run_node
+    from pykbroker.entry.options import read
+
     chosen = read(given.properties, given.settings, data_dir, given.port, is_taken=_is_taken)
     if chosen.has_file and (given.data_dir or given.ephemeral):
         option = "--data-dir" if given.data_dir else "--ephemeral"
@@ -149,6 +154,7 @@ def _faults_server(given: argparse.Namespace, config: Config) -> FaultsServer | 
 def _run_cluster(given: argparse.Namespace, tree: str) -> int:
     """Raises ConfigError."""
     from pykbroker.entry.local_cluster.supervisor import WantedCluster, run
+    from pykbroker.entry.options import assignments
 
     if given.brokers is None:
         raise ConfigError("--controllers goes with --brokers")
