@@ -33,9 +33,18 @@ EXTRA = "unit"
 
 
 def of_the_project(extra: str) -> list[Requirement]:
-    """Return what pyproject.toml asks for with an extra. The installed metadata may be of an earlier version of it."""
+    """Return what pyproject.toml asks for with an extra and with the extras of the project that this one names.
+
+    The installed metadata may be of an earlier version of pyproject.toml, so it is not asked.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return [Requirement(text) for text in (*project["dependencies"], *project["optional-dependencies"][extra])]
+    found: list[Requirement] = [Requirement(text) for text in project["dependencies"]]
+    for requirement in map(Requirement, project["optional-dependencies"][extra]):
+        if canonicalize_name(requirement.name) != canonicalize_name(project["name"]):
+            found.append(requirement)
+        else:
+            found += [one for other in sorted(requirement.extras) for one in of_the_project(other)]
+    return found
 
 
 def needed(requirements: Iterable[Requirement]) -> set[str]:

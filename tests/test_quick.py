@@ -69,6 +69,12 @@ def test_a_package_comes_with_what_it_needs() -> None:
     assert not needed & {"pyspark", "py4j", "duckdb", "testcontainers"}
 
 
+def test_extras_of_the_project_are_read_from_its_file() -> None:
+    names = {requirement.name for requirement in quick.of_the_project(quick.EXTRA)}
+    assert {"click", "kafka-python", "rich"} <= names
+    assert "pykbroker" not in names
+
+
 def test_a_module_that_an_allowed_package_provides_too_is_not_hidden() -> None:
     provided = {"yaml": ["PyYAML"], "google": ["protobuf", "google_re2"], "pyspark": ["pyspark"]}
     assert quick.hidden(provided, {"pyyaml", "google-re2"}) == {"pyspark"}
