@@ -30,6 +30,9 @@ from testkit.skips import LEFT_OUT
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRA = "unit"
+#: A test that takes longer is named at the end. The house marks it `slow` from a quarter of a second on, and a busy
+#: machine takes its time: this is four times as much.
+LONG_S = 1.0
 
 
 def of_the_project(extra: str) -> list[Requirement]:
@@ -116,6 +119,7 @@ class Quick:
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
+        self.long: dict[str, float] = {}
 
     def pytest_collection(self) -> None:
         """Collecting thousands of tests makes no garbage, and looking for it takes a third of the time."""
@@ -159,6 +163,8 @@ class Quick:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._count(report)
+        if report.when == "call" and report.duration > LONG_S:
+            self.long[report.nodeid] = report.duration
 
     def _count(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         package = package_of(report)
@@ -166,6 +172,10 @@ class Quick:
             self.left_out[package] += 1
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.long:
+            terminalreporter.section("longer than a second, and not marked `slow`")
+            for nodeid, seconds in sorted(self.long.items(), key=lambda item: -item[1]):
+                terminalreporter.write_line(f"{seconds:8.1f} s  {nodeid}")
         if not self.left_out:
             return
         terminalreporter.section("left out: files and tests that need a package beyond the extra `unit`")

@@ -239,6 +239,7 @@ def test_what_differs_by_an_ending() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_no_two_names_differ_by_an_ending_only() -> None:
     """Modules of one room, and classes of the broker, of the tools or of testing. The plural of a name may stand for a
     collection: the module that has it knows the singular."""
@@ -397,6 +398,7 @@ CIRCLES_OF_TYPES = {
 }
 
 
+@pytest.mark.slow
 def test_no_circle_of_types_either() -> None:
     """A part that was cut off takes what it needs, and not the whole: it can be had in a test without it."""
     # For `pykbroker.__version__`. What the package itself has is imported when it is asked for.

@@ -55,6 +55,14 @@ def test_what_needs_a_large_package_is_left_out_and_counted(tmp_path: Path, opti
     assert "3  pyspark" in done.stdout.replace("    ", "")
 
 
+def test_a_long_test_without_the_mark_is_named() -> None:
+    plugin = quick.Quick()
+    for name, seconds in {"test_a": 2 * quick.LONG_S, "test_b": quick.LONG_S / 2}.items():
+        report = pytest.TestReport(name, ("file", 0, name), {}, "passed", None, "call", duration=seconds)
+        plugin.pytest_runtest_logreport(report)
+    assert list(plugin.long) == ["test_a"]
+
+
 @pytest.mark.slow
 def test_another_error_is_an_error(tmp_path: Path) -> None:
     done = run(write(tmp_path, {"test_wrong.py": "import tests.no_such_module\n"}))

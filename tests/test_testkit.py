@@ -6,6 +6,8 @@ import ast
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.parsed import parsed
 
 ROOT: Final = Path(__file__).parents[1]
@@ -56,6 +58,7 @@ def imported(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_they_share_the_testkit_alone() -> None:
     folders = {"testkit", "tests", "compat_tests", "bench"}
     across = {
