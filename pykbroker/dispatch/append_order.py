@@ -3,18 +3,18 @@
 Clients send several requests on one connection without waiting for answers. Apache Kafka reads the next one when the
 one before is answered. This broker dispatches them one after the other, and most requests append while they are
 dispatched. A request that must wait before it appends (for the coordinator of a transaction, for logs that are not
-open, for a producer id) mutes its connection: no later request of it is dispatched before the waiting request has
-appended or failed. Waiting for acknowledgements, flushes and answers comes after the append and mutes nothing. An
-offset commit that waits for a shard's load mutes nothing either, because the shard runs what waits in its order and
-before any later request (coordinator/held_requests.py).
+open, for a producer id) mutes its connection. No later request of the connection is dispatched before the waiting
+request has appended or failed. Waiting for acknowledgements, flushes and answers comes after the append and mutes
+nothing. An offset commit that waits for a shard's load mutes nothing either, because the shard runs waiting requests
+in their order and before any later request (coordinator/held_requests.py).
 
 Responsible for pairing each `mute` of a waiting request with one `unmute`. Not responsible for how a muted connection
 stops (net/connection.py), nor for what a request waits for.
 
 Invariants
 * A connection is muted once for each wait, and unmuted when the step after the wait has returned or raised. A step
-  that must wait again mutes the connection before the wait before it unmutes.
-* What is waited for always ends: with a result, an error, or cancelled because the node stops.
+  that must wait again mutes the connection a second time before the first wait unmutes it.
+* Every wait ends with a result, with an error, or with a cancellation because the node stops.
 * A request that came over no connection mutes nothing: its sender waits for the answer.
 """
 
@@ -32,7 +32,8 @@ T = TypeVar("T")
 
 
 def in_order(ctx: AnyContext) -> CallWhenDone:
-    """For the waits of this request before it appends: the connection is muted until the step has returned."""
+    """Return a caller for the waits of this request before it appends. The connection is muted until the step has
+    returned or raised."""
     peer = ctx.peer
     return _InOrder(peer) if isinstance(peer, Connection) else at_any_time
 

@@ -1,4 +1,4 @@
-"""What a handler knows about its request, and what it may reach.
+"""The context of a request: the sender, the header, and the services that the handler may use.
 
 Not responsible for dispatching (dispatcher.py) nor for any decision.
 """
@@ -15,7 +15,7 @@ S_co = TypeVar("S_co", bound=Services, covariant=True)
 
 
 class Peer(Protocol):
-    """The sender of a request: a connection, or the client behind an Envelope (KIP-590)."""
+    """The sender of a request: a connection, or the client whose request is inside an Envelope (KIP-590)."""
 
     session: PeerSession
     client_host: str
@@ -23,7 +23,7 @@ class Peer(Protocol):
     client_software_version: str
     #: Its answers may have regions of files in them (log/README.md).
     takes_regions: bool
-    #: Of this process, never given twice; None for a peer without a connection of its own.
+    #: Unique in this process and never used again; None for a peer without a connection of its own.
     connection_number: int | None
 
     @property
@@ -91,15 +91,15 @@ class RequestContext(Generic[S_co]):
         return self.services.authorizer.authorize(self, operation, resource, name, quiet)
 
     def would_allow(self, operation: Operation, resource: Resource, name: str) -> bool:
-        """The same, to be shown and not acted on."""
+        """As `authorize`, for a caller that only shows the result."""
         return self.services.authorizer.would_allow(self, operation, resource, name)
 
     def authorize_some(self, operation: Operation, resource: Resource) -> bool:
-        """Whether the operation is allowed on at least one resource of the type."""
+        """Return True if the operation is allowed on at least one resource of the type."""
         return self.services.authorizer.authorize_some(self, operation, resource)
 
     def authorized_operations(self, resource: Resource, name: str) -> int:
-        """The bit field of KIP-430: bit n stands for the operation with code n."""
+        """Return the bit field of KIP-430: bit n stands for the operation with code n."""
         bits = 0
         for operation in SUPPORTED_OPERATIONS[resource]:
             if self.would_allow(operation, resource, name):
@@ -108,10 +108,10 @@ class RequestContext(Generic[S_co]):
 
 
 class OwnRequestContext(RequestContext[S_co]):
-    """A request of this process to itself, which came over no connection: no ACL is asked.
+    """A request of this process to itself, which came over no connection. It is allowed without a look at the ACLs.
 
-    A broker and a controller in one process are one party. What a client wants of the controller is inside an Envelope
-    (api/envelope.py) and has a context of its own, with the client's principal.
+    A broker and a controller in one process trust each other. A client's request to the controller is inside an
+    Envelope (api/envelope.py) and has a context of its own, with the client's principal.
     """
 
     __slots__ = ()
@@ -126,17 +126,17 @@ class OwnRequestContext(RequestContext[S_co]):
         return True
 
 
-#: Of an API that both halves serve.
+#: The context in the handler of an API that both halves serve.
 AnyContext: TypeAlias = RequestContext[Services]
 BrokerContext: TypeAlias = RequestContext[BrokerServices]
 ControllerContext: TypeAlias = RequestContext[ControllerServices]
 
 
 def is_on_controller(ctx: AnyContext) -> TypeGuard[ControllerContext]:
-    """Whether the controller half serves this request."""
+    """Return True if the controller half serves this request."""
     return isinstance(ctx.services, ControllerServices)
 
 
 def is_on_broker(ctx: AnyContext) -> TypeGuard[BrokerContext]:
-    """Whether the broker half serves this request."""
+    """Return True if the broker half serves this request."""
     return isinstance(ctx.services, BrokerServices)

@@ -1,11 +1,11 @@
 """From a frame to its handler and back to bytes.
 
-Responsible for: request headers, the row of the API, decoding, the context, and `finish`, where every request ends:
-one answered now or later, decoded or read from its frame. It is counted there, under Kafka's names. Not responsible for
+Responsible for: request headers, the row of the API, decoding, the context, and `finish`, where every request ends,
+answered now or later, decoded or read from its frame. `finish` counts it under Kafka's names. Not responsible for
 framing or order (net/), nor for any API (its own module).
 
-A frame that cannot be understood ends its connection, as Apache Kafka does: there is no version in which to answer. The
-one exception is ApiVersions in an unknown version, answered in version 0 with UNSUPPORTED_VERSION (KIP-511).
+A frame that cannot be decoded ends its connection, as in Apache Kafka, because there is no version in which to answer.
+The one exception is ApiVersions in an unknown version, answered in version 0 with UNSUPPORTED_VERSION (KIP-511).
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from pykbroker.dispatch.request_log import LoggedRequest
 
 logger = logging.getLogger(__name__)
-#: One line for each request, under the name that log pipelines know (request_log.py).
+#: Logs one line for each request, under the name that Apache Kafka's request log has (request_log.py).
 request_logger = logging.getLogger("kafka.request.logger")
 _DEBUG: Final = logging.DEBUG
 
 S = TypeVar("S", bound=Services)
 #: Sends a request of a `forward` row to the active controller: (row, context, frame) -> the answer.
 Forward = Callable[[Row, RequestContext[S], memoryview], "asyncio.Future[Any]"]
-#: Makes what the listeners of the broker half hand their frames to: `Dispatcher`, unless a test wants to watch.
+#: Makes the dispatcher to which the listeners of the broker half pass frames. A test may pass another one.
 MakeDispatcher = Callable[[BrokerServices, "Forward[BrokerServices]"], "Dispatcher[BrokerServices]"]
 
 
 def logged_request(clock: Callable[[], float]) -> LoggedRequest | None:
-    """What becomes a line of the request log; None while that is off. It has to have a level of its own: with that of
-    the root an operator who looks for something else would get a line for each produce request."""
+    """Return the start of a line of the request log, or None while that log is off. It is on only with a level of its
+    own. With the level of the root logger, an operator at DEBUG would get a line for each produce request."""
     if not 0 < request_logger.level <= _DEBUG:
         return None
     from pykbroker.dispatch.request_log import LoggedRequest
@@ -68,7 +68,7 @@ class PendingAnswer:
 
 
 class LoggedAnswer(PendingAnswer):
-    """The same of a request that gets a line in the request log."""
+    """As `PendingAnswer`, for a request that gets a line in the request log."""
 
     __slots__ = ("_logged",)
 
@@ -86,7 +86,7 @@ class LoggedAnswer(PendingAnswer):
 
 
 class Dispatcher(Generic[S]):
-    """Serves the rows of one half of a node. `forward`: how requests reach the active controller from here."""
+    """Serves the rows of one half of a node. `forward` sends requests from here to the active controller."""
 
     def __init__(self, services: S, forward: Forward[S] | None = None) -> None:
         self.services = services
@@ -99,10 +99,10 @@ class Dispatcher(Generic[S]):
         self._errors = services.metrics.counter("kafka.network:type=RequestMetrics,name=InvalidRequestsPerSec")
 
     def __call__(self, peer: Peer, frame: memoryview) -> EncodedAnswer | PendingAnswer | None:
-        """Dispatch one frame. Returns buffers, a PendingAnswer, or None when there is no answer; raises
-        CloseConnection."""
+        """Dispatch one frame. Return buffers, a PendingAnswer, or None if there is no answer. Raise CloseConnection if
+        the connection must end."""
         if self._waiting and self._inbox is not None:
-            # This loop may have stood still: nothing is answered by a leadership that is over.
+            # This loop may have stood still. A leadership that is over must not answer a request.
             self._inbox.take_all()
         logged = logged_request(self.services.runtime.stopwatch_ms) if request_logger.level else None
         try:
@@ -163,7 +163,7 @@ class Dispatcher(Generic[S]):
             raise CloseConnection("internal error") from error
 
     def call(self, peer: Peer, request: Any) -> Any:
-        """Run a decoded request of this process in the newest version: a response or a future of one."""
+        """Run a decoded request of this process in the newest version. Return a response or a future of one."""
         row = self.rows.find(request.API_KEY)
         if row is None:
             raise CloseConnection(f"request with API key {request.API_KEY}, which is not served on this listener")
@@ -172,8 +172,8 @@ class Dispatcher(Generic[S]):
         )
 
     def finish(self, row: Row, ctx: AnyContext, response: Any) -> EncodedAnswer | None:
-        """The end of every request: counters, and bytes. `response` is a message, a frame that `handle_frame` has
-        encoded, what the controller answered to a forwarded request, or None for no answer."""
+        """End a request: count it and return the bytes of the answer. `response` is a message, a frame that
+        `handle_frame` has encoded, the controller's answer to a forwarded request, or None for no answer."""
         row.requests.value += 1
         row.request_bytes.value += ctx.request_bytes
         row.total_time_ms.value += self._now_ms() - ctx.arrival_ms

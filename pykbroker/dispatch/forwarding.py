@@ -2,15 +2,15 @@
 
 Not responsible for finding the controller: the channel does, anew for each try. While there is no controller, or it
 changes, or it stays silent, the request is tried again until TIMEOUT_MS have passed, and then answered with
-REQUEST_TIMED_OUT. A try whose answer was lost may have been carried out: the client of a CreateTopics may then hear
-that its topic exists already. A controller that serves no Envelope, or answers one with an error, is answered with
-UNKNOWN_SERVER_ERROR: the client can do nothing about it, and the log says what it was (at DEBUG). An Envelope of which
-the controller does not know the version inside ends the connection, so that the client asks for versions again. All as
-in Apache Kafka (ForwardingManager).
+REQUEST_TIMED_OUT. A try whose answer was lost may have been carried out. The client of a CreateTopics may then get
+TOPIC_ALREADY_EXISTS. If the controller does not serve Envelopes, or answers one with an error, the client gets
+UNKNOWN_SERVER_ERROR because it can do nothing about it, and the log has the reason (at DEBUG). If the controller does
+not serve the version of the request inside, the broker ends the client's connection, so that the client asks for the
+versions again. All this is as in Apache Kafka (ForwardingManager).
 
-Not as there: what was on its way when a connection ended is sent again alone (suspects.py). If the controller ends that
-connection too, the request is answered with UNKNOWN_SERVER_ERROR, and the others go on. In Apache Kafka such a request
-ends the tries of all others for a minute.
+One thing differs: requests under way when their connection ended are sent again alone (suspects.py). If the controller
+ends that connection too, the request is answered with UNKNOWN_SERVER_ERROR, and the others go on. In Apache Kafka such
+a request ends the tries of all others for a minute.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ RETRY_SECONDS = 0.05
 #: As Apache Kafka's brokers: the whole (retryTimeoutMs), and one try (the default of controller.socket.timeout.ms).
 TIMEOUT_MS = 60_000
 TRY_MS = 30_000
-#: More than the header of an Envelope, its lengths and an address take together; a client id of ours is short.
+#: More than the header of an Envelope, its lengths and an address take together; this broker's client id is short.
 _ENVELOPE_BYTES = 1024
 
 
 def packed_address(host: str) -> bytes:
-    """4 or 16 bytes; a peer without an address (in-memory transports) counts as loopback."""
+    """Return 4 or 16 bytes. A peer without an address (in-memory transports) counts as loopback."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).packed
     except ValueError:
@@ -49,7 +49,7 @@ def packed_address(host: str) -> bytes:
 
 
 def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> Any:
-    """Send on what this broker does not settle itself: an answer, or a future of one."""
+    """Send on the part that this broker does not settle itself. Return an answer, or a future of one."""
     settled = None if row.on_broker is None else row.on_broker(ctx, _decoded(row, frame))
     if settled is None:
         return _pass_on(row, ctx, frame)
@@ -76,8 +76,8 @@ def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> Any:
 
 
 def _pass_on(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[Any]:
-    """The answer is a ForwardedResponse, or what the row answers when there is none. The frame is copied: it is only
-    valid during dispatch."""
+    """Return a future of a ForwardedResponse, or of the row's answer to a request that could not be forwarded. The
+    frame is copied because it is only valid during dispatch."""
     services = ctx.services
     loop = services.runtime.loop
     envelope = EnvelopeRequest(
@@ -103,7 +103,8 @@ def _pass_on(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[
     def send() -> None:
         if answer.done():
             return
-        # Never less near the deadline: a connection that stays silent for so long is given up, with all that wait.
+        # The timeout stays as long near the deadline, because a connection that stays silent for that time is given up
+        # together with all requests that wait on it.
         if is_suspect:
             services.suspects.send(envelope, TRY_MS, deadline).add_done_callback(arrived)
         else:
@@ -135,7 +136,7 @@ def _pass_on(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[
                 refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "the controller ends its connections")
                 return
             is_suspect = True
-        # A number, not an ErrorCode: a newer controller may know codes that we do not.
+        # A number, not an ErrorCode, because a newer controller may send codes that this broker lacks.
         code: int = ErrorCode.NONE if error is not None else future.result().error_code
         if error is None and code == ErrorCode.NONE:
             answer.set_result(ForwardedResponse(future.result().response_data))
@@ -156,7 +157,7 @@ def _pass_on(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[
 
 
 def _decoded(row: Row, frame: bytes | memoryview) -> Any:
-    """The request again: it was decoded once, when it came."""
+    """Decode the request a second time. The first was when it came."""
     view = memoryview(frame)
     header, position = RequestHeader.decode(view)
     return row.decode(view, position, header.version)[0]

@@ -1,4 +1,4 @@
-"""Requests that name many logs which no request has used since the start: those are opened some a turn first.
+"""Open the logs that a request names and that no request has used since the start, a few in each turn of the loop.
 
 Not responsible for the turns (storage/opening.py).
 """
@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 def unopened(ctx: BrokerContext, asked: Iterable[tuple[str, int]]) -> asyncio.Future[None] | None:
-    """Done when all these have been opened, or could not be; None: there is nothing to wait for. `asked`: topic names
-    and indexes, of which this node need not know any."""
+    """Return a future that is done when all these logs have been opened or have failed to open. Return None if there is
+    nothing to wait for. `asked` has topic names and indexes; this node skips partitions that it does not have."""
     replicas = ctx.services.replicas
     found = (replicas.find(topic, index) for topic, index in asked)
     return replicas.logs.opener.when_open(partition.handle for partition in found if partition is not None)
@@ -29,8 +29,8 @@ def when_open(
     answer: Callable[[], Later[T]],
     when_done: CallWhenDone = at_any_time,
 ) -> Later[T]:
-    """What `answer` returns, called now or, unless the client has gone by then, when all these have been opened.
-    `when_done`: `append_order.in_order` for a request that writes to these logs."""
+    """Return the result of `answer`. It is called now, or when all these logs have been opened, unless the client has
+    gone by then. `when_done`: `append_order.in_order` for a request that writes to these logs."""
     opening = unopened(ctx, asked)
     if opening is None:
         return answer()

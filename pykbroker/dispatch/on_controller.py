@@ -1,4 +1,4 @@
-"""What handlers that run on the active controller share: turning an operation's future into the response's.
+"""Turn the future of an operation into the future of a response, for handlers that run on the active controller.
 
 Not responsible for forwarding (forwarding.py, api/envelope.py).
 """
@@ -24,9 +24,9 @@ def respond(
     answer: Callable[[T], R],
     refuse: Callable[[KafkaError], R],
 ) -> asyncio.Future[R]:
-    """`answer` makes the response of a result, `refuse` that of an error of the whole request.
+    """Return a future of the response. `answer` makes it from a result, `refuse` from an error of the whole request.
 
-    Inside an Envelope NOT_CONTROLLER stays an error: it becomes the Envelope's, and the broker tries again elsewhere.
+    Inside an Envelope NOT_CONTROLLER stays an error. It becomes the Envelope's, and the broker tries again elsewhere.
     """
 
     def refuse_here(error: KafkaError) -> R:

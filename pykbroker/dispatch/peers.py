@@ -1,6 +1,6 @@
-"""Peers without a connection of their own (see Peer in context.py): the node itself, and a client behind an Envelope.
+"""Peers without a connection of their own (see Peer in context.py): the node itself, and a client inside an Envelope.
 
-A request of the node to itself passes through no connection, so the composition says as which principal it speaks.
+A request of the node to itself passes through no connection, so the composition sets its principal.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pykbroker.security.peer_session import PeerSession
 
 
 class _Unconnected:
-    """A peer over no connection: it has no number of one, and takes no regions of files."""
+    """A peer without a connection. It has no connection number, and takes no regions of files."""
 
     __slots__ = (
         "client_host",
@@ -45,7 +45,7 @@ class LocalPeer(_Unconnected):
 
 
 class ForwardedPeer(_Unconnected):
-    """The client behind an Envelope."""
+    """The client whose request is inside an Envelope."""
 
     __slots__ = ()
 

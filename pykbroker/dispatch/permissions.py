@@ -1,4 +1,4 @@
-"""Questions to the authorizer that several APIs ask in the same words."""
+"""Questions to the authorizer that several APIs share."""
 
 from __future__ import annotations
 

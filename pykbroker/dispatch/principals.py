@@ -12,13 +12,13 @@ _INT16 = Struct(">h")
 
 
 def encode_principal(principal: str) -> bytes:
-    """The bytes of Kafka's default principal serde: version, then DefaultPrincipalData."""
+    """Return the bytes of Kafka's default principal serde: version, then DefaultPrincipalData."""
     kind, _, name = principal.partition(":")
     return _INT16.pack(0) + DefaultPrincipalData(type=kind, name=name, token_authenticated=False).encode_bytes(0)
 
 
 def decode_principal(data: bytes) -> PeerSession:
-    """Raises DecodeError."""
+    """Return the session of an encoded principal. Raise DecodeError if the bytes are no principal."""
     if len(data) < 2:
         raise DecodeError("a principal needs a version")
     (version,) = _INT16.unpack_from(data)

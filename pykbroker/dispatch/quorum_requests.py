@@ -1,6 +1,6 @@
-"""What handlers ask of the quorum: each request with its response, or a future of it.
+"""The requests that handlers pass to the quorum, each with its response or a future of it.
 
-Not responsible for the answers: the quorum's driver gives them.
+Not responsible for the answers: the quorum's driver makes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NowOrLater: TypeAlias = R | asyncio.Future[R]
 
 
 class QuorumLevels(Protocol):
-    """What both halves know of the quorum."""
+    """The facts about the quorum that both halves read."""
 
     @property
     def kraft_version(self) -> int: ...
@@ -33,7 +33,7 @@ class QuorumLevels(Protocol):
 
 
 class QuorumRequests(QuorumLevels, Protocol):
-    """`version` is that of the request as it came in, `listener` the name of the listener on which it came in."""
+    """Answers requests. `version` is the version in which the request came in, `listener` the name of its listener."""
 
     @overload
     def handle(self, request: VoteRequest, version: int, listener: str) -> NowOrLater[VoteResponse]: ...

@@ -1,14 +1,14 @@
 """A line of JSON for each request that a handler answers, as Apache Kafka's request log has it (KIP-673).
 
-Responsible for what a line says, and for what it hides. Not responsible for when there is one (dispatcher.py and
+Responsible for what a line contains and what it hides. Not responsible for when there is one (dispatcher.py and
 api/envelope.py ask `logged_request`). Loaded with the first line.
 
-A request is written down before its handler sees it, as handlers may change it. Secrets are hidden: values of
+A request becomes text before its handler gets it, because handlers may change it. Secrets are hidden: values of
 configurations as in Apache Kafka, and, beyond it, tokens of SASL and of delegation, and salts and keys of SCRAM. A line
-is ASCII: what a client has named cannot begin a line nor steer a terminal.
+is ASCII, so that a name that a client chose cannot begin a line or steer a terminal.
 
-Times are those of one loop: a request waits in no queue, so requestQueueTimeMs and responseQueueTimeMs are 0;
-localTimeMs is the handler's, remoteTimeMs the wait for what it left to others, sendTimeMs that of the encoding.
+A request waits in no queue, so requestQueueTimeMs and responseQueueTimeMs are 0. localTimeMs is the time of the
+handler, remoteTimeMs the wait after it for the answer, and sendTimeMs the time of the encoding.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from pykbroker_wire.json_form import Hide, render, to_json
 from pykbroker_wire.message_fields import MESSAGE_FIELDS
 from pykbroker_wire.primitives import Message, TopLevel
 
-#: Besides values of configurations. Apache Kafka 4.3.1 shows them.
+#: Hidden besides values of configurations. Apache Kafka 4.3.1 shows them.
 _SECRET: Final = frozenset({"auth_bytes", "hmac", "request_data", "response_data", "salt", "salted_password"})
-#: Of their records a line has the size; of others it has nothing, as in Apache Kafka.
+#: A line has the size of the records of these APIs, and nothing about the records of others, as in Apache Kafka.
 _WITH_SIZES: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
 _CLIENT_METRICS_KEYS: Final = frozenset({"interval.ms", "match", "metrics"})
 _NOT_ASCII: Final = re.compile(r"[^\x20-\x7e]+")
 
 
 class LoggedRequest:
-    """One request on its way: made when it comes, told once it is answered."""
+    """The line of one request. It is made when the request comes and written when the request is answered."""
 
     __slots__ = ("_answered_ms", "_began_ms", "_clock", "_ctx", "_handled_ms", "_logger", "_request", "_source")
 
@@ -53,17 +53,17 @@ class LoggedRequest:
         self._handled_ms = self._answered_ms = self._began_ms
 
     def opened(self, ctx: AnyContext, request: TopLevel, envelope: AnyContext | None = None) -> None:
-        """The request as it came. `envelope`: the context of the Envelope that it was in."""
+        """Record the request as it came. `envelope`: the context of the Envelope that it was in."""
         self._ctx = ctx
         self._source = envelope
         self._request = _body(ctx, request, _hidden_of(ctx, request))
 
     def handled(self) -> None:
-        """The handler is done; the answer may come later."""
+        """Record that the handler has returned. The answer may come later."""
         self._handled_ms = self._answered_ms = self._clock()
 
     def answered(self) -> None:
-        """There is an answer, to be encoded."""
+        """Record that there is an answer, which is encoded next."""
         self._answered_ms = self._clock()
 
     def tell(self, response: Any) -> None:
@@ -145,7 +145,7 @@ def _hidden_of(ctx: AnyContext, request: Any) -> Hide:
 
 
 def _is_hidden(resource_type: int, name: str) -> bool:
-    """As in Apache Kafka: a password, and every key that is not known."""
+    """Return True for a password and for every unknown key, as in Apache Kafka."""
     match resource_type:
         case ConfigResource.CLIENT_METRICS:
             return name not in _CLIENT_METRICS_KEYS
@@ -159,7 +159,7 @@ def _is_hidden(resource_type: int, name: str) -> bool:
 
 
 def _ms(milliseconds: float) -> float:
-    """With microseconds, and never negative."""
+    """Round to microseconds, at least 0."""
     return round(max(milliseconds, 0.0), 3) if isfinite(milliseconds) else 0.0
 
 

@@ -1,7 +1,8 @@
-"""What dispatch knows of an API: where it is served, its versions, its handler, its counters.
+"""The row of an API, which dispatch reads: where it is served, its versions, its handler, its counters.
 
-A row is resolved with the first request of its API: a node is ready sooner and smaller, since most nodes never serve
-most APIs. Not responsible for which APIs there are: pykbroker.api lists them, and hands their rows to the dispatcher.
+A row is resolved with the first request of its API. So a node is ready sooner and takes less memory, since most nodes
+never serve most APIs. Not responsible for which APIs there are: pykbroker.api lists them, and passes their rows to the
+dispatcher.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class On(Flag):
 
 @dataclass(slots=True, frozen=True)
 class Settled:
-    """What a broker has settled of a request. `rest`: what remains for the controller, None when that is nothing.
-    `whole`: the answer to all of it, from the controller's answer to the rest."""
+    """A request that the broker has settled in part. `rest`: the request for the controller, None if nothing is left.
+    `whole` makes the whole answer from the controller's answer to the rest."""
 
     rest: Any | None
     whole: Callable[[Any | None], Any]
@@ -43,18 +44,18 @@ class Settled:
 
 @dataclass(slots=True, frozen=True)
 class Handlers(Generic[C, Q]):
-    """What the module of an API has for dispatch, as its `HANDLERS`. `handle` is called with each request."""
+    """The functions of an API's module for dispatch, its `HANDLERS`. `handle` is called with each request."""
 
     handle: Callable[[C, Q], object]
-    #: Answers a frame without decoding it as a whole: bytes, a response, or one of these later. None, if `handle` is to
-    #: decide; nothing was done then. For the hottest shapes of the hottest APIs.
+    #: Answers a frame without decoding it as a whole: bytes, a response, or one of these later. Returns None, and has
+    #: done nothing, if `handle` must answer. For the most frequent shapes of the most frequent APIs.
     handle_frame: Callable[[C, memoryview, int], object] | None = None
-    #: `(request, version, code)`: what a broker answers to a request that it could not forward. A row that forwards
+    #: `(request, version, code)` -> the broker's answer to a request that it could not forward. A row that forwards
     #: has it.
     refused: Callable[[Q, int, ErrorCode], object] | None = None
-    #: What a broker settles itself of a request that it forwards. The context is a BrokerContext.
+    #: Settles a part of a request before the broker forwards the rest. The context is a BrokerContext.
     on_broker: Callable[[Any, Q], Settled | None] | None = None
-    #: What a broker refuses before it forwards a request: raises CloseConnection.
+    #: Called before a broker forwards a request. It raises CloseConnection for a request that the broker refuses.
     check: Callable[[Q], None] | None = None
 
 
@@ -63,7 +64,7 @@ class ServedApi:
     """One row. `module` is the file in api/ that has the `HANDLERS`.
 
     forward: a broker listener sends the request on to the active controller in an Envelope (KIP-590), where `handle`
-    runs. advertised_min: what ApiVersions says when that is not the lowest version served.
+    runs. advertised_min: the lowest version in ApiVersions if that is not the lowest version served.
     """
 
     key: ApiKey
@@ -77,13 +78,13 @@ class ServedApi:
 
     @property
     def advertised(self) -> ApiVersion:
-        """What ApiVersions says of it."""
+        """The entry of this API in ApiVersions."""
         wire = APIS[self.key]
         lowest = wire.min_version if self.advertised_min is None else self.advertised_min
         return ApiVersion(api_key=int(self.key), min_version=lowest, max_version=wire.max_version)
 
     def counters(self, metrics: Metrics) -> list[Counter]:
-        """Requests, their bytes, and their time in milliseconds."""
+        """Return the counters of requests, of their bytes, and of their time in milliseconds."""
         return [
             metrics.counter(f"kafka.network:type=RequestMetrics,name={name},request={APIS[self.key].name}")
             for name in ("RequestsPerSec", "RequestBytes", "TotalTimeMs")
@@ -91,7 +92,7 @@ class ServedApi:
 
 
 class Row:
-    """A row of TABLE with everything dispatch needs, resolved once."""
+    """A row of TABLE with everything that dispatch needs, resolved once."""
 
     __slots__ = (
         "api",
@@ -144,13 +145,13 @@ class Rows:
     def __init__(self, apis: Iterable[ServedApi], resolve: Callable[[ServedApi], Row]) -> None:
         self._apis = {int(api.key): api for api in apis}
         self._resolve = resolve
-        #: by API key, what has been asked for
+        #: by API key, the rows that requests have used
         self.resolved: dict[int, Row] = {}
         #: the answer of ApiVersions, in the order of the keys; never changed
         self.advertised = [self._apis[key].advertised for key in sorted(self._apis)]
 
     def find(self, key: int) -> Row | None:
-        """The row of an API key; None for one that is not served here."""
+        """Return the row of an API key, or None if it is not served here."""
         row = self.resolved.get(key)
         if row is None and (api := self._apis.get(key)) is not None:
             row = self.resolved[key] = self._resolve(api)

@@ -1,7 +1,7 @@
 """The parts of a node that handlers reach: one struct for the broker half, one for the controller half.
 
-Filled by the halves of a node (pykbroker/node/). The two halves share nothing but what `Services` names;
-what one wants of the other goes through `controller_channel` as protocol messages.
+Filled by the halves of a node (pykbroker/node/). The two halves share only the attributes of `Services`. The broker
+half sends its requests to the controller half through `controller_channel`, as protocol messages.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Services:
-    """What both halves have."""
+    """The services of both halves."""
 
     config: Config
     runtime: Runtime
@@ -51,7 +51,7 @@ class Services:
     cluster_views: ClusterViews = field(default_factory=ClusterViews)
     #: the APIs that this half serves
     rows: Rows
-    #: what the other loop of the node has handed over; None where there is nothing to wait for
+    #: messages from the other loop of the node; None if this half has no such messages
     inbox: HandOver[Any] | None = None
 
 
@@ -71,7 +71,7 @@ class BrokerServices(Services):
     suspects: Suspects
     lease: Lease
     shutdown: Callable[[], None] = lambda: None
-    #: whether the stores that a changed configuration names can be used: ConfigError if not
+    #: raises ConfigError if a store that a changed configuration names cannot be used
     check_stores: Callable[[Config], None] = lambda config: None
 
 
@@ -81,5 +81,5 @@ class ControllerServices(Services):
 
     quorum: QuorumRequests
     controller: ActiveController
-    #: None: pykbroker.early.fencing.enable is off
+    #: None if pykbroker.early.fencing.enable is off
     broker_watch: BrokerWatch | None = None

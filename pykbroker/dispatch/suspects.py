@@ -1,10 +1,11 @@
 """Requests whose connection to the controller ended before their answer came. Each is sent again alone.
 
-One of them may be the cause, because the controller ends the connection for it at each try. On the connection that all
-share it would end the others' tries with its own. So they go one after the other on a connection that nothing else
-uses, and what ends that as well is at fault.
+The controller may end the connection because of one of them, at each try. On the connection that all share, that
+request would end the tries of the others too. So the suspects go one after the other on a connection that nothing else
+uses. A request that ends this connection as well is at fault.
 
-Responsible for the order, and for giving up what has waited too long. Not responsible for the verdict (forwarding.py).
+Responsible for the order, and for giving up requests that have waited too long. Not responsible for the verdict
+(forwarding.py).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from pykbroker.node_to_controller.controller_channel import Channel
 
 
 class Suspects:
-    """`channel`: nothing else sends on it. As many wait as clients have requests under way."""
+    """The queue of suspects. No other part may send on `channel`. The queue has no limit of its own: it grows with the
+    requests that clients have under way."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, channel: Channel) -> None:
         self._loop = loop
@@ -27,8 +29,8 @@ class Suspects:
         self._is_busy = False
 
     def send(self, request: Any, timeout_ms: int, until: float) -> asyncio.Future[Any]:
-        """The answer, or what the channel raises. TimeoutError at `until`, a time of the loop, if its turn has not come
-        before. `timeout_ms` counts from its turn on."""
+        """Return a future of the answer or of the channel's error. It fails with TimeoutError if the request's turn has
+        not come by `until`, a time of the loop. `timeout_ms` counts from the turn."""
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.append((request, timeout_ms, answer, self._loop.call_at(until, _give_up, answer)))
         self._next()
