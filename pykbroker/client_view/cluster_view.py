@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 NO_LEADER_ID = -1
 
-#: Of so many partitions a view keeps what it answered: some 100 bytes each.
+#: A view keeps the answers for this many partitions, about 100 bytes each.
 KEPT_PARTITIONS = 20_000
 
 
@@ -29,7 +29,7 @@ class ListedBroker(NamedTuple):
 
 
 def nodes(image: MetadataImage, listener: str, *, fenced: bool = False) -> Iterator[ListedBroker]:
-    """Brokers that can be reached over the listener, by id; fenced ones only when asked for."""
+    """Yield the brokers that have the listener, by id. Fenced ones are included only if `fenced`."""
     for _, broker in sorted(image.brokers.items()):
         endpoint = broker.endpoints.get(listener)
         if endpoint is not None and (fenced or not broker.fenced):
@@ -37,15 +37,15 @@ def nodes(image: MetadataImage, listener: str, *, fenced: bool = False) -> Itera
 
 
 class ClusterView:
-    """Answers per partition, for as long as the brokers stay what they are: images share what did not change."""
+    """Answers per partition. A view is used until the brokers change, because images share what did not change."""
 
     def __init__(self, brokers: Mapping[int, BrokerImage], listener: str, gone: frozenset[int] = frozenset()) -> None:
-        """`gone`: brokers whose processes are, though the metadata does not say so yet."""
+        """`gone`: brokers whose processes are gone before the metadata has it."""
         self.brokers = brokers
         self.gone = gone
         self._reachable = {broker_id for broker_id, b in brokers.items() if listener in b.endpoints}
         self._alive = {broker_id for broker_id in self._reachable if not brokers[broker_id].fenced}
-        # (topic id, kind) -> the topic as it was then, and its partitions.
+        # (topic id, kind) -> the topic for which the answers were made, and the answers.
         self._kept: dict[tuple[bytes, int], tuple[TopicImage, list[MetadataResponsePartition]]] = {}
         self._kept_partitions = 0
         self._lists: dict[tuple[int, ...], list[int]] = {}
@@ -53,8 +53,9 @@ class ClusterView:
     def partitions(
         self, topic: TopicImage, kind: int, make: Callable[[int, PartitionImage], MetadataResponsePartition]
     ) -> list[MetadataResponsePartition]:
-        """All of a topic, not to be changed by the caller. A hundred consumers of a thousand partitions ask the same
-        whenever something happens. `kind`: answers of one kind are the same in all versions that have it."""
+        """Return the answers for all partitions of a topic. The caller must not change them. They are kept because many
+        consumers ask for the same partitions after each change. `kind`: answers of one kind are the same in all
+        versions that have it."""
         key = topic.id, kind
         kept = self._kept.get(key)
         if kept is not None and kept[0] is topic:
@@ -68,7 +69,7 @@ class ClusterView:
         return made
 
     def leader(self, partition: PartitionImage) -> int:
-        """The leader, or -1 when clients of this listener cannot talk to it."""
+        """Return the leader, or -1 if clients of this listener cannot reach it."""
         leader = partition.leader
         return leader if leader in self._reachable and leader not in self.gone else NO_LEADER_ID
 
@@ -80,7 +81,7 @@ class ClusterView:
         return listener_missing if partition.leader in self.brokers else ErrorCode.LEADER_NOT_AVAILABLE
 
     def listed(self, replicas: tuple[int, ...]) -> list[int]:
-        """One list for all partitions that have the same, not to be changed by the caller: they are kept, and many."""
+        """Return one list for all partitions with the same replicas, to save memory. The caller must not change it."""
         found = self._lists.get(replicas)
         if found is None:
             if len(self._lists) >= KEPT_PARTITIONS:
@@ -92,7 +93,7 @@ class ClusterView:
         return [replica for replica in replicas if replica in self._alive]
 
     def offline(self, partition: PartitionImage) -> list[int]:
-        """Replicas that are dead, not on this listener, or in a log directory that failed; as `listed`."""
+        """Return the replicas that are dead, not on this listener, or in a log directory that failed; as `listed`."""
         brokers = self.brokers
         found = tuple(
             replica
@@ -108,12 +109,12 @@ class ClusterViews:
     __slots__ = ("_gone", "_views")
 
     def __init__(self, gone: DeadBrokers | None = None) -> None:
-        """Clients are told of no partition that a broker leads which is in `gone`."""
+        """A partition whose leader is in `gone` has no leader in the answers to clients."""
         self._views: dict[str, ClusterView] = {}
         self._gone = gone if gone is not None else DeadBrokers()
 
     def when_settled(self, answer: Callable[[], R]) -> R | Promise:
-        """Return `answer()`, or a Promise of it while it is in doubt whether a broker is gone."""
+        """Return `answer()`, or a Promise of it while it is unknown if a broker is gone."""
         return self._gone.when_settled(answer)
 
     def of(self, image: MetadataImage, listener: str) -> ClusterView:

@@ -17,7 +17,7 @@ class ReachableBroker(NamedTuple):
 
 
 def node_on_listener(image: MetadataImage, broker_id: int, listener_name: str) -> ReachableBroker | None:
-    """The endpoint of an unfenced broker on a listener, or None."""
+    """Return the endpoint of an unfenced broker on a listener, or None."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return None
@@ -30,7 +30,7 @@ def node_on_listener(image: MetadataImage, broker_id: int, listener_name: str) -
 def leader_hint(
     image: MetadataImage, listener_name: str, topic: str, index: int
 ) -> tuple[int, int, ReachableBroker | None]:
-    """Leader id, leader epoch (-1, -1 when unknown) and its node, None when it cannot be reached."""
+    """Return the leader's id and epoch (-1, -1 if unknown), and its node (None if clients cannot reach it)."""
     partition = image.topics.partition(topic, index)
     if partition is None:
         return -1, -1, None

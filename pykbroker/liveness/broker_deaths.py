@@ -4,17 +4,17 @@ Events come in: the brokers of the metadata, heartbeats, connections that end, w
 connections to try, and brokers that are gone. Not responsible for sockets (broker_watch.py), nor for the fence that
 follows (controller/brokers.py). docs/decisions/0023-early-fence.md says why it is safe to fence such a broker.
 
-The rule. The peer, and not this node, ends the connection of a broker's last accepted heartbeat: then every armed
-endpoint of the broker is probed, and when all of them, one at least, refuse, the broker is gone. An endpoint is armed
-once this controller has connected to it since the broker's registration. Whatever the probes find, the broker is also
-gone if it is not back with a heartbeat soon (peer_ends.py has that rule, and when it does not count). In every other
-case (the broker is in controlled shutdown, it has a newer epoch, its connection is only silent) the session decides, as
-in Apache Kafka. A new active controller probes, by the same rule, each broker that serves and has sent no heartbeat
-within GRACE_MS. The broker of the former leader's process is gone if that has ended its connection to this node and is
-not back.
+The rule. If the peer, and not this node, ends the connection of a broker's last accepted heartbeat, every armed
+endpoint of the broker is probed. If all of them, one at least, refuse, the broker is gone. An endpoint is armed once
+this controller has connected to it since the broker's registration. Whatever the probes find, the broker is also gone
+if it does not come back with a heartbeat soon (peer_ends.py has that rule and its exceptions). In every other case (the
+broker is in controlled shutdown, it has a newer epoch, its connection is only silent) the session decides, as in Apache
+Kafka. A new active controller probes, by the same rule, each broker that serves and has sent no heartbeat within
+GRACE_MS. The broker in the process of the former leader is gone if that process has ended its connection to this node
+and is not back.
 
 Invariants:
-* A heartbeat takes back every probe that began before it.
+* A heartbeat cancels every probe that began before it.
 * A broker that sends a heartbeat after it was reported as gone was alive. It is never reported again in this broker
   epoch.
 """
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 #: A broker that serves has sent a heartbeat to a new controller by then.
 GRACE_MS = 200
-#: So long a former leader counts as one that left. An election that follows its death is over by then, and an older end
-#: of a connection says nothing of a broker that may have come back to another controller.
+#: For this time a former leader counts as one that left. An election that follows its death is over by then. An older
+#: end of a connection proves nothing, because the broker may have come back to another controller.
 LEFT_MS = 2_000
 
 
 class Registration(NamedTuple):
-    """What the metadata says of a broker."""
+    """A broker as the metadata has it."""
 
     broker_epoch: int
     endpoints: tuple[PeerAddress, ...]
@@ -66,8 +66,8 @@ class ProbeEndpoints:
 
 @dataclass(slots=True, frozen=True)
 class BrokerGone:
-    """The process of this incarnation is gone. `refused` has the endpoints that show it. It is empty if the broker is
-    not back."""
+    """The process of this incarnation is gone. `refused` has the endpoints that refused. It is empty if the evidence is
+    that the broker did not come back."""
 
     broker_id: int
     broker_epoch: int
@@ -90,11 +90,11 @@ class _Watched:
     """One broker epoch."""
 
     broker_epoch: int
-    #: None: a heartbeat came before the metadata was here
+    #: None if a heartbeat came before the registration was in the metadata here
     registration: Registration | None = None
     armed: set[PeerAddress] = field(default_factory=set)
     trying: set[PeerAddress] = field(default_factory=set)
-    #: that of the last accepted heartbeat; None: there is none, or it has ended
+    #: the connection of the last accepted heartbeat; None if there is none, or if it has ended
     connection: int | None = None
     #: the last heartbeat asked for a shutdown
     is_leaving: bool = False
@@ -103,7 +103,7 @@ class _Watched:
     unanswered: set[PeerAddress] = field(default_factory=set)
     was_reported: bool = False
     was_alive: bool = False
-    #: when a broker of which a new controller hears nothing is probed
+    #: when a new controller probes the broker if no heartbeat of it has come
     due_ms: int | None = None
 
 
@@ -122,7 +122,7 @@ class BrokerDeaths:
     # -- every controller ---------------------------------------------------------------------------------------------
 
     def metadata(self, brokers: Mapping[int, Registration]) -> list[DeathEffect]:
-        """The brokers of a new image, all of them."""
+        """Take all brokers of a new image."""
         for broker_id in set(self._brokers) - set(brokers):
             del self._brokers[broker_id]
         effects: list[DeathEffect] = []
@@ -161,11 +161,12 @@ class BrokerDeaths:
                 watched.armed.add(endpoint)
 
     def leader_left(self, broker_id: int, now_ms: int) -> None:
-        """The process of this broker led the quorum, has ended its connection to this node and is not back."""
+        """Record that this broker's process, which led the quorum, has ended its connection to this node and is not
+        back."""
         self._left_ms[broker_id] = now_ms
 
     def turned(self, now_ms: int) -> None:
-        """This node is at work: called several times a second while it is active."""
+        """Record that the loop of this node turns. Called several times a second while this controller is active."""
         self._ends.turned(now_ms)
 
     # -- the active controller ----------------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ class BrokerDeaths:
                 watched.due_ms = now_ms + GRACE_MS
 
     def deactivated(self) -> None:
-        """Another controller watches over the brokers now."""
+        """Stop deciding, because another controller leads now."""
         self.is_active = False
         for watched in self._brokers.values():
             watched.connection = watched.due_ms = None
@@ -189,7 +190,7 @@ class BrokerDeaths:
     def heartbeat(
         self, broker_id: int, broker_epoch: int, connection: int | None, *, is_leaving: bool = False
     ) -> list[DeathEffect]:
-        """A heartbeat was accepted. `connection` is None when it came in memory."""
+        """Record an accepted heartbeat. `connection` is None if it came in memory."""
         watched = self._brokers.get(broker_id)
         if not self.is_active or (watched is not None and watched.broker_epoch > broker_epoch):
             return []
@@ -207,7 +208,7 @@ class BrokerDeaths:
         return []
 
     def connection_ended(self, connection: int, *, by_peer: bool, now_ms: int) -> list[DeathEffect]:
-        """A connection over which heartbeats came has ended."""
+        """Record that a connection over which heartbeats came has ended."""
         effects: list[DeathEffect] = []
         for broker_id, watched in self._brokers.items():
             if watched.connection == connection:
@@ -220,14 +221,14 @@ class BrokerDeaths:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When `clock` has something to do."""
+        """The time at which `clock` must run, or None."""
         due = [each.due_ms for each in self._brokers.values() if each.due_ms is not None]
         if self._ends.deadline_ms is not None:
             due.append(self._ends.deadline_ms)
         return min(due, default=None)
 
     def clock(self, now_ms: int) -> list[DeathEffect]:
-        """Time has passed."""
+        """Return the effects that are due at `now_ms`."""
         effects: list[DeathEffect] = []
         for broker_id, watched in self._brokers.items():
             if watched.due_ms is not None and watched.due_ms <= now_ms:

@@ -1,7 +1,7 @@
-"""A controller's eye on the sockets of brokers.
+"""A controller's watch over the sockets of brokers.
 
-Responsible for carrying events to broker_deaths.py, which judges them, and for its effects. Not responsible for what
-follows when a broker is gone: `on_gone` passes it to the controller, which fences the broker.
+Responsible for passing events to broker_deaths.py, which judges them, and for its effects. Not responsible for the
+fence that follows when a broker is gone: `on_gone` passes the broker to the controller, which fences it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class BrokerWatch:
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
         """Publisher of the loader."""
         if old.brokers is not new.brokers and self._look_soon is None and not self._is_closed:
-            # Soon: the images of a start come one after the other, and name brokers of long ago.
+            # Not at once, because the images of a start come one after the other, and early ones have old brokers.
             self._look_soon = self._runtime.loop.call_soon(self._look)
 
     def _look(self) -> None:

@@ -1,7 +1,7 @@
-"""Brokers whose processes are gone though the metadata does not say so yet, and answers that wait for a verdict.
+"""Brokers whose processes are gone before the metadata has it, and answers that wait for a verdict.
 
-One for each broker half. Responsible for what is known of other brokers until an image has news of them. Not
-responsible for finding out (lost_peers.py), nor for what clients are told (client_view/cluster_view.py).
+One for each broker half. Responsible for the findings about other brokers until an image has the controller's decision.
+Not responsible for finding out (lost_peers.py), nor for the answers to clients (client_view/cluster_view.py).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pykbroker.net.promise import Promise
 
 R = TypeVar("R")
 
-#: The processes on one machine that a death reaches by their sockets have read it by then: a client asks within 1 ms.
+#: When a process dies, the other processes on its machine have read the ends of its sockets by then. A client asks
+#: within 1 ms.
 UNREAD_SECONDS = 0.002
 
 
@@ -33,9 +34,9 @@ class DeadBrokers:
         self._has_others = False
 
     def when_settled(self, answer: Callable[[], R]) -> R | Promise:
-        """Return `answer()`. Return a Promise of it while it is in doubt whether a broker is gone, and for
-        UNREAD_SECONDS where a broker may have died so lately that its end has not been read. A client that gets the
-        name of a dead leader right after its death may ask again only after a second (librdkafka)."""
+        """Return `answer()`. Return a Promise of it while it is unknown if a broker is gone, and for UNREAD_SECONDS if
+        a broker may have died so lately that the end of its connection has not been read. A client that gets the name
+        of a dead leader right after its death may ask again only after a second (librdkafka)."""
         wait = self._call_later if self._has_others else None
         if wait is None and not self._doubts:
             return answer()
@@ -56,7 +57,7 @@ class DeadBrokers:
         return promise
 
     def doubt(self, peer: Hashable) -> None:
-        """It is not known whether this peer is gone, until `settle`."""
+        """Record that it is unknown, until `settle`, if this peer is gone."""
         self._doubts.add(peer)
 
     def settle(self, peer: Hashable) -> None:
@@ -67,15 +68,15 @@ class DeadBrokers:
                 go_on()
 
     def lose(self, broker_ids: Iterable[int]) -> None:
-        """These brokers refuse connections."""
+        """Record that these brokers refuse connections."""
         self.ids |= frozenset(broker_ids)
 
     def find_again(self, broker_ids: Iterable[int]) -> None:
         self.ids -= frozenset(broker_ids)
 
     def publish(self, delta: object, old: MetadataImage, new: MetadataImage) -> None:
-        """The controller may have decided. Other changes say nothing of these brokers: a new active controller writes
-        before it fences."""
+        """Forget brokers about which the controller may have decided. Other changes prove nothing about them, because a
+        new active controller writes records before it fences."""
         self._has_others = len(new.brokers) > 1
         if self.ids:
             self.ids = frozenset(each for each in self.ids if new.brokers.get(each) is old.brokers.get(each))

@@ -20,7 +20,7 @@ from pykbroker.runtime import Runtime
 
 #: A process that has died refuses sooner.
 DOUBT_SECONDS = 0.1
-#: So long a refusal counts: a broker's session is over by then (broker.session.timeout.ms at its default).
+#: A refusal counts for this time. A broker's session is over by then (broker.session.timeout.ms at its default).
 GONE_SECONDS = 10.0
 #: A verdict that is later than this has to wait, because this node has not read what arrived in the meantime.
 _LATE_SECONDS = LATE_MS / 1000
@@ -57,7 +57,7 @@ class LostPeers:
         self._away: dict[PeerAddress, asyncio.TimerHandle] = {}
         #: when each doubt ends without a verdict
         self._doubts: dict[PeerAddress, asyncio.TimerHandle] = {}
-        #: lost, and not ready since; until when a refusal counts
+        #: peers that were lost and not ready since, each with the timer of its refusal
         self._lost: dict[PeerAddress, asyncio.TimerHandle | None] = {}
         self._probes: RunningProbes[PeerAddress] = RunningProbes(prober)
         self._is_closed = False

@@ -1,9 +1,9 @@
 """A probe finds out if a peer still takes connections: one TCP connection, made to be closed.
 
-A process that ends closes its sockets one after the other: a connection of it may end before its port refuses, and the
+A process that ends closes its sockets one after the other. A connection of it may end before its port refuses, and the
 kernel resets the connections that the port took in between. So a connection that does not last is tried again. A peer
-that neither takes nor refuses a connection is SILENT: a machine that is off, a network that is cut, or a filter that
-drops.
+that neither takes nor refuses a connection is silent. Its machine is off, its network is cut, or a filter drops the
+packets.
 
 Each event loop of a node has one `Prober`. A part that wants verdicts has `RunningProbes` of its own, from that
 prober. Two parts never share a probe, because one that began earlier may have found the peer alive before the other
@@ -24,17 +24,17 @@ from pykbroker.runtime import Runtime
 
 K = TypeVar("K", bound=Hashable)
 
-#: Without an answer for so long a peer is silent.
+#: A peer that has not answered after this time is silent.
 PATIENCE_SECONDS = 1.0
 #: A process that is alive keeps a connection for longer than this.
 LASTS_SECONDS = 0.05
-#: Connections that do not last, before the peer counts as one that takes them, and the pause before the next.
+#: So many connections may end early before the peer counts as ACCEPTED, with this pause before the next.
 TRIES = 5
 PAUSE_SECONDS = 0.005
 
 
 class PortVerdict(Enum):
-    """What came of a probe."""
+    """The result of a probe."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -43,7 +43,7 @@ class PortVerdict(Enum):
 
 
 class _Held(asyncio.Protocol):
-    """A connection that says nothing. `lost` is done when it ends before `let_go`."""
+    """A connection that sends nothing. `lost` is done when it ends before `let_go`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.lost: asyncio.Future[None] = loop.create_future()
@@ -128,7 +128,7 @@ class PortProbe:
         if self._tries < TRIES:
             self._timer = self._runtime.loop.call_later(PAUSE_SECONDS, self._try)
         else:
-            # Something takes connections there and does not keep them: a proxy of a container, for one.
+            # Something accepts connections there and does not keep them, for example a proxy of a container.
             self._end(PortVerdict.ACCEPTED)
 
 

@@ -20,7 +20,7 @@ from pykbroker.liveness.prober import PortVerdict, Prober, RunningProbes
 from pykbroker.runtime import Runtime
 from pykbroker_raft.voters import VoterSet
 
-#: A controlled shutdown is over sooner where there is a controller: most are never watched.
+#: With a controller, a controlled shutdown is over sooner, so that most shutdowns need no probe.
 FIRST_SECONDS = 0.5
 #: From the end of a round to the next.
 EVERY_SECONDS = 0.2
@@ -49,7 +49,7 @@ class QuorumWatch:
         #: by the id of the voter
         self._probes: RunningProbes[int] = RunningProbes(prober)
         self._refused = 0
-        # The first of the rounds on end in which most voters have refused.
+        # The time of the first of the consecutive rounds in which most voters have refused.
         self._refused_since: float | None = None
         self._timer: asyncio.TimerHandle | None = runtime.loop.call_later(FIRST_SECONDS, self._round)
 
