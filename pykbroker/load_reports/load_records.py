@@ -1,8 +1,8 @@
 """The load of a node's replicas as records of the topic `__pykbroker_metrics`: JSON, in the schema of
 docs/metrics-topic.md.
 
-Responsible for taking what was counted, for what CPU each replica is charged with, and for the size of a record.
-Not responsible for when, nor for how the records get to their topic (load_reporter.py).
+Responsible for taking the counts, for charging each replica its share of the CPU, and for the size of a record. Not
+responsible for the time of a report, nor for the way of the records to their topic (load_reporter.py).
 
 Invariant: one record has at most `MOST_PARTITIONS` partitions, so at most about 150 KB.
 """
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
     from pykbroker.replica.partition import Partition
 
 METRICS_TOPIC: Final = "__pykbroker_metrics"
-#: Readers refuse a newer one. A field more is no new schema.
+#: Readers refuse a newer schema. An added field does not make a new schema.
 SCHEMA: Final = 1
 MOST_PARTITIONS: Final = 250
-#: An append or an answer costs as much as moving so many bytes, roughly.
+#: An append or an answer costs about as much as moving this many bytes.
 BYTES_OF_A_REQUEST: Final = 65_536
 
 
 class ReplicaLoad(NamedTuple):
-    """What one replica had in an interval."""
+    """The load of one replica in an interval."""
 
     topic: str
     partition: int
     is_leader: bool
     leader_epoch: int
     replicas: tuple[int, ...]
-    #: None: the log has not been opened since the start
+    #: None if the log has not been opened since the start
     size: int | None
-    #: records that the follower lacks that lacks most; None at followers, and without any
+    #: the number of records that the slowest follower lacks; None on a follower, and without followers
     follower_lag: int | None
     counted: TrafficCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Who reports of which time. Milliseconds; `end_ms` by the wall clock, `duration_ms` by one that never jumps."""
+    """The broker and the time of a report. `end_ms` is of the wall clock, `duration_ms` of a clock that never jumps."""
 
     cluster_id: str
     broker: int
@@ -54,16 +54,16 @@ class Interval:
     sequence: int
     end_ms: int
     duration_ms: int
-    #: what is configured
+    #: the configured interval
     interval_ms: int
-    #: what the loop that serves clients has computed
+    #: the CPU time of the loop that serves clients
     cpu_ms: float
-    #: reports of this broker epoch that did not get to the topic
+    #: the number of reports of this broker epoch that did not get to the topic
     dropped: int
 
 
 def taken(partitions: Iterable[Partition]) -> list[ReplicaLoad]:
-    """What all replicas have had since the last call. They must count."""
+    """Return the load of all replicas since the last call. Each partition must have counters."""
     loads = []
     for partition in partitions:
         traffic, leader, log = partition.traffic, partition.leader, partition.log_if_open
@@ -87,7 +87,7 @@ def taken(partitions: Iterable[Partition]) -> list[ReplicaLoad]:
 
 
 def records(interval: Interval, loads: Sequence[ReplicaLoad]) -> Iterator[bytes]:
-    """The records of a report, one at least. Each is made when it is asked for: many replicas take a while."""
+    """Yield the records of a report, at least one. Each is made when it is needed, because many replicas take time."""
     work = sum(_work(load.counted) for load in loads)
     share = interval.cpu_ms / interval.duration_ms / work if work and interval.duration_ms > 0 else 0.0
     firsts = range(0, len(loads), MOST_PARTITIONS) if loads else range(1)
@@ -112,7 +112,7 @@ def records(interval: Interval, loads: Sequence[ReplicaLoad]) -> Iterator[bytes]
 
 
 def _work(counted: TrafficCounts) -> float:
-    """How much of the loop's time is charged to a replica, in requests: nothing measures a single one."""
+    """Return a replica's share of the loop's work, in requests. It is an estimate, because no request is measured."""
     requests = (
         counted.produce_requests
         + counted.fetch_requests
@@ -124,7 +124,7 @@ def _work(counted: TrafficCounts) -> float:
 
 
 def _row(load: ReplicaLoad, share: float) -> dict[str, object]:
-    """`share`: of one CPU, for one unit of work."""
+    """Return a replica's entry in a record. `share` is the part of one CPU for one unit of work."""
     return {
         "topic": load.topic,
         "partition": load.partition,

@@ -1,15 +1,16 @@
 """Writes the load of this broker's replicas to the topic `__pykbroker_metrics`, once in an interval.
 
-Responsible for the timer, for the topic, and for what becomes of a report that cannot be written. What a record says is
+Responsible for the timer, for the topic, and for dropping reports that cannot be written. The content of a record is in
 load_records.py. Loaded only where `pykbroker.load.reporter.enable` is on.
 
-Each broker writes to one partition, the one of its id. Where another broker leads it, the records go there as a Produce
-over the listener between brokers, as this broker's principal; where this one does, straight into the log.
+Each broker writes to one partition, the one of its id. If another broker leads it, the records go to that broker in a
+Produce over the listener between brokers, with this broker's principal. If this broker leads it, they are appended to
+the log here.
 
 Invariants:
-* Nothing waits for a report, and no more than one is kept: what is not written when the next is due is dropped.
-* Reports are not sent twice: a record that may have arrived is not repeated.
-* While the topic is not there, or its partition has no leader, nothing is taken: the counts go into the next report.
+* Nothing waits for a report, and at most one is kept: a report that is not written when the next is due is dropped.
+* Reports are not sent twice, because a record may have arrived although its answer did not.
+* While the topic does not exist, or its partition has no leader, the counts stay for the next report.
 """
 
 from __future__ import annotations
@@ -52,19 +53,19 @@ _TOPIC_CONFIG: Final = {
     "segment.ms": str(3600 * 1000),
 }
 _METRIC: Final = "pykbroker:type=LoadReporter,name="
-#: The leader's: a report is worth little enough that no other replica is waited for.
+#: Only the leader acknowledges, because a report is not worth a wait for other replicas.
 _ACKS: Final = 1
 
 
 class LoadReporter:
-    """`start` once, `close` once. `send` leads to the other brokers, by their ids."""
+    """`start` once, `close` once. `send` sends a request to another broker, by its id."""
 
     def __init__(self, services: BrokerServices, send: Callable[[int, Any, int], asyncio.Future[Any]]) -> None:
         config, runtime = services.config, services.runtime
         self._services = services
         self._send = send
         self._interval_ms = config.int("pykbroker.load.reporter.interval.ms")
-        #: a request is over before the next report is due
+        #: at most the interval, so that a request ends before the next report is due
         self._timeout_ms = min(config.int("request.timeout.ms"), self._interval_ms)
         self._loop = runtime.loop
         self._sequence = 0
@@ -81,7 +82,7 @@ class LoadReporter:
         self._dropped = services.metrics.counter(_METRIC + "DroppedCount")
 
     def start(self) -> None:
-        """What was counted while the node started is forgotten: it belongs to no interval."""
+        """Start the timer. The counts of the node's start are dropped, because they belong to no interval."""
         taken(self._services.replicas)
         self._begun = self._due = self._loop.time()
         self._cpu_begun_ms = self._services.runtime.cpu_ms()
@@ -95,7 +96,7 @@ class LoadReporter:
                 handle.cancel()
 
     def _wait(self) -> None:
-        """Reports are due at a steady pace; what was missed while the process stood still is not made up for."""
+        """Set the time of the next report. Reports that were due while the process stood still are left out."""
         interval = self._interval_ms / 1000
         self._due = max(self._due + interval, self._loop.time() + interval / 2)
         self._timer = self._loop.call_at(self._due, self._report)
@@ -118,7 +119,7 @@ class LoadReporter:
         self._next()
 
     def _place(self, topic: TopicImage) -> tuple[int, PartitionImage | None]:
-        """The partition of this broker."""
+        """Return the index of this broker's partition, and the partition if the metadata has it."""
         index = self._services.node_id % len(topic.partitions)
         return index, topic.partitions.get(index)
 
@@ -144,7 +145,7 @@ class LoadReporter:
         return interval, taken(services.replicas)
 
     def _next(self) -> None:
-        """Write the next record of the report: one in a turn of the loop, and the next when it is answered."""
+        """Write the next record of the report: one in a turn of the loop, and the next one when it is acknowledged."""
         self._turn = None
         unsent = self._unsent
         if unsent is None:
@@ -188,7 +189,7 @@ class LoadReporter:
         def answered(sent: asyncio.Future[ProduceResponse]) -> None:
             problem = _failure(sent) or _refusal(sent.result(), leader)
             if self._closed or self._unsent is not of:
-                return  # dropped meanwhile
+                return  # the report was dropped before the answer came
             if problem:
                 self._drop(problem)
             else:
@@ -197,7 +198,7 @@ class LoadReporter:
         self._send(leader, request, self._timeout_ms).add_done_callback(answered)
 
     def _drop(self, why: str) -> None:
-        """Give the report up that is under way or due. Many that fail for one reason are one line."""
+        """Drop the report that is under way or due. Several drops in a row with one reason are one line."""
         self._unsent = None
         if self._turn is not None:
             self._turn.cancel()
@@ -209,8 +210,8 @@ class LoadReporter:
     # -- the topic ----------------------------------------------------------------------------------------------------
 
     def _create(self) -> None:
-        """Every broker asks for it; the first is heard. The broker has waited an interval before, so that those that
-        start together are all there, and the topic gets its replicas."""
+        """Create the topic. Every broker sends this request, and the first one creates the topic. A broker sends it
+        only after one interval. So brokers that start together have all registered, and the topic gets its replicas."""
         if self._is_creating:
             return
         self._is_creating = True
@@ -239,7 +240,7 @@ class LoadReporter:
 
 
 def _failure(sent: asyncio.Future[Any]) -> str:
-    """Why there is no answer; empty if there is one."""
+    """Return the reason why there is no answer, empty if there is one."""
     if sent.cancelled():
         return "the request was cancelled"
     error = sent.exception()
@@ -247,7 +248,7 @@ def _failure(sent: asyncio.Future[Any]) -> str:
 
 
 def _refusal(response: ProduceResponse, leader: int) -> str:
-    """What the leader says against the record; empty if nothing."""
+    """Return the reason why the leader refused the record, empty if it did not."""
     answer = response.responses[0].partition_responses[0]
     code = ErrorCode.received(answer.error_code)
     if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:

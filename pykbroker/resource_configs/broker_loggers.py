@@ -1,6 +1,6 @@
 """Broker loggers (KIP-412): the levels of Python's loggers, seen and changed over the protocol.
 
-Levels are not kept in the metadata: they last as long as the process, and only this node's can be reached.
+Levels are not in the metadata. They last as long as the process, and only the levels of this node can be changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEVELS = {
 
 
 def levels() -> dict[str, str]:
-    """Logger name -> effective level, the root first."""
+    """Return logger name -> effective level, the root first."""
     found = {ROOT: _word(logging.getLogger().getEffectiveLevel())}
     for name, known in sorted(logging.root.manager.loggerDict.items()):
         if isinstance(known, logging.Logger):
@@ -43,7 +43,7 @@ def check_node_id(node_id: int, name: str) -> None:
 
 
 def change(alterations: Iterable[Alteration], validate_only: bool) -> None:
-    """All of them or, when one is not allowed, none."""
+    """Apply all alterations. Raise KafkaError and apply none if one of them is not allowed."""
     wanted = list(alterations)
     known = levels()
     for name, operation, value in wanted:
@@ -82,5 +82,5 @@ def _check_exists(known: dict[str, str], name: str) -> None:
 
 
 def _word(level: int) -> str:
-    """The most verbose of Kafka's levels that still lets `level` through."""
+    """Return the most verbose of Kafka's levels that is not more verbose than `level`."""
     return next((word for word, number in _LEVELS.items() if level <= number), "FATAL")

@@ -1,9 +1,9 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: the resources of a request, and how a change is judged.
+"""The common part of AlterConfigs and IncrementalAlterConfigs: the resources of a request, and the checks of a change.
 
-As in Apache Kafka, the broker that is asked judges a change of its own or of all brokers' configuration, with its own
-properties file (ConfigAdminManager); the controller then judges topics, groups and client metrics. A change that comes
-to the controller's own listener was judged by no broker, and may be meant for one that does not run: its values are
-judged alone.
+As in Apache Kafka, the broker that gets the request checks a change of its own or of all brokers' configuration against
+its own properties file (ConfigAdminManager). The controller then checks topics, groups and client metrics. A change
+that comes to the controller's own listener was checked by no broker, and its broker may not run. So its values are
+checked without a properties file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Named(Protocol):
 
 
 class AlteredResource(Protocol):
-    """A resource of either request."""
+    """A resource in one of the two requests."""
 
     @property
     def resource_type(self) -> int: ...
@@ -48,7 +48,7 @@ class AlteredResource(Protocol):
 
 
 class AnsweredResource(Protocol):
-    """The answer for one of them."""
+    """The answer for one resource."""
 
     @property
     def resource_type(self) -> int: ...
@@ -61,17 +61,16 @@ A = TypeVar("A", bound=AnsweredResource)
 
 
 class AlteredAnswer(Protocol[A]):
-    """The response to either request."""
+    """The response to one of the two requests."""
 
     responses: list[A]
 
 
 @dataclass(slots=True, frozen=True)
 class BrokerChange:
-    """What a request says of one broker's configuration, or of all brokers'.
+    """A requested change of one broker's configuration, or of all brokers'.
 
-    nulls: keys that are given no value. given: the values that the request names. apply: what the request does to the
-    layer that it changes.
+    nulls: keys without a value. given: the values in the request. apply: makes the change in a layer.
     """
 
     nulls: Sequence[str]
@@ -80,9 +79,9 @@ class BrokerChange:
 
 
 def judge_on_broker(ctx: BrokerContext, resource: AlteredResource, change: BrokerChange) -> Verdict:
-    """OK for what this broker may pass on. A broker's configuration is changed at that broker, which must be able to
-    live with it. A client that may not change it is refused here, before the values cost time or name files to read;
-    Apache Kafka's broker judges the values first."""
+    """Return OK if this broker may pass the change on. A change of a broker's configuration must come to that broker,
+    which checks that it can use the values. A client without the permission is refused here, before values take time or
+    name files to read. Apache Kafka's broker checks the values first."""
     verdict = check_keys(resource, change.nulls)
     if not verdict.failed:
         verdict = check_start_only(change.given)
@@ -116,16 +115,15 @@ def judge_on_broker(ctx: BrokerContext, resource: AlteredResource, change: Broke
 def judge_on_controller(
     ctx: ControllerContext, state: ControllerState, resource: AlteredResource, change: BrokerChange
 ) -> Verdict:
-    """OK for what the controller may write, as far as the request alone says. Names are judged with the records.
-
-    For a change that passed `check_keys`, by a client that may make it."""
+    """Return OK if the controller may write the change, as far as the request alone shows. Names are checked with the
+    records. The caller has called `check_keys` and has checked the client's permission."""
     verdict = check_start_only(change.given)
     if verdict.failed or resource.resource_type != ConfigResource.BROKER:
         return verdict
     name, is_forwarded = resource.resource_name, isinstance(ctx.peer, ForwardedPeer)
     if name and is_forwarded:
         return OK
-    # What all brokers get concerns more than the broker that was asked: it may be an Apache Kafka broker.
+    # A change for all brokers is checked here too, because the broker that forwarded it may be an Apache Kafka broker.
     verdict = _check_promises(ctx, name, change.given)
     if verdict.failed or is_forwarded:
         return verdict
@@ -141,8 +139,8 @@ def permitted(
     change_of: Callable[[T], BrokerChange],
     verdicts: ResourceVerdicts,
 ) -> dict[ResourceKey, T]:
-    """What of `asked` the controller may write; `verdicts` gets the others. In the order of Apache Kafka: how a request
-    is written, then what the client may, then what it says."""
+    """Return the changes of `asked` that the controller may write. `verdicts` gets the errors of the others. The order
+    is Apache Kafka's: first the form of the request, then the client's permission, then the values."""
     found: dict[ResourceKey, T] = {}
     for key, (resource, change) in asked.items():
         verdict = check_keys(resource, change_of(change).nulls)
@@ -160,7 +158,7 @@ def permitted(
 
 
 def _check_promises(ctx: AnyContext, name: str, given: Mapping[str, str]) -> Verdict:
-    """Refuse protection that is not served."""
+    """Refuse a change that promises a protection which this broker does not have."""
     brokers = ctx.services.metadata.image.brokers
     concerned = brokers.values() if not name else [each for each in brokers.values() if str(each.id) == name]
     registered = {listener for broker in concerned for listener in broker.endpoints}
@@ -184,8 +182,9 @@ def settled(
     empty: Callable[[], AlteredAnswer[A]],
     make: Callable[[int, str, ErrorCode, str | None], A],
 ) -> Settled | None:
-    """What a broker says of the resources in `verdicts`, and the request for the others (`ask`), which the controller
-    answers; None when the controller answers for all. `empty` makes a response, `make` the answer for one resource."""
+    """Return the broker's answers for the resources in `verdicts`, with the request to the controller for the others,
+    which `ask` makes. Return None if `verdicts` is empty. `empty` makes a response, `make` the answer for one
+    resource."""
     if not verdicts:
         return None
     rest = [resource for resource in resources if key_of(resource) not in verdicts]
@@ -206,7 +205,7 @@ def key_of(resource: AlteredResource) -> ResourceKey:
 
 
 def sort_out(resources: Sequence[R], verdicts: ResourceVerdicts) -> list[tuple[ResourceKey, R]]:
-    """Resources that are named once."""
+    """Return the resources that the request names once. `verdicts` gets the errors of the others."""
     keys = [key_of(resource) for resource in resources]
     counts = Counter(keys)
     found = []
@@ -230,7 +229,7 @@ _ALTERABLE = (
 
 
 def check_keys(resource: AlteredResource, nulls: Sequence[str]) -> Verdict:
-    """What a broker checks before it asks the controller."""
+    """Check the form of a request: unique keys, no nulls, a known resource type."""
     names = [config.name for config in resource.configs]
     if len(set(names)) != len(names):
         return failure(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -242,9 +241,9 @@ def check_keys(resource: AlteredResource, nulls: Sequence[str]) -> Verdict:
 
 
 def check_start_only(given: Mapping[str, str]) -> Verdict:
-    """Refuse what only a properties file may say: which code runs in a node, and where values come from.
+    """Refuse values that only a properties file may set: which code runs in a node, and where values come from.
 
-    In a time that grows with the length of a text and no faster: a broker asks before the controller authorizes."""
+    The time is linear in the length of the text, because a broker checks this before the controller authorizes."""
     for key, value in given.items():
         if key.endswith("callback.handler.class") or ".config.providers." in f".{key}.":
             why = "is taken from the properties file alone"
@@ -272,7 +271,7 @@ def authorize_all(ctx: ControllerContext, changes: dict[ResourceKey, T], verdict
 
 
 def unauthorized(ctx: AnyContext, operation: Operation, key: ResourceKey) -> ErrorCode | None:
-    """The error for a principal that may not do this with the resource, or None."""
+    """Return the error for a principal that may not do this with the resource, or None."""
     resource_type, name = key
     match resource_type:
         case ConfigResource.TOPIC:

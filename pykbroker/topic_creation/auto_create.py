@@ -1,8 +1,8 @@
-"""Topics that come into being by being asked for: a client's, and Kafka's own.
+"""Create topics when they are first used: topics of clients, and Kafka's internal ones.
 
-Through CreateTopics on the controller's channel, like any client's. A topic whose creation is under way is not asked
-for again. A creation that fails is tried again as often as clients ask, and said once a minute. Not responsible for
-authorization.
+The requests are CreateTopics on the controller's channel, like those of any client. While the creation of a topic is
+under way, no other request for it is sent. A creation that fails is tried again each time that a client asks, and
+logged once a minute. Not responsible for authorization.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _MOST_NAMED = 20
 
 @dataclass(slots=True)
 class _Creations:
-    """Those of one broker: topics whose creation is under way, each with what its callers wait for, and its lines."""
+    """The creations of one broker: the topics under way, each with the future of its callers, and the limit of log
+    lines."""
 
     lines: LineLimit
     in_flight: dict[str, asyncio.Future[ErrorCode]] = field(default_factory=dict)
@@ -57,7 +58,8 @@ def _creations(services: BrokerServices) -> _Creations:
 
 
 def ensure_topic(services: BrokerServices, name: str) -> asyncio.Future[ErrorCode]:
-    """Create the topic if it is not there. Done when this broker's metadata has it (NONE), or with why not.
+    """Create the topic if it does not exist. Return a future of NONE once this broker's metadata has the topic, or of
+    the error.
 
     LEADER_NOT_AVAILABLE stands for every failure that may pass: no controller, a timeout.
     """
@@ -65,7 +67,7 @@ def ensure_topic(services: BrokerServices, name: str) -> asyncio.Future[ErrorCod
 
 
 def create_missing(services: BrokerServices, names: Iterable[str]) -> dict[str, asyncio.Future[ErrorCode]]:
-    """As `ensure_topic`, many in one request."""
+    """As `ensure_topic`, for many topics in one request."""
     loop = services.runtime.loop
     in_flight = _creations(services).in_flight
     futures: dict[str, asyncio.Future[ErrorCode]] = {}
@@ -116,7 +118,7 @@ def _create(services: BrokerServices, names: list[str]) -> None:
                 code = ErrorCode.LEADER_NOT_AVAILABLE
             else:
                 message = None if result is None else result.error_message
-                # A client chooses the name of any other topic, and may ask for a new one each time.
+                # A client may choose a new name each time, so such lines are limited by the error and not by the name.
                 subject = name if name in INTERNAL_TOPICS else code.name
                 _say(creations, subject, logging.WARNING, "Auto creation of topic %s failed: %s", name, message)
             finish(name, code)
@@ -133,13 +135,13 @@ def _say(creations: _Creations, subject: str, level: int, line: str, *args: obje
 
 
 def _some(names: list[str]) -> str:
-    """A line names no more than a few of very many topics."""
+    """Return the names as text, but only the first ones if there are very many."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _when_known(services: BrokerServices, name: str, done: Callable[[ErrorCode], None]) -> None:
-    """The controller has it; the broker's own metadata may be a moment behind."""
+    """Call `done` once this broker's metadata has the topic, which may be a moment later than the controller's."""
     known = services.metadata.when(lambda image: name in image.topics.by_name)
     timer = services.runtime.loop.call_later(services.config.int("request.timeout.ms") / 1000, known.cancel)
 
@@ -151,11 +153,11 @@ def _when_known(services: BrokerServices, name: str, done: Callable[[ErrorCode],
 
 
 def internal_number(config: Config, key: str, *, only_voter: bool, brokers: int, lines: LineLimit | None = None) -> int:
-    """The replication factor or the least ISR of an internal topic: Apache Kafka's, but 1 where the key is not set and
-    nothing else can be meant: on a combined node that is the only voter, while one broker is registered.
+    """Return the replication factor or the least ISR of an internal topic, as configured. It is 1 if the key is not
+    set, this combined node is the only voter, and one broker is registered.
 
-    Elsewhere other brokers may still come: a cluster that starts must not get the topic with one replica for ever.
-    `lines` limits the line about it: each new try asks again.
+    In any other cluster more brokers may still come, and the topic of a cluster that starts must not keep one replica.
+    `lines` limits the log line, because each new try comes here again.
     """
     number = config.int(key)
     alone = config.is_broker and config.is_controller and only_voter and brokers == 1
@@ -179,7 +181,7 @@ def _creatable(services: BrokerServices, name: str) -> CreatableTopic:
             assert name == GROUP_METADATA_TOPIC
             partitions = config.int("offsets.topic.num.partitions")
             factor = number("offsets.topic.replication.factor")
-            # "producer": batches stay compressed as the coordinator wrote them.
+            # With "producer" batches stay compressed as the coordinator wrote them.
             configs = {
                 "cleanup.policy": "compact",
                 "segment.bytes": str(config.int("offsets.topic.segment.bytes")),

@@ -1,8 +1,8 @@
 """Topics that a node creates when it starts (`pykbroker.create.topics`), if they are not there.
 
-Through CreateTopics on the controller's channel, as any client asks. What fails for now, because the cluster has too
-few brokers yet or no controller, is tried again until it is there or the node stops; what fails for good is one line in
-the log.
+The requests are CreateTopics on the controller's channel, like those of any client. A creation that fails because the
+cluster has too few brokers yet or no controller is tried again until the topic exists or the node stops. After any
+other failure there is one line in the log and no new try.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pykbroker_wire.messages.create_topics import (
 logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 0.5
-#: brokers and controllers may still come
+#: errors that may pass, because brokers and controllers may still come
 _PASSING: Final = frozenset(
     {ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT}
 )
@@ -46,7 +46,8 @@ class InitialTopics:
         self._closed = False
 
     def start(self) -> asyncio.Future[None]:
-        """Done when the first attempt has its answers and this broker's metadata has what was made."""
+        """Return a future that is done when the first attempt has its answers and this broker's metadata has the new
+        topics."""
         self._try()
         return self._tried
 
@@ -96,7 +97,8 @@ class InitialTopics:
             self._end_try()
 
     def _when_known(self, names: list[str]) -> None:
-        """The controller has them; this broker's own metadata may be a moment behind, or hear of their end at once."""
+        """Wait until this broker's metadata has the topics. It may get them a moment later than the controller, or
+        never if they are deleted at once."""
         there = self._services.metadata.when(lambda image: all(name in image.topics.by_name for name in names))
         timer = self._services.runtime.loop.call_later(self._timeout_ms / 1000, there.cancel)
 
@@ -119,7 +121,8 @@ class InitialTopics:
 
 
 def _creatable(topics: Iterable[InitialTopic]) -> list[CreatableTopic]:
-    """-1 stands for num.partitions and default.replication.factor of the controller (KIP-464)."""
+    """Return the topics for the request. -1 stands for num.partitions and default.replication.factor of the controller
+    (KIP-464)."""
     return [
         CreatableTopic(
             name=topic.name,
