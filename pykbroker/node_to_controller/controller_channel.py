@@ -5,8 +5,8 @@ Each purpose has its own channel, and so its own connection, as in Apache Kafka:
 later AlterPartition). So a slow forwarded request delays no heartbeat, and a heartbeat that times out ends no forwarded
 request.
 
-Responsible for carrying a request to the controller of this moment. Not responsible for trying again: what failed is an
-exception of the future (`ConnectionError` or `TimeoutError`), and an answer may say NOT_CONTROLLER.
+Responsible for sending a request to the present controller. Not responsible for trying again. A failure is an exception
+of the future (`ConnectionError` or `TimeoutError`), and an answer may have the error NOT_CONTROLLER.
 controller_sender.py and dispatch/forwarding.py try again.
 """
 
@@ -23,7 +23,7 @@ from pykbroker_raft.ready import Destination
 
 
 class Channel(Protocol):
-    """Leads to the active controller."""
+    """Sends requests to the active controller."""
 
     def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]: ...
 
@@ -52,7 +52,7 @@ class NoController(ConnectionError):
 
 
 class ControllerChannel:
-    """Leads to the active controller. `local` calls this node's controller half, if the node has one."""
+    """Sends requests to the active controller. `local` calls this node's controller half, if the node has one."""
 
     def __init__(
         self,

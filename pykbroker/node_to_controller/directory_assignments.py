@@ -37,7 +37,7 @@ _Replica = tuple[bytes, int]
 
 
 class AssignmentReports:
-    """`broker_epoch` tells this broker's epoch when asked."""
+    """The reports of one broker. `broker_epoch` returns its present epoch."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class AssignmentReports:
             return False
 
         def done(result: int | Superseded) -> None:
-            # Also when it was refused: such a partition is gone, or is no longer this broker's.
+            # Also if the report was refused, because such a partition is gone or is no longer this broker's.
             if not isinstance(result, Superseded):
                 told()
 

@@ -66,7 +66,7 @@ class KeyedQueue(Generic[_Key, Item, Outcome]):
         return key in self._entries
 
     def offer(self, key: _Key, item: Item, done: Callable[[Outcome | Superseded], None]) -> bool:
-        """Whether the item was taken."""
+        """Queue an item. Return False if it was refused, because an item of this key waits."""
         older = self._entries.get(key)
         if older is not None and self._second is Second.REFUSE:
             return False

@@ -197,8 +197,8 @@ class BrokerLifecycle:
             self._sender.wake()
 
     def connection_lost(self) -> None:
-        """The connection to the controller has ended: open the next at once. The controller takes a broker that is not
-        back within half a second for dead (liveness/broker_deaths.py)."""
+        """Open the next connection at once, because the one to the controller has ended. The controller takes a broker
+        for dead if it is not back within half a second (liveness/broker_deaths.py)."""
         if self._registered:
             self._sender.wake(_AFTER_LOSS_MS)
 

@@ -21,7 +21,8 @@ class Pace:
 
     @property
     def due_ms(self) -> int | None:
-        """None if there is nothing to send, or if an answer or a leader has to come first."""
+        """The time of the next request. None if there is nothing to send, or if an answer or a leader has to come
+        first."""
         if self.in_flight or not self._has_leader or self._wanted_ms is None:
             return None
         return max(self._wanted_ms, self._paused_until_ms)

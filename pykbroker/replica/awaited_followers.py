@@ -1,8 +1,8 @@
-"""Followers that are to fetch a partition in a leader epoch that has just begun, and may be in a long poll.
+"""Followers that must fetch a partition in a leader epoch that has just begun, and may be in a long poll.
 
 A follower asks for a new partition with its next Fetch. If the last one is parked here, for replica.fetch.wait.max.ms,
-acks=all waits for that. So its parked fetch is answered at once when the leader epoch begins; and as the follower may
-hear of it a little later than the leader, its next fetches are parked for a short time only.
+acks=all waits for that. So its parked fetch is answered at once when the leader epoch begins. The follower may get the
+metadata of the epoch a little later than the leader, so its next fetches are parked for a short time only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
-#: For so long after a leader epoch began no fetch of its followers is parked for longer than SHORT_SECONDS.
+#: For this time after a leader epoch began, no fetch of its followers is parked for longer than SHORT_SECONDS.
 AWAITED_SECONDS = 0.5
 SHORT_SECONDS = 0.02
 
@@ -29,19 +29,19 @@ class AwaitedFollowers:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        #: by broker id
+        #: by broker id, the time up to which its fetches are parked only shortly
         self._until: dict[int, float] = {}
         self._parked: dict[int, dict[EndsEarly, None]] = {}
         self._to_end: set[int] = set()
 
     def expect(self, followers: Iterable[int]) -> None:
-        """A leader epoch begins."""
+        """Begin to await these followers, because a leader epoch begins."""
         until = self._loop.time() + AWAITED_SECONDS
         for follower in followers:
             self._until[follower] = until
             if self._parked.get(follower):
                 if not self._to_end:
-                    # Not now: the metadata is being taken over.
+                    # Not now, because the metadata is being applied.
                     self._loop.call_soon(self._end)
                 self._to_end.add(follower)
 
@@ -52,7 +52,7 @@ class AwaitedFollowers:
                 parked.end()
 
     def wait_seconds(self, follower: int, wanted: float) -> float:
-        """For how long a fetch of this follower may be parked."""
+        """Return how long a fetch of this follower may be parked."""
         until = self._until.get(follower)
         if until is None:
             return wanted
@@ -62,7 +62,7 @@ class AwaitedFollowers:
         return min(wanted, SHORT_SECONDS)
 
     def park(self, follower: int, parked: EndsEarly) -> None:
-        """Until it is answered this fetch may have to end early."""
+        """Remember a parked fetch, which ends early if a leader epoch begins before it is answered."""
         self._parked.setdefault(follower, {})[parked] = None
         parked.future.add_done_callback(lambda _: self._answered(follower, parked))
 
@@ -70,5 +70,5 @@ class AwaitedFollowers:
         here = self._parked[follower]
         del here[parked]
         if not here:
-            # A client may name any number.
+            # Keep no empty entry, because a client may name any number as its replica id.
             del self._parked[follower]

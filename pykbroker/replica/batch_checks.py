@@ -92,13 +92,13 @@ class BatchChecks:
         self._start()
 
     def _stop(self, future: asyncio.Future[Any]) -> None:
-        """The node is stopping: nothing is waited for any more."""
+        """Cancel this check and all that wait, because the node is stopping."""
         future.cancel()
         while self._waiting:
             self._waiting.popleft().future.cancel()
 
 
 def _job(_disk: Disk, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Generator[int, None, Any]:
-    """For a worker process."""
+    """Run a check as a job of a worker process."""
     yield 1
     return function(*arguments)

@@ -1,4 +1,4 @@
-"""Keeps a bug that shows in one partition from the partitions that come after it.
+"""Keeps an unexpected exception of one partition away from the partitions that come after it.
 
 Metadata is published once, and a look at all partitions comes again only when the last one has ended. An exception that
 left the loop would cost all later partitions their change. Not for expected errors, which are answers.
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def contained(partition: object, what: str) -> Iterator[None]:
-    """Log an exception, and go on. `what` says what could not be done."""
+    """Log an exception, and go on. `what` names the action that failed."""
     try:
         yield
     except Exception:

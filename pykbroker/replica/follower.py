@@ -1,7 +1,7 @@
 """The role of a partition that another broker leads: only a fetcher changes its log.
 
-Responsible for appends and truncations in that role, for the high watermark and the log start that the leader says, and
-for refusing all of it once the role is over. Not responsible for fetching (fetching/). A truncation is run by
+Responsible for appends and truncations in that role, for the leader's high watermark and log start, and for refusing
+all of this once the role is over. Not responsible for fetching (fetching/). A truncation is run by
 storage/truncation_threads.py; while it is, the log takes no append, and the partition takes no other role.
 
 Invariants:
@@ -36,7 +36,7 @@ class FollowerServices:
 
     truncate: Callable[[LogHandle, int, OnTruncated], None]
     start_over: Callable[[LogHandle, int, OnTruncated], None]
-    #: told of each disk that fails
+    #: called for each disk that fails
     directory_failed: Callable[[StorageError], None]
     space: DiskSpace
     note_gaps: Callable[[LogHandle, PartitionLog, Told], None]
@@ -194,13 +194,13 @@ class PartitionFollower:
         self._services.note_gaps(self.handle, log, noted)
 
     def truncate_to(self, offset: int, then: OnTruncated) -> None:
-        """Cut off everything from `offset` on. `then` is called when that is durable, or with why it is not. Raises
+        """Cut off everything from `offset` on. `then` is called when that is durable, or with the error. Raises
         KafkaError."""
         self._require_role()
         self._services.truncate(self.handle, offset, then)
 
     def start_over(self, offset: int, then: OnTruncated) -> None:
-        """Forget everything; the log will be empty at `offset`. `then` as in `truncate_to`. Raises KafkaError."""
+        """Delete all records, so that the log is empty at `offset`. `then` as in `truncate_to`. Raises KafkaError."""
         self._require_role()
         self._services.start_over(self.handle, offset, then)
 

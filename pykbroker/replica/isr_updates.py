@@ -43,7 +43,7 @@ PER_TURN = 500
 
 
 class LedPartition(Protocol):
-    """What is taken of a partition here. Its text names it in the log."""
+    """The part of a partition that is used here. Its text names it in the log."""
 
     index: int
 
@@ -70,13 +70,13 @@ class IsrUpdates:
         self._failures = metrics.counter(FAILED_UPDATES)
 
     def expand(self, partition: LedPartition, leader: PartitionLeader, replica_id: int, high_watermark: int) -> None:
-        """A follower has fetched: it joins the ISR if it may."""
+        """Propose that a follower that has fetched joins the ISR, if it may."""
         change = leader.expansion(replica_id, high_watermark)
         if change is not None:
             self._propose(partition, leader, change)
 
     def shrink(self, partition: LedPartition, leader: PartitionLeader, end_offset: int, steady_ms: int) -> None:
-        """Followers that have not kept up leave the ISR."""
+        """Propose that followers that have not kept up leave the ISR."""
         change = leader.shrinking(end_offset, steady_ms)
         if change is not None:
             leaving = [replica for replica in leader.isr.committed if replica not in change.replicas]
@@ -91,8 +91,8 @@ class IsrUpdates:
             self._propose(partition, leader, change)
 
     def hear(self, partition: LedPartition, leader: PartitionLeader, image: PartitionImage) -> None:
-        """The metadata has changed in the same leader epoch. It may say that a change was made before the answer does,
-        which is ignored then."""
+        """Take changed metadata of the same leader epoch. It may show that a change was made before the answer comes.
+        The answer is then ignored."""
         change = leader.isr.pending
         leader.change(image)
         if change is not None and leader.isr.pending is None and set(leader.isr.committed) == set(change.replicas):

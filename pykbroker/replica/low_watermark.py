@@ -21,14 +21,14 @@ INVALID_LOW_WATERMARK = -1
 
 
 class DeletedRecords(NamedTuple):
-    """What became of one partition: its low watermark, or why it is not known."""
+    """The outcome for one partition: its low watermark, or the error."""
 
     code: ErrorCode
     low_watermark: int
 
 
 class DeletedFrom(Protocol):
-    """What is taken of a partition here."""
+    """The part of a partition that is used here."""
 
     low_watermark: LowWatermark
 
@@ -51,7 +51,7 @@ class LowWatermark:
         self._waiting: tuple[tuple[int, WhenDeleted], ...] = ()
 
     def when(self, partition: DeletedFrom, offset: int, callback: WhenDeleted) -> None:
-        """Call back once the low watermark reaches `offset` (at once if it has), or with why it will not."""
+        """Call back once the low watermark reaches `offset` (at once if it has), or with the error if it will not."""
         if partition.leader is None:
             callback(DeletedRecords(ErrorCode.NOT_LEADER_OR_FOLLOWER, INVALID_LOW_WATERMARK))
         elif partition.log_if_open is None:
@@ -65,7 +65,7 @@ class LowWatermark:
         self._waiting = tuple(entry for entry in self._waiting if entry[1] is not callback)
 
     def look(self, partition: DeletedFrom) -> None:
-        """The low watermark may have moved."""
+        """Look at the low watermark, which may have moved, and call back."""
         leader, log = partition.leader, partition.log_if_open
         if not self._waiting or leader is None or log is None:
             return

@@ -1,8 +1,8 @@
 """Fetches that wait: for bytes, for an error, or for their deadline (Kafka's DelayedFetch). No polling.
 
-Its `Isolation` decides which bytes it waits for: an append counts for a follower at once, and for a client when it is
-committed. Not responsible for reading: when it is worth while it calls back, and the caller reads
-again.
+The `Isolation` of a fetch decides which bytes it waits for: an append counts for a follower at once, and for a client
+when it is committed. Not responsible for reading: this module calls back when a read may be enough, and the caller
+reads again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Isolation(IntEnum):
 
 
 class WatchedPartition(Protocol):
-    """What a parked fetch takes of a partition: a place where it is found when something happens to the partition."""
+    """The part of a partition that a parked fetch uses: the list of fetches to wake when the partition changes."""
 
     fetch_waiters: dict[ParkedFetch, None]
 
@@ -197,7 +197,7 @@ class FetchPurgatory:
         self._followers.expect(followers)
 
     def changed(self, partition: WatchedPartition, log_end: int, committed: int, stable: int) -> None:
-        """So many bytes became readable: to the log end, to the high watermark, to the last stable offset."""
+        """Note how many bytes became readable up to the log end, the high watermark and the last stable offset."""
         changed = self._changed
         if not changed:
             self._loop.call_soon(self._wake)

@@ -28,7 +28,7 @@ P = TypeVar("P")
 
 @dataclass(slots=True, frozen=True)
 class PartitionServices(Generic[P]):
-    """What all partitions of a node share."""
+    """The services that all partitions of a node share."""
 
     node_id: int
     now_ms: Callable[[], int]
@@ -36,9 +36,9 @@ class PartitionServices(Generic[P]):
     steady_ms: Callable[[], int]
     #: makes the present content of a log durable, then calls back
     want_flush: Callable[[PartitionLog, Then], None]
-    #: so many bytes became readable: to the log end, to the high watermark, to the last stable offset
+    #: called with the bytes that became readable up to the log end, the high watermark and the last stable offset
     changed: Callable[[P, int, int, int], None]
-    #: the partition became leader in a new epoch (True), or stopped being leader
+    #: called when the partition became leader in a new epoch (True), or is no longer leader
     leadership: Callable[[P, bool], None]
     directory_failed: Callable[[StorageError], None]
     space: DiskSpace
@@ -48,7 +48,7 @@ class PartitionServices(Generic[P]):
     messages_in: Counter
     bytes_in: Counter
     follower: FollowerServices
-    #: the partition follows in a new leader epoch
+    #: called when the partition follows in a new leader epoch
     following: Callable[[P], None]
-    #: counters of one replica; None: this node does not report its load
+    #: makes the counters of one replica; None if this node does not report its load
     new_traffic: Callable[[], PartitionTraffic] | None = None

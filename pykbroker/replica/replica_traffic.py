@@ -73,7 +73,7 @@ class PartitionTraffic:
             self._fetches += 1
 
     def take(self) -> TrafficCounts:
-        """Everything since the last call, which is forgotten here."""
+        """Return the counts since the last call, and begin again at 0."""
         counted = TrafficCounts(
             self._bytes_in,
             self._messages_in,

@@ -1,6 +1,6 @@
 """The replicas of this node: created, changed and deleted as the metadata demands.
 
-Responsible for: which partitions this node holds, telling coordinators about leadership, the configuration of topics.
+Responsible for: which partitions this node holds, notifying coordinators of leadership, the configuration of topics.
 Not responsible for: their logs and directories (`logs`, a room of its own), fetches that wait (parked.py), the
 protocol, or which partitions should exist (the controller).
 """
@@ -166,8 +166,8 @@ class ReplicaTable:
                 callback(partition, True, partition.leader_epoch)
 
     def on_following(self, callback: OnFollower) -> None:
-        """`callback(partition, role)` when this node follows in a new leader epoch; at once for those that follow. The
-        role says when it is over."""
+        """Call `callback(partition, role)` when this node follows in a new leader epoch, and now for each partition
+        that it follows already. The role notifies its watcher when it ends."""
         assert self._following is None
         self._following = callback
         for partition in self:

@@ -38,7 +38,7 @@ class FollowerLog(FetchedLog, Protocol):
 
 
 class AppendSteps:
-    """`step` until it returns 0: then it has ended, or goes on by itself later and tells `resume`."""
+    """Call `step` until it returns 0. Then the append has ended, or it waits and calls `resume` later."""
 
     __slots__ = ("_effect", "_ended", "_follower", "_next", "_now_ms", "_pieces", "_resume", "fetch")
 

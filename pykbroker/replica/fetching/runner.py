@@ -86,7 +86,7 @@ class FetcherRunner:
         self._followers: dict[PartitionFetch, FollowerLog] = {}
         self._connection: BrokerConnection | None = None
         self._sent: asyncio.Future[Any] | None = None
-        # What is to be done, and which partitions wait for a callback: a truncation, a flush.
+        # The effects to do, and the partitions that wait for the callback of a truncation or a flush.
         self._effects: deque[Effect | AppendSteps] = deque()
         self._at_work: set[PartitionFetch] = set()
         self._turn: asyncio.Handle | None = None
@@ -252,7 +252,7 @@ class FetcherRunner:
     # -- effects ------------------------------------------------------------------------------------------------------
 
     def _try_to_do(self, effect: Effect | AppendSteps) -> int:
-        """Returns what it cost: see pieces.py."""
+        """Do a step of the effect. Returns its cost (pieces.py)."""
         try:
             return self._do(effect)
         except Exception as error:
