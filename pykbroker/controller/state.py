@@ -50,13 +50,13 @@ class Checkpoint(NamedTuple):
 
 
 class HeldElections:
-    """Elections that wait until the sessions of brokers would be over that were fenced before.
+    """Unclean elections that wait for brokers that were fenced early, until their sessions would be over.
 
-    A partition that only an unclean election would give a leader waits for as long as it would have waited without the
-    early fence: the broker may come back with the records. It waits no longer once the broker serves again: then the
-    broker itself leads, as one that is in sync or as the last known leader (KIP-966), of which there is one. An
-    administrator's own ElectLeaders does not wait. Soft state of the active controller: a new one holds the elections
-    of all brokers that are fenced for a whole session, as it does not know which of them were fenced early.
+    If only an unclean election can give a partition a leader, it waits as long as it would have waited without the
+    early fence, because the broker may come back with the records. The wait ends once the broker serves again. Then the
+    broker itself leads, as an in-sync replica or as the one last known leader (KIP-966). An administrator's own
+    ElectLeaders does not wait. This is soft state of the active controller. A new controller cannot find out which
+    fenced brokers were fenced early, so it holds the elections of all of them for a whole session.
 
     `now_ms`: the loop's clock.
     """
@@ -65,7 +65,7 @@ class HeldElections:
         self._until_ms: dict[int, int] = {}
 
     def hold(self, broker_id: int, until_ms: int) -> None:
-        """Until then nothing is lost that this broker may have."""
+        """Hold the unclean elections of this broker's partitions until then."""
         self._until_ms[broker_id] = until_ms
 
     def release(self, broker_id: int) -> None:
@@ -75,17 +75,17 @@ class HeldElections:
         self._until_ms.clear()
 
     def holds(self, partition: PartitionImage) -> bool:
-        """Whether a broker that may have what the partition has committed is waited for."""
+        """Return True if a wait is on for a broker that may have all committed records of the partition."""
         return bool(self._until_ms) and any(
             broker_id in self._until_ms for broker_id in (*partition.isr, *partition.elr, *partition.last_known_elr)
         )
 
     def over(self, now_ms: int) -> list[int]:
-        """The brokers that are waited for no longer."""
+        """Return the brokers whose wait is over."""
         return [broker_id for broker_id, until_ms in self._until_ms.items() if until_ms < now_ms]
 
     def next_deadline_ms(self) -> int | None:
-        """When the next wait is over."""
+        """Return the time at which the next wait is over, None if there is no wait."""
         return min(self._until_ms.values()) + 1 if self._until_ms else None
 
 
@@ -176,8 +176,8 @@ class ControllerState:
         }
 
     def restart_sessions(self, now_ms: int, own_incarnation: bytes | None = None) -> None:
-        """A new controller gives every broker that serves a whole session before it judges. A fenced broker has one
-        again with its next heartbeat. Nor does it judge what was lost with brokers that are fenced (`HeldElections`).
+        """Give every broker that serves a whole session before this new controller may fence it. A fenced broker gets a
+        session with its next heartbeat. Unclean elections that may need a fenced broker are held (`HeldElections`).
 
         An earlier incarnation of the broker in this very process (`own_incarnation`) gets none, because it cannot be
         alive. So a combined node that was killed need not wait for its own former session (Apache Kafka waits 9 s

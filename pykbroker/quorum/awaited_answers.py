@@ -1,7 +1,7 @@
 """Requests of the quorum that wait for the replica's answer, each under a token.
 
-Responsible for answering each at most once, and all of them at the end, and for the bytes of log and snapshots that an
-answer carries. Not responsible for anything else that an answer says.
+Responsible for answering each at most once, and all of them at the end, and for the bytes of log and snapshots in an
+answer. Not responsible for any other content of an answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class AwaitedAnswers:
         return self._next_token, answer
 
     def take(self, token: int) -> asyncio.Future[Any] | None:
-        """What waits under the token, and waits there no more; None when it was answered or given up."""
+        """Remove and return the future of the token. Return None if it was answered or given up."""
         return self._waiting.pop(token, None)
 
     def cancel_all(self) -> None:
@@ -40,7 +40,7 @@ class AwaitedAnswers:
 
 
 def fill(reply: Reply, storage: MetadataStorage, end_offset: int) -> None:
-    """Put what this reply is to carry of the log, or of a snapshot, into its response. Raises StorageError."""
+    """Put the bytes of the log, or of a snapshot, that belong to this reply into its response. Raises StorageError."""
     read, response = reply.read, reply.response
     if isinstance(read, ReadLog):
         response.responses[0].partitions[0].records = storage.read(read.offset, read.max_bytes, end_offset)

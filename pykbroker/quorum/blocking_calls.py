@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class BlockingCalls:
-    """All methods belong to the loop."""
+    """The blocking calls of one driver. All methods belong to the loop."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

@@ -3,11 +3,11 @@
 Responsible for carrying a request to its receiver and the answer back, nothing else. A failure is an exception of the
 future (`ConnectionError` or `TimeoutError`), and the caller decides whether to try again.
 
-* `QuorumPeers` lead to the nodes of the quorum, each request saying which.
-* `BrokerChannels` lead to any broker by its id.
+* `QuorumPeers` send to the nodes of the quorum. Each request names its node.
+* `BrokerChannels` send to any broker by its id.
 * `call_in_memory` calls the other half of a combined node.
 
-node_to_controller/controller_channel.py leads to the active controller.
+node_to_controller/controller_channel.py sends to the active controller.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class QuorumPeers(Protocol):
-    """Leads to every node of the quorum."""
+    """Sends requests to the nodes of the quorum."""
 
     def send(self, destination: Destination, request: Any, timeout_ms: int) -> asyncio.Future[Any]: ...
 
@@ -146,7 +146,7 @@ class SocketPeers:
 
 
 class BrokerChannels:
-    """Lead to the brokers by id, over the inter-broker listener.
+    """Send requests to brokers by their ids, over the inter-broker listener.
 
     `address` returns the present address of a broker, None while it is not registered or has no such listener.
     """

@@ -21,7 +21,7 @@ from pykbroker_wire.messages.describe_quorum import (
 
 
 def describe_quorum(node: RaftNode, request: DescribeQuorumRequest, version: int, now: Now) -> DescribeQuorumResponse:
-    """Only the leader has the answer. Other replicas return NOT_LEADER_OR_FOLLOWER."""
+    """Return the leader's answer. Other replicas return NOT_LEADER_OR_FOLLOWER."""
     if rpc.one_partition(request.topics) is None:
         return _errors(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     leader = node.state

@@ -113,7 +113,7 @@ class QuorumDriver:
         self._lines = RaftLines(self.node_id, self.cluster_id)
         self._known = KnownQuorum(self.node_id)
         self._tell_known: Callable[[KnownQuorum], None] = lambda known: None
-        # While stopping: done when the voters know that this leader leaves.
+        # While stopping: done when the voters have been notified that this leader leaves.
         self._handed_on: asyncio.Future[None] | None = None
 
     # State
@@ -187,7 +187,8 @@ class QuorumDriver:
         return self.node.voters
 
     def when_known(self, callback: Callable[[KnownQuorum], None]) -> None:
-        """Call `callback` with what this replica knows, now and after each change. Call this once."""
+        """Call `callback` with the state of the quorum that this replica knows, now and after each change. Call this
+        once."""
         self._tell_known = callback
         callback(self._known)
 

@@ -92,8 +92,9 @@ class MetadataListeners:
         self._counted_offset = storage.log.log_start_offset if latest is None else latest.offset
 
     def register(self, listener: MetadataListener, up_to_date: Callable[[], None] | None = None) -> None:
-        """`up_to_date` is called once, as soon as a leader has reported what is committed and all listeners have got
-        it. A replica that lacks much, or begins with a snapshot, passes on a part first."""
+        """Add a listener. `up_to_date` is called once, as soon as a leader has reported the committed offset and all
+        listeners have got the records before it. A replica that lacks much, or begins with a snapshot, passes on a part
+        first."""
         self._registrations.append(_Registration(listener))
         if up_to_date is not None:
             self._once_told.append(up_to_date)
@@ -123,7 +124,8 @@ class MetadataListeners:
         self._counted_offset = max(self._counted_offset, next_offset)
 
     def advance(self, high_watermark: int, promised: int | None) -> None:
-        """`promised` is the offset that the leader reports as committed. This replica has it below `high_watermark`."""
+        """Take a new high watermark. `promised` is the offset that the leader reports as committed. This replica has
+        its records below `high_watermark`."""
         self._high_watermark = high_watermark
         self._has_all = promised is not None and high_watermark >= promised
 

@@ -1,4 +1,4 @@
-"""What one replica of the metadata quorum is given."""
+"""The configuration of one replica of the metadata quorum."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pykbroker_raft.metadata_storage import StorageConfig
 
 @dataclass(frozen=True, slots=True)
 class QuorumConfig:
-    """What a driver is given: who it is, where it stores, when it takes a snapshot (keys metadata.log.max.*)."""
+    """The configuration of a driver: its identity, its directory, and the keys metadata.log.max.* for snapshots."""
 
     raft: RaftConfig
     #: metadata.log.dir, or the first of log.dirs.

@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 
 
 class SnapshotJob:
-    """`written` hears of a snapshot and its size; `failed` of a disk that broke. A full disk breaks nothing."""
+    """Writes one snapshot at a time. `written` gets the snapshot and its size, `failed` the error of a disk that fails.
+    A full disk is not a failure."""
 
     def __init__(
         self,
