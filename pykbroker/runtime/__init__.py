@@ -33,7 +33,8 @@ T = TypeVar("T")
 
 
 def when_done(future: asyncio.Future[Any], ended: OnEnded) -> None:
-    """Nothing is told when it is cancelled: the node stops."""
+    """Call `ended` with the future's exception or None. It is not called after a cancellation, because the node stops
+    then."""
 
     def tell(done: asyncio.Future[Any]) -> None:
         if not done.cancelled():

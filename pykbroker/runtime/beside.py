@@ -22,7 +22,7 @@ async def run_there(
     call_back: CallSoon,
     work: Callable[[], Coroutine[Any, Any, T]],
 ) -> T:
-    """Do `Beside.run`; called on `here`."""
+    """Run `work` on the loop `there`, as `Beside.run` does. Called on the loop `here`."""
     ended: asyncio.Future[None] = here.create_future()
     tasks: list[asyncio.Task[T]] = []
 
@@ -36,7 +36,7 @@ async def run_there(
 
     call_there(begin)
     cancelled: asyncio.CancelledError | None = None
-    # However often it is cancelled: the work there has not ended before `ended` is done.
+    # Wait on even after several cancellations, because the work there has not ended before `ended` is done.
     while not ended.done():
         try:
             await asyncio.shield(ended)

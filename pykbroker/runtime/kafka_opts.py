@@ -22,5 +22,5 @@ def jaas_path(environment: Mapping[str, str] = os.environ) -> str | None:
 
 
 def read_jaas_file(path: str) -> bytes:
-    """Raises OSError."""
+    """Return the content of the file. Raises OSError."""
     return Path(path).read_bytes()

@@ -26,7 +26,7 @@ def read_secret(path: str) -> bytes:
 
 def read_regular(path: str, size: int = -1) -> bytes | None:
     """Return the first `size` bytes, or all; None if it is no regular file. Raises OSError."""
-    # With O_NONBLOCK, because otherwise a pipe would block.
+    # O_NONBLOCK, because a pipe would block without it.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except ValueError as error:

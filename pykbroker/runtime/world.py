@@ -1,4 +1,4 @@
-"""What a node is given of the world: loop, clock, randomness, disk, blocking calls and sockets, as contracts.
+"""The contracts of a node's environment: loop, clock, randomness, disk, blocking calls and sockets.
 
 The simulation gives a node another world. Not responsible for the real one (OsRuntime), nor for any policy.
 """
@@ -17,31 +17,32 @@ if TYPE_CHECKING:
     from pykbroker_log.disk import Disk, File
 
 T = TypeVar("T")
-#: Called on the loop, with what was raised.
+#: Called on the loop, with the exception or None.
 OnEnded = Callable[["BaseException | None"], None]
-#: Has a function called on another loop, soon and from any thread. It may raise RuntimeError: that loop is closed.
+#: Calls a function on another loop, soon; may be used on any thread. Raises RuntimeError if that loop is closed.
 CallSoon = Callable[[Callable[[], None]], object]
 
 
 class Runtime(Protocol):
-    """What a node is given. `loop` is running when any coroutine of the node runs."""
+    """The environment of a node. `loop` is running when any coroutine of the node runs."""
 
     loop: asyncio.AbstractEventLoop
     disk: Disk
     random: random.Random
-    #: how many connections of other programs there may be
+    #: the most connections from other programs
     most_connections: int
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since the epoch; may jump, so never used for timers."""
+        """Return the wall-clock milliseconds since the epoch. They may jump, so timers never use them."""
         ...
 
     def stopwatch_ms(self) -> float:
-        """Milliseconds, with fractions, from any moment on: for measuring what was done, never for timers."""
+        """Return milliseconds with fractions since an arbitrary time, for measuring durations, never for timers."""
         ...
 
     def cpu_ms(self) -> float:
-        """Milliseconds that this thread has computed, from any moment on: on the loop, those of the loop."""
+        """Return the CPU milliseconds of the calling thread, since an arbitrary time. On the loop they are the
+        loop's."""
         ...
 
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
@@ -63,16 +64,16 @@ class Runtime(Protocol):
         ...
 
     def keep(self) -> None:
-        """Much was made that will stay: the garbage collector need not look at it. May be called often."""
+        """Note that many objects were made that will stay, so that the garbage collector may leave them out. May be
+        called often."""
         ...
 
     def watch_turns(self, report: Callable[[SlowTurn], None]) -> Callable[[], None]:
-        """Call `report` on the loop after each turn of it that was slow (slow_turns.py), until what this returns is
-        called."""
+        """Call `report` on the loop after each slow turn (slow_turns.py). Return a function that ends this."""
         ...
 
     def beside(self) -> Beside:
-        """A second loop of this node, for its broker half. Once."""
+        """Return a second loop of this node, for its broker half. Call this once."""
         ...
 
     def own_name(self) -> asyncio.Future[str]:
@@ -80,11 +81,11 @@ class Runtime(Protocol):
         ...
 
     def listen(self, accept: MakeProtocol, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
-        """Bind; port 0 takes a free one. Raises OSError."""
+        """Bind a port; 0 stands for a free one. Raises OSError."""
         ...
 
     def listen_at(self, accept: MakeProtocol, path: str) -> asyncio.Future[ListeningSocket]:
-        """Bind a Unix socket that only this process's user may connect to; one that no process answers any more is
+        """Bind a Unix socket that only this process's user may connect to. A socket that no process answers is
         replaced. Raises OSError."""
         ...
 
@@ -96,7 +97,7 @@ class Runtime(Protocol):
 
 
 class ListeningSocket(Protocol):
-    """A bound listener: clients may connect, but are only accepted once it serves."""
+    """A bound listener. Clients may connect, but are accepted only after `serve`."""
 
     @property
     def port(self) -> int: ...
@@ -107,18 +108,18 @@ class ListeningSocket(Protocol):
 
 
 class Beside(Protocol):
-    """What `Runtime.beside` returns. `runtime`: of the second loop."""
+    """A second loop, as `Runtime.beside` returns it. `runtime` is the runtime of that loop."""
 
     runtime: Runtime
-    #: None: both are one loop
+    #: None if both are one loop
     call_there: CallSoon | None
     call_back: CallSoon | None
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run it on the second loop until it ends, and return or raise what it does. Cancelled, it is cancelled there,
-        and its end is waited for."""
+        """Run `work` on the second loop until it ends, and return its result or raise its error. A cancellation of this
+        call cancels the work there, and the call waits for the end of the work."""
         ...
 
     async def close(self) -> None:
-        """End the second loop. Nothing of it is left when this returns."""
+        """End the second loop. It is over, with its thread, when this returns."""
         ...
