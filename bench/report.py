@@ -27,7 +27,7 @@ ONE_NODE, THREE_NODES, OVER_CORES, CONTAINERS = "one node", "three nodes", "over
 SECURED, SEGMENTS, BALANCE, COLD_START = "secured", "segments", "balance", "cold start"
 PARTS = (ONE_NODE, THREE_NODES, COLD_START, OVER_CORES, CONTAINERS, SECURED, SEGMENTS, BALANCE)
 
-#: What stands in the README whatever it says; the worst row of each part is added: eight figures.
+#: The rows that are always in the README, good or bad. The worst row of each part is added, which makes eight more.
 CHOSEN = {
     ONE_NODE: (
         ("start", "ready"),
@@ -211,7 +211,7 @@ def page(chosen: Chosen) -> str:
 
 
 def readme_rows(chosen: Chosen) -> str:
-    """Return what stands between the markers of the README: one table, and a sentence for each part of it."""
+    """Return the text between the markers in the README file: one table, and a sentence for each part of it."""
     if not chosen:
         return "No whole run is stored yet."
     lines = [
@@ -230,7 +230,8 @@ def readme_rows(chosen: Chosen) -> str:
 
 
 def readme_row(row: Row) -> str:
-    """One row of the README: our figure divided by Apache Kafka's. A loss is bold and is called one."""
+    """Return one row for the README file with our figure divided by Apache Kafka's. A loss is bold and has that
+    word."""
     quotient = row["ratio"] if row["more_is_better"] else 1 / row["ratio"]
     figures = [f"{number(row[side])} {row['unit']}".rstrip() for side in ("kafka", "pykbroker")]
     shown = number(quotient) if row["ratio"] >= 1 else f"**{number(quotient)}, a loss**"

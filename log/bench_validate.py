@@ -1,4 +1,4 @@
-"""What one batch costs from the receive buffer to "ready to be written", and to build and read it.
+"""Measure the cost of one batch from the receive buffer to "ready to be written", and the cost to build and read it.
 
 python log/bench_validate.py                       with the compiled walk, if it is there
 PYKBROKER_PURE=1 python log/bench_validate.py      with the Python walk

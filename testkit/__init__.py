@@ -1,4 +1,4 @@
-"""What tests, compat tests and benchmarks share: nodes, clients, certificates, ports.
+"""The common parts of tests, compat tests and benchmarks: nodes, clients, certificates, ports.
 
-None of the three imports another; what is left of that is in tests/test_testkit.py.
+None of the three imports another. The exceptions that are left are in tests/test_testkit.py.
 """

@@ -1,11 +1,11 @@
-"""Which test shows which configuration key's effect: `@acts(topic=("retention.ms",))` on a test function.
+"""A mark for tests that show the effect of a configuration key: `@acts(topic=("retention.ms",))` on the function.
 
-tests/config/test_acting.py reads the decorators and compares them with pykbroker/config/acting.py: a key is called
-acting exactly when a test claims it. A claim is kept only by a value other than the default: every text that becomes a
-value is noted while the test runs, in this process and in what is written for others (`note`), and a claim without such
-a text fails the test.
+tests/config/test_acting.py reads the decorators and compares them with pykbroker/config/acting.py. A key is acting
+there exactly if a test claims it. A claim needs a value other than the default. While the test runs, every text that
+becomes a value is noted, in this process and in the files that are written for others (`note`). A claim without such a
+text fails the test.
 
-`PYKBROKER_WITHOUT=broker:the.key` takes the key's effect away: every text of it reads as the default. A test that
+`PYKBROKER_WITHOUT=broker:the.key` removes the key's effect, because every text of it reads as the default. A test that
 claims the key must then fail; tests/config/test_claims.py tries each.
 """
 
@@ -40,8 +40,8 @@ def acts(
     group: tuple[str, ...] = (),
     run_shows: Callable[[Mapping[str, object]], Collection[str]] | None = None,
 ) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """The keys, as literals, whose effect the test asserts. `run_shows(parameters)`: those of one run of a
-    parametrized test."""
+    """Claim the keys, as literals, whose effect the test asserts. `run_shows(parameters)` returns the keys that one run
+    of a parametrized test shows."""
     claimed = (
         [("broker", key) for key in broker] + [("topic", key) for key in topic] + [("group", key) for key in group]
     )

@@ -1,4 +1,4 @@
-"""What a client does again and again in a thread of its own, while a test does something else."""
+"""Clients that repeat an action in a thread of their own, while a test does something else."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ EXPECTED: Mapping[str, str] = {
     "tests/faults/test_machinery.py::test_packets": "without /dev/net/tun the fault runs leave the network out",
 }
 MOST_EXPECTED = 5
-#: How the reason of a test begins that `make quick` leaves out (tests/quick.py). That run promises no such package.
+#: The reason of a test that `make quick` leaves out begins with this (tests/quick.py). That run does not require it.
 LEFT_OUT = "left out of `make quick`: it needs the package "
 
 

@@ -25,13 +25,13 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds() -> float:
-    """The CPU that this process and its descendants have used, those that ended and were waited for included."""
+    """Return the CPU time of this process and its descendants, including those that ended and were waited for."""
     own, ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime + _of_descendants(os.getpid())
 
 
 def _of_descendants(pid: int) -> float:
-    """The same for the descendants of a process that live. 0 where the system has no /proc."""
+    """Return the CPU time of the living descendants of a process, 0 if the system has no /proc."""
     total = 0.0
     for child in _children(pid):
         try:
@@ -57,7 +57,7 @@ def _children(pid: int) -> Iterator[int]:
 
 @dataclass(slots=True)
 class Spent:
-    """What the tests of one folder have used."""
+    """The time that the tests of one folder have used."""
 
     tests: int = 0
     seconds: float = 0.0
@@ -65,7 +65,7 @@ class Spent:
 
 
 def cpu_seconds_of(report: TestReport) -> float:
-    """What the phase that a report is about has used; 0 where the worker could not say it, because it crashed."""
+    """Return the CPU time of the phase of a report, 0 if the worker crashed before it could report it."""
     return float(getattr(report, "cpu_seconds", 0.0))
 
 
@@ -77,15 +77,15 @@ class SecondsPerFolder:
         self._before = 0.0
 
     def pytest_collection_finish(self) -> None:
-        """What importing and collecting used belongs to no test."""
+        """Leave out the time of importing and collecting, which belongs to no test."""
         self._before = cpu_seconds()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Iterator[None]:
-        """In the process that runs the test: what this phase of it has used goes into the report."""
+        """Put the CPU time of this phase into the report, in the process that runs the test."""
         report: TestReport = yield  # type: ignore[assignment]
         now = cpu_seconds()
-        # A process that ended and was not waited for takes its share away.
+        # The CPU time of a process that ended and was not waited for is lost, so the difference may be negative.
         report.cpu_seconds = max(0.0, now - self._before)  # type: ignore[attr-defined]
         self._before = now
         return report  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""What one message costs: the figures in README.md. `python wire/bench.py`; each the best of several rounds."""
+"""Measure the cost of one message, for README.md: `python wire/bench.py`. Each figure is the best of several rounds."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def compile_walk(target: Path = TARGET, package: str = "pykbroker_wire.records")
 
 
 def platform_tag() -> str:
-    """Of a wheel with what was compiled: every CPython from 3.11 on, this platform."""
+    """Return the tag of a wheel with the compiled walk: every CPython from 3.11 on, this platform."""
     return f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 

@@ -1,4 +1,4 @@
-"""What `make dist` builds: each file is installed into a clean environment, and a node runs there and serves a client."""
+"""The files of `make dist`: each is installed into a clean environment, and a node runs there and serves a client."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def _only_pykbroker(against: str) -> None:
 
 
 def command(language: str, file: Path) -> list[str]:
-    """What runs a program of one file, or a skip."""
+    """Return the command that runs a program of one file. Skip the test if the language is not installed."""
     if language == "go":
         return [needs.go((1, 20)), "run", str(file)]
     if language == "java":

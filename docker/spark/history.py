@@ -1,9 +1,10 @@
-"""How many records a topic has had in each hour: the past from the brokers' segments, the rest from the brokers.
+"""Count the records of a topic in each hour: the past from the brokers' segments, the rest from the brokers.
 
     spark-submit --py-files pipeline.whl,segments.whl history.py --config pipeline.toml clicks
 
-Of the configuration only [kafka], [security] and [spark] count. The brokers' directories are /brokers/1, ... on every
-machine of Spark: docker/compose.spark.yaml. A line of JSON for each hour; exit codes are those of the jobs.
+Only [kafka], [security] and [spark] of the configuration are used. The brokers' directories are /brokers/1, ... on
+every machine of Spark (docker/compose.spark.yaml). The program prints a line of JSON for each hour. Its exit codes are
+those of the jobs.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ def needed(config: Config) -> dict[str, str]:
 
 
 def refusal(config: Config, told: str, topics: Iterable[str], wanted: Mapping[str, str] | None = None) -> PipelineError:
-    """Return the error for topics that the brokers refuse. `told`: what happened, before the names of the missing
-    rules. `wanted`: the operation on each topic, unless it is that of the jobs of the pipeline."""
+    """Return the error for topics that the brokers refuse. `told`: the text before the names of the missing
+    rules. `wanted`: the operation on each topic; by default that of the jobs of the pipeline."""
     wanted = needed(config) if wanted is None else wanted
     rules = [(wanted.get(topic, "READ or WRITE"), topic) for topic in topics]
     user = secured.user(config.kafka)

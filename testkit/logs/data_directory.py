@@ -43,7 +43,7 @@ class DataDirectory:
         return made
 
     def checkpoint(self) -> None:
-        """What a broker writes every few seconds, and what its indexes hold in memory."""
+        """Write the checkpoints that a broker writes every few seconds, and flush the logs with their indexes."""
         for log in self.logs.values():
             log.flush()
         marks = {key: log.high_watermark for key, log in self.logs.items()}
