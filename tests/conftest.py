@@ -16,7 +16,7 @@ from testkit import skips, timing
 def pytest_configure(config: pytest.Config) -> None:
     timing.register(config)
     skips.register(config)
-    # How long an example takes says how busy the machine is.
+    # No deadline, because the time of an example depends on how busy the machine is.
     settings.register_profile("pykbroker", deadline=None)
     settings.load_profile("pykbroker")
     # Every node under test overwrites what it received, those that tests start as processes too.

@@ -1,6 +1,6 @@
-"""How the CPU time of a call grows with what a client sends: the judge of tests that send N, 2 N and 4 N of something.
+"""Check how the CPU time of a call grows with its input, for tests that send N, 2 N and 4 N of something.
 
-Time on the wall is not asked for, because the machine has other work. The least of three runs counts.
+Wall-clock time is not measured, because the machine has other work. The least of three runs counts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-#: CPU seconds: a call that takes less than this with 4 N is not judged, because noise would be.
+#: A call that takes less CPU than this with 4 N is not judged, because the result would be noise.
 NOISE_SECONDS: Final = 0.03
 #: 4 N may take this many times as long as N. Work that grows with the square takes 16 times as long.
 MOST_GROWTH: Final = 6

@@ -1,4 +1,4 @@
-"""What the modules of the rows have for dispatch is in their `HANDLERS`, and nowhere else."""
+"""The modules of the rows keep their functions for dispatch in `HANDLERS`, and nowhere else."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_a_measurement_with_sides_of_its_own_is_taken_of_pykbroker_alone() -> No
     assert (time["slow source"], time["quick source"]) == (7.0, 3.0)
     assert time["ratio"] == pytest.approx(7 / 3)
     assert "kafka" not in time
-    # What has a limit may stand without another side.
+    # A figure with a limit may have only one side.
     assert (lost["quick source"], lost["ratio"]) == (3.0, 0.0)
     assert "slow source" not in lost
     assert runner.compared(comparison, comparison.figures[2], values) is None
@@ -181,7 +181,7 @@ def test_the_rows_of_a_part_have_the_same_sides() -> None:
 
 
 class Told:
-    """A subject that is only told what to do."""
+    """A subject that records the calls and does nothing."""
 
     def __init__(self, kind: str, side: type[Server], story: list[str]) -> None:
         self._name = f"{kind} of {side.name}"
@@ -216,7 +216,7 @@ def test_what_runs_of_one_kind_ends_before_another_begins() -> None:
     bench = runner.Bench([Pykbroker], 1, 0, 0)
     assert measure(node) == ["start node of pykbroker", "delete node of pykbroker"]
     assert measure(node) == ["delete node of pykbroker"]
-    # A fresh node runs beside the others, a fresh cluster alone.
+    # A fresh node runs while the others run, a fresh cluster alone.
     assert measure(node, fresh=True) == ["stop node of pykbroker"]
     assert measure(trio) == ["stop node of pykbroker", "start trio of pykbroker", "delete trio of pykbroker"]
     assert measure(trio, fresh=True) == ["stop trio of pykbroker"] * 2

@@ -1,4 +1,4 @@
-"""What counts as a pause of a client, and as a lost record."""
+"""The pauses of a client, and its lost records, as the benchmarks count them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMES = [1.0, 1.1, 1.2, 3.2, 3.3, 4.9, 5.0]
         (1.25, 3.4, 2.0),
         # A later pause that is longer than the one at the kill.
         (3.25, 5.0, 1.6),
-        # What is not over at the end counts as long as it was seen.
+        # A pause that is not over at the end counts up to the end.
         (4.95, 7.5, 2.5),
         # A client that was never acknowledged stands still all the time.
         (0.0, 0.5, 0.5),

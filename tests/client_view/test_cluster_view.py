@@ -1,4 +1,4 @@
-"""What a listener's clients see of the cluster is made once, and made anew when anything of it has changed."""
+"""A listener's view of the cluster is made once, and made anew when a part of it has changed."""
 
 from __future__ import annotations
 

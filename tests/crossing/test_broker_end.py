@@ -40,7 +40,7 @@ def test_a_reserve_that_was_given_up_before_a_part_asks_is_told_at_once(end: Bro
 
 @pytest.mark.parametrize("message", [AnotherLeader(2, 3), InitialLoadCompleted()])
 def test_what_a_part_fails_over_was_taken_all_the_same(end: BrokerEnd, said: list[Any], message: Any) -> None:
-    """Else the control side waits for that word, and hands over no metadata any more."""
+    """Otherwise the control side waits for the confirmation, and never passes on more metadata."""
 
     def fail(*_: object) -> None:
         raise LookupError("a bug")

@@ -15,7 +15,7 @@ from tests.coordinator.fakes import Loop, as_loop
 
 
 class Two:
-    """The asking side on one loop, the answering side on another; messages go when they are told to."""
+    """The asking side on one loop and the answering side on another. The test moves the messages."""
 
     def __init__(self, answer: Callable[[Any], Any]) -> None:
         self.here, self.there = Loop(), Loop()

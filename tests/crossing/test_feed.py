@@ -39,7 +39,7 @@ from tests.coordinator.fakes import Loop, as_loop
 
 
 class Seen:
-    """A publisher that applies each delta to what it was told before."""
+    """A publisher that applies each delta to the image that it got before."""
 
     def __init__(self) -> None:
         self.image = EMPTY_IMAGE
@@ -57,7 +57,7 @@ class Seen:
 
 
 class Way:
-    """A loader, its feed, and a broker half that takes when it is told to."""
+    """A loader, its feed, and a broker half that takes a message when the test calls `take`."""
 
     def __init__(self) -> None:
         runtime: Any = SimpleNamespace(loop=as_loop(Loop()))
@@ -154,7 +154,7 @@ def test_an_unfinished_transaction_was_seen_when_everything_before_it_was() -> N
 
 
 def test_of_two_changes_in_one_batch_only_what_was_taken_is_seen() -> None:
-    """A batch may end one change of the metadata and hold a whole transaction behind it."""
+    """A batch may end one change of the metadata and contain a whole transaction after it."""
     way = Way()
     way.feed.start()
     way.commit(config(1), BeginTransactionRecord(name="two"), config(2), config(3), EndTransactionRecord())
@@ -210,7 +210,7 @@ def test_large_changes_are_bounded_by_their_bytes() -> None:
     assert len(way.waiting) <= 1 + (feeds.MOST_BYTES >> 20)
     way.rest()
     assert way.seen.image is way.loader.image
-    # One that is larger than all of it goes alone.
+    # A change that is larger than the limit is sent alone.
     way.commit(*large(feeds.MOST_BYTES + (1 << 20)))
     assert kinds(way.waiting) == [MetadataChanged]
 

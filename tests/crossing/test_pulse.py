@@ -1,4 +1,4 @@
-"""How long the broker loop has stood still, as the control loop counts it."""
+"""The time for which the broker loop has stood still, as the control loop counts it."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def cannot_go_on(s: Session) -> None:
 
 
 def told(script: Script, theirs: Answer, ours: Answer) -> str:
-    """What the test would say of this script against two such nodes."""
+    """Return the differences that the test would report for this script against two such nodes."""
     nodes = [FakeNode(theirs), FakeNode(ours)]
     try:
         return "\n".join(compare(*(run(script, Side("node", node.address)) for node in nodes)))

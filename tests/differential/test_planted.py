@@ -88,7 +88,7 @@ def dotted(path: Path) -> str:
 
 
 def is_named(api: str, path: Path, value: Any) -> bool:
-    """Whether a table says that this field's value is not compared as it is."""
+    """Return True if a table exempts this field, so that its value is not compared as it is."""
     name = [step for step in path if isinstance(step, str)][-1]
     is_uuid = isinstance(value, bytes) and len(value) == 16 and name.endswith("id")  # masks.OWN_ANYWHERE
     return masks.is_masked(api, dotted(path)) or name in NAMED or is_uuid
@@ -135,7 +135,7 @@ def test_a_difference_in_any_field_of_an_answer_is_found_or_named_by_a_mask(api:
 
 
 def test_only_the_value_of_a_mask_is_unseen() -> None:
-    """What the tables name is compared as far as they say."""
+    """A field in the tables is still compared in all that its entry does not exempt."""
 
     def differs(field: str, one: Any, other: Any) -> bool:
         def steps(value: Any) -> list[Step]:
@@ -308,7 +308,7 @@ def test_a_difference_in_any_field_of_a_stored_record_is_found_or_named() -> Non
 def test_the_attributes_of_a_stored_record_are_compared_although_they_mean_nothing() -> None:
     topic, key, value, version = next(stored_pairs())
     data = stored_batch(encode_key(key), encode_value(value, version))
-    place = HEADER_SIZE + (1 if data[HEADER_SIZE] < 128 else 2)  # behind the record's length
+    place = HEADER_SIZE + (1 if data[HEADER_SIZE] < 128 else 2)  # after the record's length
     assert data[place] == 0
     other = stamped(data[:place] + b"\1" + data[place + 1 :], "attributes", 0)
     assert any(

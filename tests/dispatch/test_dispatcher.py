@@ -192,7 +192,7 @@ def test_an_api_is_resolved_with_its_first_request() -> None:
         "assert served.find(9999) is None\n"
         "assert served.find(0) is served[0]\n"
         "assert resolved() == ['produce'], resolved()\n"
-        # What crc32c would load only to learn its own version.
+        # The modules that crc32c would load only to get its own version.
         "assert not {'email', 'zipfile', 'importlib.metadata'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", source], check=True)

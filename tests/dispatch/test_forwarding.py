@@ -395,7 +395,7 @@ def _in(request: TopLevel, version: int) -> TopLevel:
 def test_a_bug_of_the_controller_is_not_asked_for_again(
     wire: Wire, channel: Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It was, twenty times a second for half a minute, and nobody was told what it was."""
+    """Before, the request was sent again twenty times a second for half a minute, and no line named the bug."""
     pending = wire.send(CreateTopicsRequest())
     with caplog.at_level(logging.ERROR):
         channel.sent[0].set_exception(ZeroDivisionError())

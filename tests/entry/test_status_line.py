@@ -11,7 +11,7 @@ from tests.coordinator.fakes import Loop, as_loop
 
 
 def on_screen(written: str) -> list[str]:
-    """What a terminal shows."""
+    """Return the lines that a terminal shows."""
     lines = [""]
     for part in re.split(r"(\r\x1b\[K|\n)", written):
         if part == "\n":

@@ -1,7 +1,7 @@
-"""What may happen to the nodes of a `FaultedTrio` while clients write and read. Each kind ends when what it did is
-undone; whether anything was lost is judged at the end of a run.
+"""The faults of the nodes of a `FaultedTrio` while clients write and read. Each kind undoes its fault before it ends.
+The check for lost records comes at the end of a run.
 
-`KINDS` is the table. `serves` calls say where clients must make progress while the fault lasts.
+`KINDS` is the table. A call of `serves` marks where clients must make progress while the fault lasts.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from tests.faults.packet_switch import CLIENTS, Weather, pairs
 BOUNCES = 5
 #: longer than a broker's session, and than the fetch timeout of the quorum
 LONG_SECONDS = 6.0
-#: Longer than a controller waits for a broker to come back (liveness/peer_ends.py): what a network has kept may tell
-#: it of the end of a connection when the network is whole again.
+#: Longer than a controller waits for a broker to come back (liveness/peer_ends.py). When the network is whole again,
+#: packets that it has kept may still end a connection.
 RETURN_SECONDS = 1.0
 #: within message.timestamp.after.max.ms of Apache Kafka's default
 HOUR_SECONDS = 3_000
@@ -139,7 +139,7 @@ def paused_for_a_moment(stand: Stand, number: int) -> None:
 
 
 def directory_fails(stand: Stand, number: int) -> None:
-    """One of two: its replicas go, the node stays; then there is an empty one."""
+    """The second directory fails. Its replicas go offline and the node stays. Then the directory comes back empty."""
     trio = stand.trio
     second, taken = trio.second(number), trio.folder / "taken"
     second.rename(taken)
@@ -192,8 +192,8 @@ def wiped(stand: Stand, number: int) -> None:
 
 
 def unclean_truncation(stand: Stand, number: int) -> None:
-    """A leader is elected that lacks what a consumer has read: the consumer hears of it, and the old leader gives its
-    records up."""
+    """A leader is elected that lacks records which a consumer has read. The consumer gets an error, and the old leader
+    truncates its records."""
     trio, other = stand.trio, number % len(NUMBERS) + 1
     topic = f"unclean-{stand.rng.randrange(1 << 32)}"
     trio.create(topic, (number, other))
@@ -209,8 +209,8 @@ def unclean_truncation(stand: Stand, number: int) -> None:
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "reconnect.backoff.max.ms": 200,
-            # A broker that was killed and fenced too early leads once more, for the controller: the client asks it for
-            # the end of an epoch, and looks at no other leader until that request's time is over.
+            # For the controller, a broker that was killed and fenced too early leads once more. The client asks it for
+            # the end of an epoch, and asks no other leader until that request's time is over.
             "socket.timeout.ms": 4_000,
         }
     )
@@ -312,7 +312,7 @@ def cut_off_from_nodes(stand: Stand, number: int) -> None:
 
 
 def heard_by_none(stand: Stand, number: int) -> None:
-    """It hears the other nodes, and they do not hear it."""
+    """It receives from the other nodes, and they do not receive from it."""
     with stand.weather(Weather(cut=pairs([number], _others(number), both_ways=False))):
         time.sleep(LONG_SECONDS)
 

@@ -69,7 +69,7 @@ Note = dict[str, Any]
 
 
 def may_unshare() -> bool:
-    """Whether this process may have a network and mounts of its own, and carry packets."""
+    """Return True if this process may have a network and mounts of its own, and carry packets."""
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         return False
     try:

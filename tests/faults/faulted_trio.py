@@ -1,8 +1,8 @@
-"""Three combined nodes to which anything may happen: each in a network namespace of its own, with two log directories
-and a wall clock that can be set; the second directory of node 3 is a small file system.
+"""Three combined nodes for faults. Each has a network namespace of its own, two log directories, and a wall clock that
+can be set. The second directory of node 3 is a small file system.
 
 Without the rights for namespaces and mounts (not root) the nodes share this process's network and file systems, and
-what needs more is left out.
+faults that need more are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETTINGS: Mapping[str, object] = {
     "default.replication.factor": 3,
     "replica.lag.time.max.ms": 8_000,
     "replica.high.watermark.checkpoint.interval.ms": 500,
-    # A node that comes back empty is behind a snapshot.
+    # So small that a node that comes back empty has to fetch a snapshot.
     "metadata.log.max.record.bytes.between.snapshots": 30_000,
     # A killed leader's connections end; a cut one's do not.
     "replica.socket.timeout.ms": 5_000,

@@ -1,9 +1,9 @@
-"""A network between network namespaces whose packets this process carries: cut, lost and delayed as it is told.
+"""A network between network namespaces whose packets this process carries, and cuts, loses or delays on command.
 
-`PacketSwitch` is what a test holds. Each member has a namespace of its own with one TUN device; a process reads every
-packet of every device, and writes it to the device of its receiver, later, or not at all. So no kernel module for delay
-and loss is needed (this project's CI has a kernel without netem and nftables), only /dev/net/tun and root. One member,
-CLIENTS, is the namespace in which the switch was made.
+A test uses `PacketSwitch`. Each member has a namespace of its own with one TUN device. A process reads every packet of
+every device, and writes it to the device of its receiver, later, or not at all. So no kernel module for delay and loss
+is needed (this project's CI has a kernel without netem and nftables), only /dev/net/tun and root. One member, CLIENTS,
+is the namespace in which the switch was made.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DEVICE = "pyk0"
 _MTU = 60_000
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
 _CLONE_NEWNET = 0x40000000
-#: of packets that wait; more are lost, as in a full queue
+#: the most packets that wait; more are lost, as in a full queue
 _MOST_WAITING = 20_000
 
 
@@ -41,13 +41,13 @@ def address_of(member: int) -> str:
 
 @dataclass(slots=True)
 class Weather:
-    """What happens to packets; pairs are (from, to)."""
+    """The faults of packets; pairs are (from, to)."""
 
     cut: list[tuple[int, int]] = field(default_factory=list)
-    #: of packets between different members: the share that is lost
+    #: the share of lost packets between different members
     loss: float = 0.0
     delay_ms: float = 0.0
-    #: up to so much more, so that packets overtake each other
+    #: the most additional delay, at random, so that packets overtake each other
     jitter_ms: float = 0.0
 
 

@@ -1,4 +1,4 @@
-"""What the fault runs are made of does what it says: packets are cut, lost and late, and a wall clock jumps."""
+"""The parts of the fault runs work: packets are cut, lost and late, and a wall clock jumps."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which tests stood before the house was rebuilt, and where each of them stands now: no claim is lost on a move.
+"""The tests before the project was restructured, and the present place of each, so that no test is lost in a move.
 
 `before.txt` has the tests of the commit that its first line names, as `python -m tests.ledger.ledger` wrote it.
-`moves.toml` says what became of those that have another name since. A test is `folder/test_file.py::name`, without its
-parameters. A name of a class stands for all tests of that class.
+`moves.toml` has the new names of the tests that were renamed or replaced since. A test is `folder/test_file.py::name`,
+without its parameters. A name of a class stands for all tests of that class.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def test_answers_in_a_cluster_wait_until_what_has_arrived_is_read() -> None:
     assert [seconds for seconds, _ in timers] == [UNREAD_SECONDS] * 2
     timers[0][1]()
     assert settled.result() == "settled"
-    # The end of a connection was read meanwhile.
+    # The end of a connection was read while the second answer waited.
     gone.doubt("a")
     timers[1][1]()
     assert not doubted.done()

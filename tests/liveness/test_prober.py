@@ -1,4 +1,4 @@
-"""The verdict of a probe: real sockets, and connections as told for what sockets do only now and then."""
+"""The verdict of a probe: with real sockets, and with scripted connections for rare outcomes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PEER = ("localhost", 9092)
 
 
 class Scripted:
-    """A runtime whose connections end as told: an error, None for one that lasts, "reset" for one that does not, or
-    "silent"."""
+    """A runtime with scripted connections: an error, None for a connection that lasts, "reset" for one that does not,
+    or "silent"."""
 
     def __init__(self, *outcomes: Exception | str | None) -> None:
         self.world = World(1)
@@ -45,7 +45,7 @@ class Transport(asyncio.Transport):
 
 
 def verdict_of(*outcomes: Exception | str | None) -> tuple[PortVerdict, float, int]:
-    """What a probe says, after how long, and how many connections it left untried."""
+    """Return the verdict of a probe, its time, and how many of the connections it left untried."""
     runtime = Scripted(*outcomes)
 
     async def ask() -> PortVerdict:

@@ -1,4 +1,4 @@
-"""When no controller can come any more: most voters refuse connections."""
+"""The watch finds that no controller can be elected, because most voters refuse connections."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def voters(*numbers: int) -> VoterSet:
 def watched(
     ports: Ports, of: VoterSet, node_id: int, seconds: float, has_heirs: Callable[[], bool] = lambda: False
 ) -> tuple[bool, float]:
-    """Whether the watch says that no controller can come, and when it or the time was over."""
+    """Return True if the watch finds that no controller can be elected, and the time of that or of the timeout."""
 
     async def wait() -> tuple[bool, float]:
         said = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Which nodes a cluster on one machine has, and what each is told."""
+"""The nodes of a cluster on one machine, and the configuration that each gets."""
 
 from __future__ import annotations
 
