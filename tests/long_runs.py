@@ -1,10 +1,10 @@
 """The record of the long runs: what `make test-long` ran, on which commit, how much of it, with which result.
 
-As a pytest plugin (`-p tests.long_runs`) it notes each test that is marked `long` in docs/long-runs.jsonl when it ends,
-and leaves out those that have passed with the same code: a run that was interrupted goes on where it was. As a program
-(`python -m tests.long_runs [--check]`) it makes docs/long-runs.md from those notes.
+As a pytest plugin (`-p tests.long_runs`) it notes each test with the mark `long` in docs/long-runs.jsonl when the test
+ends. It leaves out tests that have passed with the same code, so that a run that was interrupted continues. As a
+program (`python -m tests.long_runs [--check]`) it makes docs/long-runs.md from those notes.
 
-A test says how much it does in its mark: `@pytest.mark.long(amount="200 kills")`.
+The mark of a test has its amount: `@pytest.mark.long(amount="200 kills")`.
 """
 
 from __future__ import annotations

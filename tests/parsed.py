@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 def parsed(path: Path) -> ast.Module:
-    """The tree of a module. No collection of garbage runs meanwhile: a finaliser within `ast.parse` may end it with a
-    SystemError (CPython issue 106905)."""
+    """Return the tree of a module. The garbage collector is off during this, because a finaliser that runs within
+    `ast.parse` may end it with a SystemError (CPython issue 106905)."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,11 +1,11 @@
 """The run of `make quick`: the tests that need no package beyond the extra `unit`, and no more than a moment.
 
-Two rules choose, and no list is kept by hand. A test marked `slow` or `long` is not run: that is an expression of
-pytest in the Makefile. A test that imports a package which is neither a dependency nor in the extra `unit`, nor comes
-with one of those, is left out: in a larger environment this plugin hides such packages, so that every environment
-runs the same tests. What is left out is counted by package at the end.
+Two rules choose the tests, and no list is kept by hand. An expression of pytest in the Makefile leaves out tests with
+the mark `slow` or `long`. This plugin leaves out tests that import other packages than the dependencies, the extra
+`unit`, and the packages that come with these. In a larger environment it hides such packages, so that every environment
+runs the same tests. At the end it counts the tests that were left out, by package.
 
-What it is not: it does not look for programs. A test that needs one skips and names it, as in every run.
+It does not look for programs. A test that needs one skips and names it, as in every run.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def package_of(report: pytest.TestReport | pytest.CollectReport) -> str | None:
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Hide packages only now, when the plugins of other packages are loaded, and the conftest is done."""
-    # What each folder uses is asked of /proc three times a test, and is a question of `make test`.
+    # Only `make test` needs the time of each folder, which takes three looks into /proc for each test.
     config.pluginmanager.unregister(name=timing.NAME)
     sys.meta_path.insert(0, Hide(hidden(packages_distributions(), needed(of_the_project(EXTRA)))))
     config.pluginmanager.register(Quick(), "quick")

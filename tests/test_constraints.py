@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 LINES = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-#: What the development environment consists of, beside what every installation has.
+#: The extras of the development environment, in addition to the dependencies of every installation.
 EXTRAS = ("tools", "test", "lint", "unit", "bench", "pipeline")
 
 

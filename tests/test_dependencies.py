@@ -39,7 +39,7 @@ FOLDERS = {
     "pytest": ["pykbroker"],
     "testcontainers": ["pykbroker"],
 }
-#: What is loaded by pytest, by name, or by the programs of a page of docs/: no import statement says so.
+#: Packages without an import statement, because pytest, a name, or the programs of a page of docs/ load them.
 BY_NAME = {"pytest-timeout", "pytest-xdist", "pytest-asyncio", "kio", "matplotlib"}
 
 
@@ -86,7 +86,7 @@ def foreign(imported: set[str]) -> set[str]:
 def test_each_dependency_is_imported_by_the_product_and_nothing_else_is() -> None:
     third_party = foreign(imports(PRODUCT))
     wanted = names(PROJECT["dependencies"])
-    # Of what is shipped for tests of others, and of an extra.
+    # The packages of the parts for users' tests, and those of an extra.
     optional = {"pytest", "testcontainers", "numpy", *names(PROJECT["optional-dependencies"]["tools"])}
     assert distributions(third_party) - optional == wanted
     private = [name for name in third_party if any(part.startswith("_") for part in name.split("."))]

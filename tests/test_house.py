@@ -203,7 +203,7 @@ SAME_STEM = {
 
 
 def words(name: str) -> list[str]:
-    """Of a class or of a module."""
+    """Return the words in the name of a class or of a module."""
     if name.islower():
         return name.split("_")
     return re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+", name)
@@ -401,7 +401,7 @@ CIRCLES_OF_TYPES = {
 @pytest.mark.slow
 def test_no_circle_of_types_either() -> None:
     """A part that was cut off takes what it needs, and not the whole: it can be had in a test without it."""
-    # For `pykbroker.__version__`. What the package itself has is imported when it is asked for.
+    # Without the package itself, which is imported for `pykbroker.__version__`. It imports its own names when used.
     graph = {module: imported(module, with_types=True) - {"pykbroker"} for module in MODULES}
     assert set(map(tuple, circles(graph))) == CIRCLES_OF_TYPES.keys()
 

@@ -1,4 +1,4 @@
-"""What the long runs did is kept, and an interrupted run goes on."""
+"""The results of the long runs are kept, and an interrupted run continues."""
 
 from __future__ import annotations
 

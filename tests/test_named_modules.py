@@ -14,7 +14,7 @@ from tests.test_architecture_page import BELOW
 
 _MODULE = re.compile(r"(?<![\w./*<-])(?:[\w.-]+/)*[\w-]+\.py\b")
 _SOURCES = ("pykbroker/", "wire/pykbroker_wire/", "log/pykbroker_log/", "raft/pykbroker_raft/")
-#: Folders that a path may leave out, beside those of the architecture page.
+#: Folders that a path may leave out, in addition to those of the architecture page.
 _ALSO_BELOW = ("wire/", "log/", "raft/", "spark/", "spark/segments/")
 #: Names in pages that are examples, or no module of ours.
 APART = {
@@ -49,7 +49,7 @@ def unresolved(file: str, text: str, files: set[str]) -> Iterator[str]:
 @pytest.mark.slow
 def test_each_module_that_is_named_is_there(files: set[str]) -> None:
     readers = [file for file in files if file.endswith(".py") and file.startswith(_SOURCES)]
-    # What changed names modules as they were then.
+    # Without the pages of changes, which name modules as they were then.
     readers += [file for file in files if file.endswith(".md") and not file.startswith(("CHANGELOG.md", "changes/"))]
     assert len(readers) > 500
     found = {}

@@ -1,7 +1,7 @@
 """No regular expression meets a client's text unless it is listed here with a test of how its time grows.
 
-Python's `re` goes back over a text: an expression that can read a stretch in two ways takes time that grows with the
-square of its length or faster, on the loop that serves all clients. RE2 has a test of its own (test_regex.py).
+Python's `re` goes back over a text. If an expression can match a stretch in two ways, its time grows with the square of
+the length or faster, on the loop that serves all clients. RE2 has a test of its own (test_regex.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What scripts, images, units and processes start by name is there: a move that forgets one of them fails here."""
+"""Modules and commands that scripts, images, units and processes start by name exist, also after a move."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SKIPPED = (
 
 
 def texts() -> dict[str, str]:
-    """Everything that may start something: sources, scripts, files of images, pages."""
+    """Return the texts that may start a module or a command: sources, scripts, files of images, pages."""
     names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     found = {}
     for name in names:

@@ -50,7 +50,8 @@ def compact(
     memory: CleanerMemory = ROOMY,
     between: Callable[[], object] = lambda: None,
 ) -> CleaningResult | None:
-    """One cleaning, as the manager does it. `between` is called wherever the loop would run. None: nothing to clean."""
+    """Run one cleaning as the manager does it. `between` is called wherever the loop would run. Return None if there is
+    nothing to clean."""
     found = cleanable(log, checkpoint, now_ms)
     if not found.cleanable_bytes:
         return None

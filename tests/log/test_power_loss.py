@@ -137,7 +137,7 @@ class Workload(RecordedLog[bytes]):
 @dataclass
 class RetiringWorkload(Workload):
     """A workload that deletes much from the front, and writes each checkpoint at its own time, as in a node. Recovery
-    points lag behind the flushes, so that a gap costs the records after it."""
+    points are written later than the flushes, so that a gap costs the records after it."""
 
     def operations(self) -> Mapping[Callable[[], None], int]:
         return {

@@ -118,7 +118,7 @@ def test_each_request_goes_to_the_controller_of_the_moment(play: Play) -> None:
         answer = await channel.send(HEARTBEAT, 1_000)
         assert answer.is_caught_up
         assert play.local == [HEARTBEAT]
-        # This node's own half is there, and does not lead any more.
+        # This node has a controller half, which no longer leads.
         play.leadership.lead(2)
         await channel.send(HEARTBEAT, 1_000)
         assert play.controllers[2].heartbeats == 1

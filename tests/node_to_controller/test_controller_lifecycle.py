@@ -1,4 +1,4 @@
-"""A controller's registration beside a metadata log that grows."""
+"""A controller's registration while the metadata log grows."""
 
 from __future__ import annotations
 

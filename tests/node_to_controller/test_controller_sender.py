@@ -32,7 +32,7 @@ NOT_CONTROLLER = ControllerRegistrationResponse(error_code=ErrorCode.NOT_CONTROL
 
 
 class Told:
-    """A sender with something to tell until it is told."""
+    """A sender with a request to send until it is answered."""
 
     def __init__(self, leadership: FakeLeadership | None = None) -> None:
         self.loop = Loop()
@@ -240,7 +240,7 @@ def test_changes_of_the_isr_wait_for_each_other_and_survive_a_change_of_the_lead
     isr.answer({0: 0, 1: ErrorCode.INVALID_UPDATE_VERSION})
     assert isr.results == [(0, 0), (1, ErrorCode.INVALID_UPDATE_VERSION)]
     assert isr.submit(0, [1, 2])
-    # What an answer leaves out is asked again.
+    # The partitions that an answer leaves out are asked for again.
     isr.answer({})
     assert isr.asked() == {0: [1, 2]}
     isr.channel.answer(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))

@@ -105,7 +105,7 @@ def test_a_second_change_of_a_partition_is_not_attempted(asking: Asking) -> None
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR, None])
 def test_what_is_not_decided_is_asked_again_after_a_pause(asking: Asking, code: ErrorCode | None) -> None:
-    """None: the answer leaves the partition out."""
+    """`code` is None if the answer leaves the partition out."""
     asking.submit(T, 0)
     asking.submit(U, 0)
     asking.loop.advance(0)

@@ -57,7 +57,7 @@ def test_what_was_not_answered_is_told_again() -> None:
         assert untold.take(2) == {"a": "a", "b": "b"}
         untold.answered({"b": 0})
         assert results == [("b", 0)]
-        # What the answer left out does not keep the others out of the next request.
+        # An item that the answer left out does not keep the others out of the next request.
         assert untold.take(1) == {"c": "c"}
         untold.answered({"c": 0})
         assert untold.take(5) == {"a": "a"}

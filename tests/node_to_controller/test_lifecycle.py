@@ -142,7 +142,7 @@ async def test_a_new_incarnation_raises_leader_epochs() -> None:
     second.start(ENDPOINTS)
     await second.caught_up
     fenced = world.loader.image.topics.by_name["t"].partitions[0]
-    # It may have lost what it had not synced: it is not eligible any more, but it was the last leader.
+    # It may have lost unsynced records, so it is no longer eligible, but it was the last leader.
     assert (fenced.leader, fenced.leader_epoch) == (-1, 1)
     assert (fenced.isr, fenced.elr, fenced.last_known_elr) == ((), (), (1,))
     await second.ready_to_unfence()
@@ -173,7 +173,7 @@ async def test_the_controller_registers_once() -> None:
 @pytest.mark.slow
 @pytest.mark.asyncio
 async def test_a_broker_whose_controllers_are_gone_ends_its_shutdown_with_its_session() -> None:
-    """The last of several nodes that stop at once has no controller any more."""
+    """The last of several nodes that stop at once no longer has a controller."""
     world = World(node_config(broker__session__timeout__ms="300", broker__heartbeat__interval__ms="100"))
     lifecycle = lifecycle_of(world, channel(world))
     await world.lead()

@@ -1,4 +1,4 @@
-"""Producer ids: each once, blocks asked for in time, nobody who waits forgotten or kept."""
+"""Producer ids: each is given out once, blocks are requested in time, and no waiting caller is forgotten or kept."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""A page done as a person does it: its commands, its Python, and what each of them prints, on a node of its own.
+"""Run the commands and the Python of a page as a reader does, on a node of its own, and compare the output.
 
-A block `console` has commands after `$ `, each with what it prints. The last command of a block `fails` ends with
-another status than 0, and prints the rest of the block to standard output and standard error together. A block
-`python` is a program, and a block without a language that follows it is what the program prints. `localhost:9092` on
-a page is the node of the test. In what is printed, `…` stands for any text within a line and a line `[…]` for any
-lines.
+A block `console` has commands after `$ `, each with its output. The last command of a block `fails` ends with another
+status than 0, and prints the rest of the block to standard output and standard error together. A block `python` is a
+program, and a block without a language that follows it is the output of the program. `localhost:9092` on a page is the
+node of the test. The output on a page may have `…` for any text within a line, and a line `[…]` for any lines.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def blocks(page: Path) -> Iterator[tuple[str, str]]:
 
 @dataclass
 class Step:
-    """One command or one program, and what the page says that it prints. None: the page says nothing of it."""
+    """One command or one program, and its output on the page. `prints` is None if the page has no output for it."""
 
     command: str
     prints: str | None

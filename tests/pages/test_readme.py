@@ -24,7 +24,7 @@ MOST_COLUMNS = 120
 
 
 def apis() -> tuple[int, int]:
-    """How many APIs are served, and how many Apache Kafka has, as docs/apis.md has counted them."""
+    """Return the number of APIs that are served, and the number that Apache Kafka has, from docs/apis.md."""
     page = (ROOT / "docs/apis.md").read_text(encoding="utf-8")
     ((served, all_of_them),) = re.findall(r"^(\d+) of Apache Kafka \S+'s (\d+)", page, re.MULTILINE)
     return int(served), int(all_of_them)

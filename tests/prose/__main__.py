@@ -1,7 +1,7 @@
 """`python -m tests.prose [--check] [--all] [PATH...]`: print what is hard to read, or compare with what is left.
 
-PATH: the beginning of paths, for a part of the tree. --all: also the words that are only warned of. --check: the counts
-of each folder may not be above those of left.toml, nor below them, so that what was gained is kept.
+PATH is the beginning of paths, for a part of the tree. --all prints the words that only cause a warning, too. With
+--check the counts of each folder must equal those of left.toml: more is an error, and fewer must be written there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def counts(found: Iterable[Finding]) -> Counter[tuple[str, str]]:
 
 
 def check() -> list[str]:
-    """What differs from left.toml, in lines."""
+    """Return the differences from left.toml, in lines."""
     now = counts(read_all())
     left = {
         (folder, rule): count

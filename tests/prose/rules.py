@@ -1,7 +1,7 @@
-"""What makes a sentence hard to read, by the table of words of the project: each rule finds one pattern.
+"""The patterns that make a sentence hard to read, by the table of words of the project: each rule finds one pattern.
 
-A program finds what stands at the beginning of a sentence, its length and its words. Whether it is understood at first
-reading is for a reader (CONTRIBUTING.md).
+A program finds the beginning of a sentence, its length and its words. Only a reader can decide if it is understood at
+first reading (CONTRIBUTING.md).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEADLESS: Final = re.compile(
     r"|(?:Those|Ones?|Everything|Nothing|All) (?:that|who|whose|of which)|(?:That|Those|One|Ones) of"
     r"|(?:By|For|In|With|At|To|From|On|After) (?:which|whom|what))\b"
 )
-#: "None: …" where the conjunction is meant.
+#: A value and a colon in place of the conjunction: "None" and then "…".
 _COLON_FOR_IF: Final = re.compile(r"\b(None|True|False|Else|Otherwise|empty|0|-1|[A-Z_]{4,}):\s", re.MULTILINE)
 _WARNED: Final = re.compile(
     r"\b(behind|any more|meanwhile|for ever|beside|nobody|everybody|whoever|hears?|heard|tells?|told)\b", re.IGNORECASE
@@ -65,7 +65,7 @@ def words(sentence: str) -> int:
 
 
 def findings(prose: Prose) -> Iterator[Finding]:
-    """Everything that the rules find in one paragraph."""
+    """Yield all findings of the rules in one paragraph."""
     for sentence in sentences(prose.text):
         if _HEADLESS.match(sentence) and not sentence.endswith(_QUESTION_ENDS):
             yield Finding("headless", prose, sentence)

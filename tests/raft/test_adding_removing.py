@@ -98,7 +98,7 @@ class Quorum:
         return self.tokens
 
     def fetch(self, id: int, behind: int = 0, replica: ReplicaKey | None = None) -> None:
-        """Let a replica fetch from the log's end, or from `behind` records before it."""
+        """Let a replica fetch from the log's end, or from so many records before it."""
         if id == 1:
             return
         log = self.node.log

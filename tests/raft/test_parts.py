@@ -22,7 +22,7 @@ from tests.parsed import parsed
 from tests.raft.test_states import node
 
 HOME = Path(pykbroker_raft.__file__).parent
-#: What acts. The others are what it acts on: `current_role`, `replica_log` and `outbox` own what all of them read.
+#: The parts that act. They act on the others: `current_role`, `replica_log` and `outbox` own the data that all read.
 PARTS = (
     "raft_node",
     "election",

@@ -145,7 +145,7 @@ class Replica:
         return [b"all before %d in %d" % (snapshot.offset, snapshot.epoch), b"y" * 50]
 
     def fetch_snapshot(self) -> bool:
-        """Replace the log by the leader's snapshot, because this replica is far behind."""
+        """Replace the log by the leader's snapshot, because this replica lacks much of the log."""
         self.elect()
         fetched = OffsetAndEpoch(self.end + self.rng.randrange(1, 20), self.epoch)
         data = b"".join(checkpoint.encode(self.content(fetched), epoch=fetched.epoch, now_ms=NOW))

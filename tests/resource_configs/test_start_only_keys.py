@@ -1,4 +1,4 @@
-"""What only a properties file may say is refused, and a text of a client's choice does not cost the node seconds."""
+"""Values that only a properties file may set are refused, and no text of a client costs the node seconds."""
 
 from __future__ import annotations
 

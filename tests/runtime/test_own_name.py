@@ -14,7 +14,7 @@ from pykbroker.runtime.own_name import addresses_of, ask_on_a_thread, canonical_
 
 @dataclass
 class Hosts:
-    """What a resolver knows. `slow`: the calls that it was asked."""
+    """The names and addresses of a resolver. `asked` has the calls that it got."""
 
     by_name: Mapping[str, list[str]]
     by_address: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Fsync off the loop, by the kernel or on a thread: told once, on the loop, with what became of it."""
+"""Fsync off the loop, by the kernel or on a thread. The callback comes once, on the loop, with the outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pykbroker_log.os_disk.disk import OsDisk
 
 
 def event_descriptors() -> list[str]:
-    """What the loop watches for the kernel's fsyncs; nothing on another system."""
+    """Return the descriptors that the loop watches for the kernel's fsyncs, none on another system."""
     folder = pathlib.Path("/proc/self/fd")
     links = [os.readlink(path) for path in folder.iterdir() if path.is_symlink()] if folder.exists() else []
     return [link for link in links if "eventfd" in link]
@@ -48,7 +48,7 @@ def files(runtime: OsRuntime, tmp_path: pathlib.Path) -> Iterator[list[File]]:
 
 
 def fsync(runtime: OsRuntime, *batches: list[File]) -> list[BaseException | None]:
-    """All at once; what is told of each, in the order in which they were begun."""
+    """Begin all fsyncs at once. Return the outcome of each, in the order in which they were begun."""
     thread = threading.get_ident()
 
     async def run() -> list[BaseException | None]:

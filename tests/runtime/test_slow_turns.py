@@ -44,8 +44,8 @@ def watches() -> set[threading.Thread]:
 
 
 def _found(runtime: OsRuntime, turn: Callable[[], object], *, has_stack: bool = True) -> SlowTurn:
-    """What is reported of this turn, which comes again until then. On a machine with much else to do the thread may be
-    as late as in a call that keeps the lock, so only reports with a stack count, or those without."""
+    """Return the report of this turn, which is repeated until there is one. On a busy machine the thread may be as late
+    as in a call that keeps the lock. So only reports with a stack count, or only those without."""
 
     async def watch() -> SlowTurn:
         reported: asyncio.Future[SlowTurn] = runtime.loop.create_future()

@@ -47,7 +47,7 @@ class Store:
 
 
 class Clock:
-    """Moves by what is waited for, and lets others act meanwhile."""
+    """A clock that only a wait moves. During a wait it calls a function, in which others act."""
 
     def __init__(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""What a lake's log adds up to, over histories of drivers that are overtaken and adopted; and what is refused."""
+"""The state that a lake's log adds up to, over histories of drivers that others overtake and adopt; and refusals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Log:
 
 @dataclass
 class Model:
-    """What a driver holds: its epoch, and what it believes to be in the lake."""
+    """The state of a driver: its epoch, and the positions that it believes to be in the lake."""
 
     epoch: int
     state: State

@@ -1,4 +1,4 @@
-"""What is told of a batch, from the report that Spark has made of it."""
+"""The line about a batch, from the report that Spark has made of it."""
 
 from __future__ import annotations
 

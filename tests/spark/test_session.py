@@ -1,4 +1,4 @@
-"""What a session is told: packages, the settings of the lake, and the versions that must fit."""
+"""The settings of a session: packages, the settings of the lake, and the versions that must fit."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_hadoops_parts_are_of_the_release_that_spark_has() -> None:
 def test_what_ended_a_query_is_said_once_and_not_below_the_stack_that_spark_logs(
     monkeypatch: pytest.MonkeyPatch, own: dict[str, str], silenced: list[str]
 ) -> None:
-    """Whoever sets a level of the log wants it."""
+    """A log level in the configuration is kept."""
     found: list[str] = []
     monkeypatch.setattr("pyspark.sql.SparkSession", SimpleNamespace(builder=MagicMock()))
     monkeypatch.setattr(session, "_silence", lambda made, logger: found.append(logger))

@@ -1,4 +1,4 @@
-"""What tests of the data source share."""
+"""The common parts of the tests of the data source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a directory: a message that says what happened and what to do, never a gap."""
+"""Damage of a directory leads to a message with the cause and the remedy, never to a gap."""
 
 from __future__ import annotations
 

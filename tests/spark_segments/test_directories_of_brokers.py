@@ -66,7 +66,7 @@ def known_to_the_end(left: Left) -> Iterator[tuple[tuple[str, int], dict[str, An
             yield key, said, replica
         else:
             assert left.name.endswith("-killed")
-            # What is behind the checkpoint is not known to be replicated.
+            # It is unknown if the records after the checkpoint are replicated.
             end = max(mark or 0, said["start"])
             assert bounds_of(replica, Isolation.READ_UNCOMMITTED) == Bounds(said["start"], end)
 

@@ -224,7 +224,7 @@ def test_a_range_that_ends_before_it_begins_is_refused_as_the_kafka_source_does(
 
 
 def test_an_abort_without_its_index_is_found_by_the_piece_that_has_the_records(directory: DataDirectory) -> None:
-    """The marker is in another piece, and behind what was asked for."""
+    """The marker is in another piece, and after the requested records."""
     log = directory.log(config=LogConfig(index_interval_bytes=50))
     send(log, 1, b"0", b"1", b"2")
     for number in range(3, 30):

@@ -170,7 +170,7 @@ def test_without_a_failure_a_topic_that_was_made_again_is_read_from_its_beginnin
 ) -> None:
     make_again(directory, 50)
     stream = reader(directory, failOnDataLoss="false", **limits)
-    # Of the old topic one batch is repeated, and it had a partition more.
+    # One batch of the old topic, which had one more partition, is repeated.
     place, planned = at(_0=20, _1=7), at(_0=40, _1=7)
     assert stream.partitions(place, planned) == []
     end = stream.latestOffset()

@@ -51,7 +51,7 @@ def build_hook() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def contents(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the wheel holds, in a folder."""
+    """A folder with the contents of the wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     problem = build_hook().write(folder)
     assert (problem is None) == (folder / SHARED_OBJECT).exists()

@@ -1,4 +1,4 @@
-"""What is left of Python's cached importers, and that imports go on."""
+"""One of Python's cached importers stays for each archive, and imports still work."""
 
 from __future__ import annotations
 

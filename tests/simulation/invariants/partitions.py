@@ -56,7 +56,7 @@ class Replica:
         self.agrees_to = 0
         #: it has lost power, or its disk, and may lack committed records
         self.may_lack = False
-        #: its node was told that it is no replica, and has deleted it
+        #: its node got metadata in which it is no replica, and has deleted it
         self.was_removed = False
         #: the newest leader epoch that it accepted in this life
         self.leader_epoch = -1
