@@ -1,12 +1,14 @@
 """Runs scripts against Apache Kafka and pykbroker and prints the differences of the answers.
 
-python compat_tests/differential/run.py                     the names of the scripts
-python compat_tests/differential/run.py NAME...             these (`all`: every one)
-python compat_tests/differential/run.py NAME --show         with the requests and answers
-python compat_tests/differential/run.py --serve FILE        start Apache Kafka as needed here, and keep it running
-python compat_tests/differential/run.py NAME --kafka FILE   compare with that one: a second instead of ten
-python compat_tests/differential/run.py NAME --kafka FILE --alone FOLDER   ask only Kafka, write FOLDER/NAME.txt
-python compat_tests/differential/run.py NAME --python FILE  that Python's pykbroker, perhaps of another working tree
+The arguments of `python compat_tests/differential/run.py`:
+
+- none: print the names of the scripts
+- `NAME...`: run these scripts (`all` for every one)
+- `NAME --show`: print the requests and answers, too
+- `--serve FILE`: start Apache Kafka as needed here, and keep it running
+- `NAME --kafka FILE`: compare with that one, in a second instead of ten
+- `NAME --kafka FILE --alone FOLDER`: ask only Kafka, write FOLDER/NAME.txt
+- `NAME --python FILE`: use the pykbroker of that Python, for example of another working tree
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One of Python's cached importers stays for each archive, and imports still work."""
+"""A worker keeps one of Python's cached importers for each archive, and imports still work."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def update_features(s: Session) -> None:
 
 
 def other_features(s: Session) -> None:
-    """UpdateFeatures of transaction.version and group.version: up, down, and what clients are told of it."""
+    """UpdateFeatures of transaction.version and group.version: up, down, and the answers to clients afterwards."""
 
     def ask(name: str, level: int, kind: int = 1, *, validate_only: bool = False) -> UpdateFeaturesRequest:
         update = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)

@@ -318,7 +318,7 @@ _GROUP_WORDS = {
 
 
 def change_group_configs(s: Session) -> None:
-    """Every configuration key of a group, at and beyond its bounds; overrides together; what a member is told."""
+    """Every configuration key of a group, at and beyond its bounds; overrides together; a member's values."""
     group = s.name("g")
 
     def change(label: str, *changes: tuple[str, int, str | None], validate_only: bool = False) -> None:

@@ -128,7 +128,7 @@ def fenced_epochs(s: Session) -> None:
 
 
 def one_member(s: Session) -> None:
-    """One member from joining to leaving: what it says and does not say, subscriptions, assignors, describing it."""
+    """One member from joining to leaving: fields set and left out, subscriptions, assignors, describing it."""
     s.until_coordinator()
     topic, other = assignable(s, "a", partitions=3), assignable(s, "b", partitions=2)
     for version in (0, 1):
@@ -205,12 +205,12 @@ def _revoking(s: Session, assignor: str) -> None:
 
 
 def revocation_uniform(s: Session) -> None:
-    """Two and three members of the uniform assignor: who is told what, when."""
+    """Two and three members of the uniform assignor: the assignment that each gets, and when."""
     _revoking(s, "uniform")
 
 
 def revocation_range(s: Session) -> None:
-    """Two and three members of the range assignor: who is told what, when."""
+    """Two and three members of the range assignor: the assignment that each gets, and when."""
     _revoking(s, "range")
 
 
@@ -450,7 +450,7 @@ def assignment_interval(s: Session) -> None:
 
 
 def full_group(s: Session) -> None:
-    """group.consumer.max.size: who comes too late."""
+    """group.consumer.max.size: members that come too late."""
     s.until_coordinator()
     topic = assignable(s, partitions=1)
     group = s.name("g")

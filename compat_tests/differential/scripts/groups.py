@@ -59,7 +59,7 @@ def find_coordinator(s: Session) -> None:
 
 
 def join_group(s: Session) -> None:
-    """JoinGroup: what is refused, and one member from joining to leaving, in every version."""
+    """JoinGroup: refusals, and one member from joining to leaving, in every version."""
     s.until_coordinator()
     s.each("empty group", lambda v: requests.join("", version=v))
     for timeout in (1, 0, -1, 5999, 1_800_001, 2**31 - 1):
@@ -126,7 +126,7 @@ def join_group(s: Session) -> None:
 
 
 def unknown_groups(s: Session) -> None:
-    """Heartbeat, SyncGroup and LeaveGroup of groups that are not there."""
+    """Heartbeat, SyncGroup and LeaveGroup of groups that do not exist."""
     s.until_coordinator()
     for group in (s.name("no-such"), ""):
         s.each(f"heartbeat {group!r}", lambda v, g=group: HeartbeatRequest(group_id=g, generation_id=1, member_id="m"))  # type: ignore[misc]
@@ -161,7 +161,7 @@ def unknown_groups(s: Session) -> None:
 
 
 def two_members(s: Session) -> None:
-    """A rebalance with two members: who leads, what each is told, and one leaving."""
+    """A rebalance with two members: the leader, the answer to each, and one leaving."""
     s.until_coordinator()
     group = s.name("g")
     first = requests.joined(s, "first", group, protocols=[("sticky", b"1s"), ("range", b"1")])

@@ -58,7 +58,7 @@ def _mark(
 
 
 def isolation_levels(s: Session) -> None:
-    """Fetch and ListOffsets beside open, committed and aborted transactions."""
+    """Fetch and ListOffsets in a log with open, committed and aborted transactions."""
     until_coordinator(s)
     topic = s.make_topic()
     ask = _asker(s, topic)

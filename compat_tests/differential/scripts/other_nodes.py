@@ -139,7 +139,7 @@ def transactions_of_another(s: Session) -> None:
 
 
 def configs_of_another(s: Session) -> None:
-    """DescribeConfigs of brokers and their loggers, at each node: only a broker itself tells."""
+    """DescribeConfigs of brokers and their loggers, at each node: only the broker itself answers."""
     for node in replicas.NODES:
         for kind in (BROKER, LOGGER):
             for name in ("", "1", "2", "9"):

@@ -46,7 +46,7 @@ def sasl_without_sasl(s: Session) -> None:
 
 
 def frames(s: Session) -> None:
-    """What is no request: sizes, keys, versions, lengths; and what is one in spite of it."""
+    """Frames with wrong sizes, keys, versions and lengths; and unusual frames that are valid requests."""
     for size in (-1, 0, 104_857_601, 2**31 - 1):
         s.raw(f"size {size}", struct.pack(">i", size), closes=True)
     s.raw("HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", closes=True)

@@ -144,7 +144,7 @@ def _commit_of(group: str, member: Member) -> Any:
 
 
 def protocols_of_groups(s: Session) -> None:
-    """Which protocol is chosen: what all can, what most like best; who cannot any."""
+    """The choice of a protocol: one that all members support, the one that most prefer; a member that supports none."""
     s.until_coordinator()
     for number, (first, second, third) in enumerate(
         (
@@ -169,7 +169,7 @@ def protocols_of_groups(s: Session) -> None:
 
 
 def leaving_members(s: Session) -> None:
-    """LeaveGroup of many: of those who are there, static and not, of strangers, of the same twice."""
+    """LeaveGroup of many: of present members, static and not, of unknown ones, of the same one twice."""
     s.until_coordinator()
     for version in (3, 4, 5):
         group = s.name(f"g-{version}")
@@ -247,7 +247,7 @@ def late_members(s: Session) -> None:
 
 
 def full_classic_group(s: Session) -> None:
-    """group.max.size: who comes too late."""
+    """group.max.size: members that come too late."""
     s.until_coordinator()
     group = s.name("g")
     members = [Member(s, group, name) for name in ("one", "two")]
