@@ -3,8 +3,8 @@ KIP-516 (topic ids), KIP-903 (broker epochs), KIP-951 (hints).
 
 Works: sessions, long polls, min and max bytes, isolation level, diverging epochs, the first batch whole even when it is
 larger than the limit. Consumers of version 11 or newer are served by every replica, up to the high watermark that it
-knows; with replica.selector.class the leader names the one in the consumer's rack instead of reading. How a fetch reads
-is in pykbroker/fetches. On a controller listener, and for the metadata partition, the quorum answers.
+knows; with replica.selector.class the leader names the one in the consumer's rack instead of reading. The reading is in
+pykbroker/fetches. On a controller listener, and for the metadata partition, the quorum answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SaslAuthenticate, versions 0-2, on a listener that does not do SASL: ILLEGAL_SASL_STATE, and the connection stays
+"""SaslAuthenticate, versions 0-2, on a listener without SASL. It answers ILLEGAL_SASL_STATE, and the connection stays
 (KIP-152)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SaslHandshake, versions 0-1, on a listener that does not do SASL: ILLEGAL_SASL_STATE, and the connection stays
+"""SaslHandshake, versions 0-1, on a listener without SASL. It answers ILLEGAL_SASL_STATE, and the connection stays
 (KIP-43)."""
 
 from __future__ import annotations
