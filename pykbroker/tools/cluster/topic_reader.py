@@ -32,7 +32,7 @@ _NOTHING_FOR_SECONDS = 3
 
 @dataclass(slots=True, frozen=True)
 class WantedRecords:
-    """What is to be read."""
+    """The records to read."""
 
     topics: Sequence[str]
     #: all if empty

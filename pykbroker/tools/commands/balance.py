@@ -101,7 +101,7 @@ def plan(
 
     Leadership comes first, since it copies nothing. Hard goals are racks, capacities, the number of replicas, brokers
     that leave, and partitions that must stay: those below their min.insync.replicas, on their way, excluded, without a
-    leader, or on a broker that is gone. What the limits of moves do not allow is told as not met.
+    leader, or on a broker that is gone. Goals that the limits of moves do not allow are reported as not met.
     """
     from pykbroker.tools.commands.balance_planning import MovesAllowed, PlanWishes, made_plan, refused_in_one_line
 

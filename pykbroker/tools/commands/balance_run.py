@@ -120,8 +120,8 @@ def _run_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def run(client: ClientOptions, out: Output, plan: str, patience: float, how: Callable[[], RunOptions]) -> int:
     """Carry a plan out, some moves at a time, and end when it is done. The exit status is 1 when something is left.
 
-    A plan that does not hold any more is refused. Ctrl-C and SIGTERM call back what is under way. The throttle is gone
-    when the run ends; after a kill -9 the next `run`, `watch` or `cancel` takes it away, and the same `run` goes on.
+    A plan that is no longer valid is refused. Ctrl-C and SIGTERM cancel the moves under way. The throttle is removed
+    when the run ends. After a kill -9 the next `run`, `watch` or `cancel` removes it, and the same `run` goes on.
     """
     from pykbroker.tools.balance.plan_file import read_plan
 
@@ -184,9 +184,9 @@ def watch(
 @client_options
 @_run_options
 def cancel(client: ClientOptions, out: Output, back: str | None, how: Callable[[], RunOptions]) -> int:
-    """Call back what a run has under way, and take its throttle away. The run ends.
+    """Cancel the moves that a run has under way, and remove its throttle. The run ends.
 
-    Replicas have the order again that they had before. What has arrived stays, unless --back names the plan.
+    The replicas get their former order back. Moves that are complete stay, unless --back names the plan.
     """
     from pykbroker.tools.balance.plan_file import read_plan
     from pykbroker.tools.cluster import run_marks, run_progress

@@ -80,8 +80,8 @@ def _processes(name: str) -> Callable[..., Any]:
 def command() -> None:
     """Put a small load on a cluster and say what came of it.
 
-    The clients are kafka-python's, each in a process of its own on this machine. What they reach is a lower bound of
-    what the cluster serves; each result says how busy they were, and what it measures.
+    The clients are kafka-python's, each in a process of its own on this machine. Their throughput is a lower bound of
+    the cluster's. Each result includes how busy the clients were, and what it measures.
     """
 
 

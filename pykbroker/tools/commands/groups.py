@@ -144,7 +144,7 @@ def list_(client: ClientOptions, out: Output, states: tuple[str, ...], types: tu
 @output_option
 @client_options
 def describe(client: ClientOptions, out: Output, names: tuple[str, ...], members: bool) -> None:
-    """Describe groups: what they have committed, how far they lag behind, and their members.
+    """Describe groups: their committed offsets, their lag, and their members.
 
     Without a name every group is described. Lag is in offsets.
     """

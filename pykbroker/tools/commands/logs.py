@@ -118,7 +118,7 @@ def command() -> None:
 def dump(paths: tuple[str, ...], **words: Any) -> int:
     """Print what is in files, as Apache Kafka's DumpLogSegments does.
 
-    Of a directory: in its logs, indexes, snapshots and checkpoints, and in those of its partitions.
+    For a directory, these are its logs, indexes, snapshots and checkpoints, and those of its partitions.
     """
     from pykbroker.tools.commands.apart import run_apart
 

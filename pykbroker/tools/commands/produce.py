@@ -101,7 +101,7 @@ def command(ctx: click.Context, /, client: ClientOptions, out: Output, topic: st
     """Send lines, files or JSON as records of a topic.
 
     The lines are those of standard input. Each FILE is the value of one record. An empty line is a record with an empty
-    value. A record that fails is told in one line; the others are sent, and the exit status is 1.
+    value. A record that fails gets one line on standard error. The others are sent, and the exit status is 1.
     """
     from pykbroker.tools.cluster.topic_sender import TopicSender
 

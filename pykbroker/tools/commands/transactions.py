@@ -140,7 +140,8 @@ def abort(
 ) -> None:
     """Abort a transaction: one that hangs in a partition, or that of a transactional id.
 
-    Of a partition, an abort marker is written whatever the coordinator says: use it for what find-hanging finds.
+    In a partition, an abort marker is written whatever the coordinator's state is. Use this for the transactions that
+    find-hanging finds.
     """
     from pykbroker.tools.cluster import transactions
 
