@@ -1,9 +1,9 @@
 """Compaction: the newest record of each key stays (Apache Kafka's LogCleaner, KIP-534).
 
-Two passes over the log, which run in a worker process: the newest offset of each key in the part that was never
-cleaned goes into a map of fixed size, as far as it reaches; then all segments up to there are copied without what is
-superseded, neighbours of which little is left into one. What is copied lies in `.cleaned` files, whole and durable,
-when it is reported; making it part of the log is `replacement.py`. What may be cleaned at all is `dirty_segments.py`.
+A worker process makes two passes over the log. The first puts the newest offset of each key in the part that was never
+cleaned into a map of fixed size, until the map is full. The second copies all segments up to there without superseded
+records, and joins neighbours that become small. A reported copy is whole and durable in `.cleaned` files.
+`replacement.py` makes it part of the log, and `dirty_segments.py` decides which part of a log may be cleaned.
 
 Rules:
 * The newest record of each key stays, and so does any record beyond the end of the map. Before that end a record
@@ -85,7 +85,7 @@ class SegmentSource(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class CleaningJob:
-    """What is to be cleaned: all that a worker is told."""
+    """The input of a worker for one cleaning."""
 
     folder: str
     sources: tuple[SegmentSource, ...]

@@ -6,10 +6,10 @@ nor for when files are deleted (the caller; `delete_files` takes long for large 
 
 Invariants:
 * Names go oldest first, and only where a crash cannot bring a segment back among those that stay. Power loss may undo
-  some changes of a folder and keep others: unless a log start at or behind a segment's end is known to be durable, an
-  old segment that comes back without that one looks like a log that has lost records in between. Where the start cannot
-  be made durable, because the disk is full, each name is durably gone before the next goes.
-* A flush that runs meanwhile leaves out the files that are closed under it (flush_state.py).
+  some changes of a folder and keep others. An old segment that comes back without a later one looks like a log that has
+  lost records in between, unless a log start at or after the later one's end is durable. Where the start cannot be made
+  durable, because the disk is full, each name is durably gone before the next goes.
+* A flush that runs at the same time leaves out the files that are closed under it (flush_state.py).
 * A `.deleted` file that a stop or a crash leaves is removed at the next start.
 """
 

@@ -53,7 +53,7 @@ class Flush:
 
 
 class FlushState:
-    """Of one log."""
+    """The flush state of one log."""
 
     __slots__ = ("_bound", "_reached", "generation", "last_ms")
 

@@ -6,8 +6,8 @@ still works. Not responsible for the log's offsets and what readers may see, nor
 
 Invariants:
 * The active segment is the last one, the only one that grows.
-* A failure after which files and memory may tell of different logs is final: nothing is appended before the next start.
-* Whatever takes bytes away begins with `FlushState.cut`: no flush that is under way counts on them.
+* A failure after which files and memory may differ is final: nothing is appended before the next start.
+* Each step that removes bytes begins with `FlushState.cut`, so that no flush under way counts on them.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class LogFiles:
         self.side = SideFiles(disk, path)
         self.deletion = Deletion(disk)
         self.flushing = FlushState()
-        #: why nothing is appended any more
+        #: the error that ended all appends, if there was one
         self.failure: OSError | None = None
         self.is_closed = False
         #: a truncation is under way, perhaps on a thread, and only it uses the files (truncation.py)
         self.is_cutting = False
 
     def adopt(self, loaded: LoadedLog, *, is_gapless: bool) -> None:
-        """What a start has found in the folder."""
+        """Take over the segments and side files that a start has found in the folder."""
         self.segments = Segments(loaded.segments, is_gapless=is_gapless)
         self.active = loaded.segments[-1]
         self.side.snapshots = tuple(loaded.snapshots)

@@ -113,7 +113,7 @@ class LogLoader:
         self.orphans: list[int] = []
 
     def load(self) -> LoadedLog:
-        """All at once; tells what there is to warn of."""
+        """Load the whole log at once, and log the warnings."""
         steps = self.steps()
         while True:
             try:
@@ -132,7 +132,7 @@ class LogLoader:
             logger.warning("%s: %s", self.path, warning)
 
     def steps(self) -> Generator[int, None, LoadedLog]:
-        """Yields the bytes that were checked since it last did."""
+        """Load the log in steps. Yields the number of bytes that were checked since the last step."""
         found = [] if self.is_new else self._list()
         if any(is_leftover(name, parsed) for name, parsed in found):
             self.work.notes += finish_leftovers(self.disk, self.path, found)

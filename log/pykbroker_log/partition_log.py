@@ -11,8 +11,8 @@ Invariants:
 * The offset of an append follows the last one without a gap. The state in memory is never ahead of the file.
 * A write that failed counts for nothing: its bytes are cut off again, and if even that fails the log takes no more
   appends. A failed fsync is final, whatever its error (flush_state.py).
-* Everything runs on one thread, except `flush` and `flushing.sync`, which may run beside appends and everything else,
-  and `Truncation.run`, beside which nothing runs.
+* Everything runs on one thread, except three calls. `flush` and `flushing.sync` may run on another thread during
+  appends and all other calls. `Truncation.run` may run on another thread, but during it no other call runs.
 """
 
 from __future__ import annotations

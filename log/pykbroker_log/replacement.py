@@ -1,8 +1,8 @@
 """One compaction of a log while it is under way: the worker's input, and how its results become part of the log.
 
 Responsible for the order in which segments are replaced, so that a crash at any moment leaves either the old or the new
-ones, and for results that have been overtaken by a truncation or a deletion. Not responsible for what is cleaned
-(dirty_segments.py) and how (compaction.py).
+ones. Also responsible for dropping results that a truncation or a deletion has overtaken. Not responsible for the
+choice of segments (dirty_segments.py) and the cleaning (compaction.py).
 
 A replacement has three steps. After each the folder must be fsynced before the next; a thread does that:
 1. `.cleaned` -> `.swap`: from now on a start finishes the replacement;
@@ -87,8 +87,8 @@ class Replacement:
         )
 
     def steps(self, cleaned: CleanedSegment, now_ms: int) -> Iterator[Callable[[], None]]:
-        """Put a cleaned segment in its place. Each item is a sync, to be done on a thread before the next one is asked
-        for. A result that cannot be used any more is dropped. Raises OSError, StorageError."""
+        """Put a cleaned segment in its place. Each item is a sync, which the caller does on a thread before it takes
+        the next item. A result that can no longer be used is dropped. Raises OSError, StorageError."""
         files, config = self._files, self._config()
         segment = Segment(
             files.disk,
@@ -149,7 +149,7 @@ class Replacement:
 
     @property
     def is_overtaken(self) -> bool:
-        """Whether the log has lost what the worker was given, other than by `steps`."""
+        """True if the log has lost segments that the worker cleans, other than by `steps`."""
         return self._usable(SegmentSource(base, 0) for base in self._segments) is None
 
     def _sync(self) -> None:

@@ -1,7 +1,7 @@
 """The scan of a segment after a crash: every batch is checked, and the indexes are built again.
 
-Responsible for telling what is a whole batch in its place. Not responsible for what becomes of the bytes behind the
-last one (log_loading.py), nor for producers and epochs, which are only shown the batches.
+Responsible for recognizing whole batches in their places. Not responsible for the bytes after the last one
+(log_loading.py), nor for producers and epochs, which only get the batches.
 
 Invariant: a file that became shorter during the scan is an error, and never a log that ends earlier. Beyond its end a
 map returns zeros up to the end of a page (os_disk/mapped.py).
@@ -51,7 +51,7 @@ class Scanned(NamedTuple):
 
 
 class ScannedSegment(Protocol):
-    """What a scan takes of a segment."""
+    """The part of a segment that a scan uses."""
 
     base_offset: int
     index_interval_bytes: int

@@ -25,7 +25,7 @@ _AT_ONCE = 100
 
 
 class OpenLog(Protocol):
-    """What is taken of a log here."""
+    """The part of a log that is used here."""
 
     files: LogFiles
 

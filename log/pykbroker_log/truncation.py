@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class CutLog(Protocol):
-    """What a truncation takes of a log. It moves the end."""
+    """The part of a log that a truncation uses. It moves the end."""
 
     log_end_offset: int
 

@@ -193,8 +193,8 @@ class CheckedBatch(NamedTuple):
 
 
 def check_elsewhere(records: Buffer, config: LogConfig, now_ms: int) -> CheckedBatch | KafkaError:
-    """Check a client's batch, however long it takes: for a thread or another process. What is wrong with the batch is
-    returned."""
+    """Check a client's batch on a thread or in another process, however long it takes. Return the checked batch, or the
+    error of a wrong batch."""
     try:
         return CheckedBatch(validate(records, config, now_ms=now_ms), config)
     except KafkaError as error:

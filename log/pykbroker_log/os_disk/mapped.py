@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SizedFile(Protocol):
-    """What is taken of a file here."""
+    """The part of a file that is used here."""
 
     def pread(self, size: int, offset: int) -> bytes: ...
 

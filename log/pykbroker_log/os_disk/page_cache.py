@@ -141,7 +141,7 @@ class PageCache:
     def __init__(self) -> None:
         self._probes = probes()
         self._probe: IsResident | None = self._probes.pop(0) if self._probes else None
-        #: the thread whose reads are not to wait for a device; 0: none
+        #: the thread whose reads must not wait for a device, 0 if there is none
         self.hurried = 0
 
     def __enter__(self) -> None:
