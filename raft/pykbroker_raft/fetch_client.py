@@ -26,7 +26,7 @@ from pykbroker_wire.errors import ErrorCode
 
 
 class FetchClient:
-    """Of one replica; has no state of its own."""
+    """The fetch client of one replica. It has no state of its own."""
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ _LINE_BYTES = len(_line(0))
 
 @dataclass(frozen=True, slots=True)
 class NotedFlush:
-    """What the note says."""
+    """The content of the note."""
 
     offset: int = 0
     #: the file exists
@@ -70,7 +70,7 @@ class NotedFlush:
 
 
 def read_note(disk: Disk, folder: str) -> NotedFlush:
-    """What an earlier run has noted. Raises OSError."""
+    """Return the note of an earlier run. Raises OSError."""
     path = f"{folder}/{FILE}"
     if not disk.exists(path):
         return NotedFlush()

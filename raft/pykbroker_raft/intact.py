@@ -84,8 +84,8 @@ def find_snapshots(disk: Disk, path: str) -> FoundSnapshots:
 def guard_of(
     disk: Disk, path: str, note: NotedFlush, found: FoundSnapshots, cut_at: int | None, *, is_observer: bool
 ) -> CutGuard:
-    """What must be in the log that is about to be opened. Raises OSError, MissingSnapshot, CorruptQuorumState, and
-    CorruptMetadataSnapshot where nothing replaces a damaged snapshot."""
+    """Return the requirements for the log that is opened next. Raises OSError, MissingSnapshot, CorruptQuorumState, and
+    CorruptMetadataSnapshot if nothing replaces a damaged snapshot."""
     covered = found.whole.offset if found.whole is not None else 0
     bases = [
         segment.base_offset
@@ -185,7 +185,7 @@ def explain(damage: DamagedLog) -> str:
 
 
 def warnings(path: str, note: NotedFlush, guard: CutGuard) -> Iterator[str]:
-    """What an operator has to know of a log that could be opened."""
+    """Yield the warnings for an operator about a log that could be opened."""
     if note.exists and not note.is_known and not note.is_outdated:
         yield f"{path}/{FILE} is damaged and cannot tell whether the log has lost its end: written anew"
     if guard.gave_up is None:

@@ -1,10 +1,9 @@
 """KRaft without I/O: inputs change the node, and `ready()` returns what the driver must do.
 
-Responsible for giving each input to the part that handles it, and for the timers. What a replica is stands in
+Responsible for passing each input to the part that handles it, and for the timers. The state of a replica is in
 `current_role` (role, epoch, vote, leadership), `replica_log` (log, voters, high watermark) and `outbox` (the Ready
-under construction); what it does in `election`, `quorum_epoch`, `fetch_server`, `fetch_client`, `snapshot_transfer`,
-`own_membership` and `voter_changes`. Knows no disk, no clock, no sockets; the only randomness is the `Random` it is
-given.
+under construction). Its actions are in `election`, `quorum_epoch`, `fetch_server`, `fetch_client`, `snapshot_transfer`,
+`own_membership` and `voter_changes`. It uses no disk, clock or sockets, and only the `Random` of its caller.
 
 The invariants R1 to R6 and R10 stand in the heads of `current_role` and `replica_log`.
 """

@@ -23,8 +23,8 @@ from pykbroker_wire.errors import ErrorCode
 
 
 class SnapshotTransfer:
-    """Knows whether a snapshot is being put in place, and how long to wait after a damaged one: nothing is fetched
-    meanwhile."""
+    """The transfer of snapshots to and from one replica. Nothing is fetched while a snapshot is put in place, or during
+    the wait after a damaged one."""
 
     def __init__(
         self,

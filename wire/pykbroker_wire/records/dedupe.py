@@ -78,8 +78,8 @@ def survivors_python(
     latest_offset: int,
     drop_tombstones: bool,
 ) -> NewestRecords:
-    """Which records of a batch stay: those behind `latest_offset`, of which the table knows nothing; and of those
-    before, each that is the newest of its key, unless it is a tombstone whose time has come. Raises InvalidRecord."""
+    """Find the records of a batch that stay. All after `latest_offset` stay, because the table does not cover them. Up
+    to it a record stays if it is the newest of its key, and is no tombstone to drop. Raises InvalidRecord."""
     runs: list[tuple[int, int]] = []
     kept = tombstones = keyless = position = 0
     first = high = 0

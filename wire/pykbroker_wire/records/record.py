@@ -137,7 +137,7 @@ def encode_record(
 
 
 class RecordsHeader(Protocol):
-    """What is read of a batch's header (batch.py) to find its records."""
+    """The part of a batch's header (batch.py) that is needed to find its records."""
 
     @property
     def size_in_bytes(self) -> int: ...
