@@ -1,11 +1,11 @@
 """Peers that are gone, judged by the ends of their connections alone. Pure.
 
 The kernel of a process that dies ends its connections. Where a new connection is neither taken nor refused (a container
-that was killed has no address any more), it is the only evidence. So a peer is gone if it ended its connection and is
+that was killed no longer has an address), it is the only evidence. So a peer is gone if it ended its connection and is
 not back after RETURN_MS. The evidence does not count where it may be the network's or this node's:
 
 * The connections of two or more peers ended within TOGETHER_MS and the peers do not refuse new ones.
-* This node itself has not turned for STALL_MS: its peers gave it up, and are back in what it has not read yet.
+* The loop of this node did not turn for STALL_MS, so its peers gave it up, and their new connections are not read yet.
 
 Not responsible for peers that refuse, nor for sockets and timers: the owner calls `turned` several times a second.
 """

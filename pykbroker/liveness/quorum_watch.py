@@ -1,6 +1,6 @@
-"""No controller can come any more: so many voters refuse connections that the others are no majority.
+"""Find out that no controller can be elected: so many voters refuse connections that the others are no majority.
 
-A broker asks while it waits for the controller's leave to stop. When all nodes of a cluster are told to stop at once,
+A broker asks while it waits for the controller's permission to stop. When all nodes of a cluster are stopped at once,
 the last ones have no controller. Without this watch they would wait until their session is over. Decision 23 says why a
 refusal proves a death, and what does not.
 

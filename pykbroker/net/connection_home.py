@@ -123,7 +123,7 @@ class ConnectionHome(Protocol[C_contra]):
 
     @property
     def dispatch(self) -> Callable[[C_contra, memoryview], Any]:
-        """What answers the requests (connection.py says what may come back)."""
+        """The function that answers the requests (connection.py has its possible results)."""
 
     def admit(self, connection: C_contra) -> str | None:
         """Count a connection in, or say why not."""

@@ -112,7 +112,7 @@ class Listener:
 
     @property
     def dispatch(self) -> DispatchFrame:
-        """What answers the requests of every connection."""
+        """The function that answers the requests of every connection."""
         assert self._dispatch is not None, f"listener {self.name} does not serve yet"
         return self._dispatch
 

@@ -150,7 +150,7 @@ class SaslConnection:
         return named
 
     def _refuse(self, reason: str, answer: AnswerBuffers) -> Pending | None:
-        """Kafka's delay against guessing: the client hears of it late, and meanwhile nothing is read."""
+        """Refuse after the delay that Kafka has against guessing. Nothing is read from the client before that."""
         connection = self._connection
         self._count_refusal()
         self._stop_timer()

@@ -44,7 +44,7 @@ async def open_metrics_listener(
 
 
 def metrics_handler(samples: TakeSamples) -> HttpHandler:
-    """What is answered to each request."""
+    """Return the handler that answers each request."""
 
     async def handle(request: HttpRequest) -> HttpResponse:
         if request.target.partition("?")[0] != "/metrics":

@@ -205,7 +205,7 @@ def connections_of(total: int, listeners: ListenerConfig) -> tuple[int, int]:
 
 
 def places_of(total: int, points: tuple[EndPoint, ...], listeners: ListenerConfig) -> Places:
-    """Divide the connections of a half between its listeners. One that is for clients and for brokers counts as one for
+    """Divide the connections of a half between its listeners. A listener for clients and for brokers counts as one for
     clients."""
     names = [point.listener_name for point in points]
     nodes = [point.listener_name for point in points if point in listeners.controller]

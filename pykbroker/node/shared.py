@@ -49,7 +49,7 @@ StartError = StorageFormatError
 
 
 class KeptStop(NamedTuple):
-    """What the directories keep of a stop: whether it was in order, and the broker's epoch (-1 for none)."""
+    """The record of a stop in the directories: if it was clean, and the broker's epoch (-1 for none)."""
 
     clean: bool
     broker_epoch: int

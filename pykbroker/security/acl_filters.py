@@ -22,7 +22,7 @@ class WireFilter(Protocol):
 
 
 def has_unknown(wanted: WireFilter) -> bool:
-    """Whether the request says UNKNOWN itself. A number that is not known here is another thing."""
+    """Return True if the request has UNKNOWN in a field. A number that this node does not know does not count."""
     return 0 in (wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
 
 

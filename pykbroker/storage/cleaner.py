@@ -1,10 +1,11 @@
 """The log cleaner: picks the compacted log that would gain most, lets a worker process clean it, and puts the result
 into the log. Apache Kafka's LogCleaner and LogCleanerManager.
 
-Responsible for when and which: `log.cleaner.threads` cleanings at once, each followed by the next at once, else a look
-every `log.cleaner.backoff.ms`; which logs cannot be cleaned; retention of compacted logs, which is the cleaner's as in
-Apache Kafka. Not responsible for what is cleanable (`pykbroker_log/dirty_segments.py`), for cleaning
-(`pykbroker_log/compaction.py`) nor for replacing segments safely (`pykbroker_log/replacement.py`).
+Responsible for the time and the choice of cleanings, for logs that cannot be cleaned, and for the retention of
+compacted logs, as in Apache Kafka. `log.cleaner.threads` cleanings run at once. Each is followed by the next at once,
+or, if no log needs one, by a look every `log.cleaner.backoff.ms`. Not responsible for the cleanable part of a log
+(`pykbroker_log/dirty_segments.py`), for cleaning (`pykbroker_log/compaction.py`) nor for replacing segments safely
+(`pykbroker_log/replacement.py`).
 
 Invariants:
 * A log has at most one cleaning, and no retention during it. It has no cleaning while it moves to another directory.

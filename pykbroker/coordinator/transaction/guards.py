@@ -66,8 +66,8 @@ def verification_of(
     *,
     version: int,
 ) -> RequestVerification | GuardsByPartition:
-    """What a request's batches have to wait for, or the guards when there is nothing to ask. `version`: that of
-    Produce."""
+    """Return the verification for which a request's batches must wait, or the guards if the coordinator need not be
+    asked. `version`: that of Produce."""
     adds = version >= ADDS_FROM
     asked: list[tuple[TopicPartition, int]] = []
     identity: tuple[int, int] | None = None
@@ -88,7 +88,7 @@ def verification_of(
 
 
 def for_client(guards: GuardsByPartition, version: int) -> GuardsByPartition:
-    """The guards with each verdict of the coordinator in the words of a client's version."""
+    """Return the guards, with each refusal of the coordinator as the error for a client of this version."""
     return {
         place: refusal(version, guard.code) if isinstance(guard, NotVerified) else guard
         for place, guard in guards.items()

@@ -52,7 +52,8 @@ _TAIL_LINES = 15
 
 @dataclass(frozen=True, slots=True)
 class WantedCluster:
-    """What the command line asks for. `given`: keys of Apache Kafka for all nodes; `port` 0: free ones."""
+    """The cluster that the command line names. `given` has keys of Apache Kafka for all nodes. `port` 0 stands for free
+    ports."""
 
     brokers: int
     controllers: int

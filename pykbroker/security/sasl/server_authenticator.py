@@ -60,7 +60,7 @@ class Mechanism:
 
 @dataclass(slots=True, frozen=True)
 class ListenerRules:
-    """What holds for every connection of a listener. `versions`: the answer to ApiVersions in a version."""
+    """The rules for every connection of a listener. `versions` returns the answer to ApiVersions in a version."""
 
     mechanisms: Mapping[str, Mechanism]
     versions: Callable[[int], ApiVersionsResponse]

@@ -42,7 +42,7 @@ class OwnKey:
 
 @dataclass(slots=True, frozen=True)
 class StorePasswords:
-    """Of a store, and of the key in it where that is another."""
+    """The password of a store, and that of the key in it if it is another one."""
 
     store: str | None = None
     key: str | None = None
@@ -52,7 +52,7 @@ class StorePasswords:
 
 
 def read_key(data: bytes, passwords: StorePasswords, name: str) -> OwnKey:
-    """The one key of a store. `name` is the store's in errors."""
+    """Return the one key of a store. `name` is the name of the store in errors."""
     try:
         with _refused("it cannot be read"):
             match _kind(data):

@@ -119,7 +119,7 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
-#: How many members name a topic, and how many regular expressions match it.
+#: By topic, the number of members that name it, and the number of regular expressions that match it.
 SubscriberCounts = dict[str, tuple[int, int]]
 
 
@@ -333,7 +333,7 @@ class ConsumerGroup:
         return self.target.get(member_id, NO_TARGET)
 
     def subscribers_after(self, old: ConsumerMember, new: ConsumerMember) -> SubscriberCounts:
-        """How many subscribe to which topic once `old` has become `new`."""
+        """Return the subscribers of each topic after `old` has become `new`."""
         subscribers = dict(self.subscribers)
         count_topics(subscribers, old.topics, by_name=-1)
         count_topics(subscribers, new.topics, by_name=1)

@@ -56,7 +56,7 @@ class RegexResolving:
         self._topics = topics
         self._now_ms = now_ms
         self._result = result
-        #: the work, and which topics may be seen; it starts once nothing of this input can be refused any more
+        #: the work, and which topics may be seen; it starts once this input can no longer be refused
         self._due: tuple[ResolvingSteps, Callable[[str], bool]] | None = None
 
     def update(
