@@ -16,24 +16,24 @@ HEAD = f"""# Compared with Apache Kafka, field by field
 
 Written by `python -m compat_tests.differential.docs`; do not edit.
 
-`compat_tests/differential` sends the same requests, good and bad ones and every version of every API that a broker
-listener serves, to Apache Kafka {KAFKA} and to pykbroker, both fresh, with the same server.properties and the same
+`compat_tests/differential` sends the same requests to Apache Kafka 4.3.1 and to pykbroker: good and bad ones, in every
+version of every API that a broker listener serves. Both nodes are fresh, with the same server.properties and the same
 finalised features. The decoded answers are compared field by field. Error codes, defaults, and null versus empty are
 always compared. Some scripts have a pair of nodes of another kind (`nodes.py`): features at level 0, which the script
 raises while the nodes run, a delayed first rebalance, other policies of migration.
 
-`records_*` compare what is written instead of what is answered: the records of `__consumer_offsets` and
-`__transaction_state`, decoded, each with its version, with whether encoding it again gives the same bytes, and with the
-header of its batch; and where the markers are.
+`records_*` compare what is written instead of what is answered. They decode the records of `__consumer_offsets` and
+`__transaction_state`, and compare each with its version and the header of its batch. They also compare whether encoding
+a record again gives the same bytes, and where the markers are.
 
 A connection that breaks, an answer that does not come or cannot be decoded, and a script that cannot go on fail the
 test, even where both nodes agree. Where a node must close the connection, the script says so at that step, and both
 must.
 
 Not asked at all is what pykbroker answers better on purpose: where Apache Kafka says -1, never answers, or stores what
-nobody can read. `tests/badinput` has these, with what Apache Kafka does beside them. Two more: a timeout of 0 in
-CreateTopics and DeleteTopics (Kafka says REQUEST_TIMED_OUT and may do it or not; pykbroker does it and says so), and
-negative sizes in Fetch (Kafka says -1 or nothing at all; pykbroker takes them for 0).
+nobody can read. `tests/badinput` has these, with what Apache Kafka does beside them. There are two
+more. With a timeout of 0 in CreateTopics and DeleteTopics Kafka says REQUEST_TIMED_OUT and may do it or not; pykbroker
+does it and says so. With negative sizes in Fetch Kafka says -1 or nothing at all; pykbroker takes them for 0.
 
 Everything else that is not compared is in the three tables here: fields of one API, values of a node's own in all APIs,
 and whole entries.
@@ -49,8 +49,8 @@ Apache Kafka's command-line tools print, word by word; and the records of the me
 """.strip()
 
 TOOLS_HEAD = """
-Addresses, ports, folders and ids of a cluster become words that both have. What else is not compared in the output of a
-tool:
+Addresses, ports, folders and ids of a cluster become words that both have. The table lists what else is not compared in the
+output of a tool:
 """.strip()
 
 

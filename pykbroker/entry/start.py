@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pykbroker.config.kinds import ConfigError
 from pykbroker.entry.command_parser import CommandParser, add_properties, integer, one_of
 
-# What only a start needs is imported by it: the help and the completion of a shell come at once.
+# Other imports are made by the start itself, so that the help and the completion of a shell come at once.
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
     from pykbroker.entry.status_line import StatusLine

@@ -186,7 +186,7 @@ class BrokerWatch:
                 case BrokerAlive():
                     logger.warning(
                         "[Controller id=%d] Broker %d at epoch %d was fenced because its connection ended and it "
-                        "refused new ones or did not come back, and it is alive: until it registers again only its "
+                        "refused new ones or did not come back. It is alive, and until it registers again only its "
                         "session fences it. Something between the nodes ends or refuses connections in its place.",
                         self._node_id,
                         effect.broker_id,
