@@ -16,9 +16,9 @@ HEAD = f"""# Compared with Apache Kafka, field by field
 
 Written by `python -m compat_tests.differential.docs`; do not edit.
 
-`compat_tests/differential` sends the same requests to Apache Kafka 4.3.1 and to pykbroker: good and bad ones, in every
-version of every API that a broker listener serves. Both nodes are fresh, with the same server.properties and the same
-finalised features. The decoded answers are compared field by field. Error codes, defaults, and null versus empty are
+`compat_tests/differential` sends the same requests to Apache Kafka {KAFKA} and to pykbroker: good and bad ones, in
+every version of every API that a broker listener serves. Both nodes are fresh, with the same server.properties and the
+same finalised features. The decoded answers are compared field by field. Error codes, defaults, and null versus empty are
 always compared. Some scripts have a pair of nodes of another kind (`nodes.py`): features at level 0, which the script
 raises while the nodes run, a delayed first rebalance, other policies of migration.
 

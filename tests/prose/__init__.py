@@ -1,4 +1,4 @@
-"""The prose of the project, read by a program: docstrings, comments, texts of logs and errors, pages.
+"""The prose of the project, read by a program: docstrings, comments, texts of logs, pages.
 
-`python -m tests.prose` prints what HOUSE's table of words finds, `--check` compares the counts with `left.toml`.
+`python -m tests.prose` prints what its rules find; `make lint` fails if they find anything.
 """
