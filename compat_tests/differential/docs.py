@@ -18,9 +18,9 @@ Written by `python -m compat_tests.differential.docs`; do not edit.
 
 `compat_tests/differential` sends the same requests to Apache Kafka {KAFKA} and to pykbroker: good and bad ones, in
 every version of every API that a broker listener serves. Both nodes are fresh, with the same server.properties and the
-same finalised features. The decoded answers are compared field by field. Error codes, defaults, and null versus empty are
-always compared. Some scripts have a pair of nodes of another kind (`nodes.py`): features at level 0, which the script
-raises while the nodes run, a delayed first rebalance, other policies of migration.
+same finalised features. The decoded answers are compared field by field. Error codes, defaults, and null versus empty
+are always compared. Some scripts have a pair of nodes of another kind (`nodes.py`): features at level 0, which the
+script raises while the nodes run, a delayed first rebalance, other policies of migration.
 
 `records_*` compare what is written instead of what is answered. They decode the records of `__consumer_offsets` and
 `__transaction_state`, and compare each with its version and the header of its batch. They also compare whether encoding

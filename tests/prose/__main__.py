@@ -1,7 +1,7 @@
 """`python -m tests.prose [--all] [PATH...]`: print the sentences that are hard to read; exit status 1 if there are any.
 
-PATH: the beginning of paths, for a part of the tree. --all: also words that often stand for another one, which are
-only printed.
+PATH is the beginning of paths, for a part of the tree. With --all it prints also words that often stand for another
+one, and does not count them.
 """
 
 from __future__ import annotations
