@@ -50,8 +50,7 @@ Apache Kafka's command-line tools print, word by word; and the records of the me
 
 TOOLS_HEAD = """
 Addresses, ports, folders and ids of a cluster become words that both have. The table lists what else is not
-compared in the
-output of a tool:
+compared in the output of a tool:
 """.strip()
 
 
