@@ -91,7 +91,7 @@ class CleaningJob:
     sources: tuple[SegmentSource, ...]
     """The segments up to `first_uncleanable_offset`, from the log's first on."""
     later: tuple[int, ...]
-    """Base offsets of those behind, where a marker may be that decides about what is in the sources."""
+    """Base offsets of the segments after those, where a marker may be that decides about records in the sources."""
     first_dirty_offset: int
     first_uncleanable_offset: int
     producers: Mapping[int, LastRecord]

@@ -29,9 +29,9 @@ class Cleanable:
     clean_bytes: int
     cleanable_bytes: int
     delay_ms: int
-    """How long ago `max.compaction.lag.ms` said that it must be cleaned; 0 if it does not."""
+    """The time since `max.compaction.lag.ms` requires a cleaning; 0 if it does not."""
     invalid_checkpoint: str = ""
-    """Why the checkpoint was of no use, if so."""
+    """The reason why the checkpoint could not be used; empty if it could."""
 
     @property
     def total_bytes(self) -> int:

@@ -29,13 +29,13 @@ _BROKER_AREAS: Final = (
 )
 
 BROKER_KEYS: Final[dict[str, Key]] = {key.name: key for keys in _BROKER_AREAS for key in keys}
-"""What Apache Kafka's server.properties may say: 360 keys."""
+"""The 360 keys of Apache Kafka's server.properties."""
 
 OWN_KEYS: Final[dict[str, Key]] = {key.name: key for key in scoped.OWN}
-"""What only pykbroker knows; every name starts with `pykbroker.`"""
+"""Keys of pykbroker alone; every name starts with `pykbroker.`"""
 
 STATIC_KEYS: Final[dict[str, Key]] = BROKER_KEYS | OWN_KEYS
-"""Everything that a properties file may say."""
+"""All keys of a properties file."""
 
 DYNAMIC_ONLY_KEYS: Final[dict[str, Key]] = {key.name: key for key in scoped.DYNAMIC_ONLY}
 """Broker keys that exist only as dynamic configuration: three throttles."""

@@ -41,9 +41,9 @@ class ListenerConfig:
 
     all: tuple[EndPoint, ...]
     broker: tuple[EndPoint, ...]
-    """What the broker half listens on; empty on a pure controller."""
+    """The end points of the broker half; empty on a pure controller."""
     controller: tuple[EndPoint, ...]
-    """What the controller half listens on; empty on a pure broker."""
+    """The end points of the controller half; empty on a pure broker."""
     advertised_broker: tuple[EndPoint, ...]
     advertised_controller: tuple[EndPoint, ...]
     """An end point of these two has an empty host where the name of the machine is to be advertised."""

@@ -17,7 +17,7 @@ from pykbroker_wire.headers import encode_response
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 Answer = Callable[[socket.socket, bytes], bool]
-"""What a node does with a request; False closes the connection."""
+"""The reaction of a node to a request; False closes the connection."""
 
 
 class FakeNode:

@@ -20,7 +20,7 @@ _ABBREVIATION: Final = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|No|resp)\.$")
 #: A clause in the place of a noun: "What waits", "Whether it is so", "One that", "Of a leader".
 _HEADLESS: Final = re.compile(
     r"^(?:What(?!ever)|Who|Whose|Whom|Whether|Which|How|Why|Of|Nobody|Everybody|Whoever"
-    r"|(?:Those|Ones?|Everything|Nothing|All) (?:that|who|whose|of which)|(?:That|Those|One|Ones) of"
+    r"|(?:Those|Ones?|Everything|Nothing|All) (?:that|who|whose|of which)|(?:That|Those|Ones) of"
     r"|(?:By|For|In|With|At|To|From|On|After) (?:which|whom|what))\b"
 )
 #: A value and a colon in place of the conjunction: "None" and then "…".

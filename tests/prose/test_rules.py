@@ -20,6 +20,7 @@ def rules_of(text: str, kind: Kind = Kind.DOCSTRING) -> list[str]:
         "What waits for a fetch.",
         "Whether the node serves.",
         "One that has ended.",
+        "Those of a leader.",
         "Of a leader that is gone.",
         "Those whose offsets are lost.",
         "How far the log goes.",
@@ -75,6 +76,7 @@ def test_the_prose_of_a_source(tmp_path: Path) -> None:
         '"""The head.\n\nA second paragraph\nof two lines.\n\n    code = 1\n"""\n'
         "#: What it is.\nx = 1  # noqa: S101\n# One comment\n# of two lines.\ny = 2  # another\n"
         'logger.info("partition %s is %s" " now", x, y)\n'
+        'z = 3\n"""Of a field."""\nraise ValueError(CODE, f"{x}: what is {y}")\n'
     )
     found = sorted((prose.line, prose.kind, prose.text) for prose in of_source(path, "a.py"))
     assert [(line, text) for line, _, text in found] == [
@@ -84,6 +86,8 @@ def test_the_prose_of_a_source(tmp_path: Path) -> None:
         (10, "One comment of two lines."),
         (12, "another"),
         (13, "partition %s is %s now"),
+        (15, "Of a field."),
+        (16, "X: what is X"),
     ]
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import io
 import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -46,8 +48,11 @@ def of_source(path: Path, name: str) -> Iterator[Prose]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _docstring(node, name)
+            yield from _of_fields(node, name)
         elif isinstance(node, ast.Call):
             yield from _message(node, name)
+        elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            yield from _text(node.exc, node.exc.args, name)
     yield from _comments(path.read_text(encoding="utf-8"), name)
 
 
@@ -60,16 +65,43 @@ def _docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunc
         yield Prose(name, line + offset, Kind.DOCSTRING, paragraph, is_head=number == 0)
 
 
+def _of_fields(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> Iterator[Prose]:
+    """Strings after an assignment describe what was assigned."""
+    for before, after in pairwise(node.body):
+        if (
+            isinstance(before, ast.Assign | ast.AnnAssign)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+            and isinstance(after.value.value, str)
+        ):
+            text = after.value.value
+            for offset, paragraph in _paragraphs(text if isinstance(node, ast.Module) else inspect.cleandoc(text)):
+                yield Prose(name, after.lineno + offset, Kind.COMMENT, paragraph)
+
+
 def _message(node: ast.Call, name: str) -> Iterator[Prose]:
-    """The text of a log line or of an error that is raised; what Apache Kafka says too is left to the exceptions."""
+    """The text of a log line."""
     function = node.func
-    is_log = isinstance(function, ast.Attribute) and function.attr in _LOG_METHODS
-    if not is_log or not node.args:
-        return
-    parts = [part.value for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant)]
-    text = "".join(part for part in parts if isinstance(part, str))
-    if " " in text:
-        yield Prose(name, node.lineno, Kind.MESSAGE, " ".join(text.split()))
+    if isinstance(function, ast.Attribute) and function.attr in _LOG_METHODS:
+        yield from _text(node, node.args[:1], name)
+
+
+def _text(node: ast.Call, arguments: list[ast.expr], name: str) -> Iterator[Prose]:
+    """The first of these arguments that is a text of several words."""
+    for argument in arguments:
+        text = _literal(argument)
+        if " " in text:
+            yield Prose(name, node.lineno, Kind.MESSAGE, " ".join(text.split()))
+            return
+
+
+def _literal(node: ast.expr) -> str:
+    """A text in which a value stands as a word; empty for what is no text."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_literal(part) for part in node.values)
+    return "X" if isinstance(node, ast.FormattedValue) else ""
 
 
 def _comments(source: str, name: str) -> Iterator[Prose]:

@@ -32,12 +32,13 @@ _FREE = bytes(8)
 _Table: TypeAlias = bytearray | memoryview
 
 Put: TypeAlias = tuple[int, int, int]
-"""keys that were new; records seen, fewer than there are when the table had no room for the next one; offset of the
-last that was seen (the one before `start_offset` when none counted)"""
+"""The number of new keys, the number of records seen, and the offset of the last one (the one before `start_offset` if
+none counted). Fewer than all records are seen if the table has no room for the next one."""
 
 NewestRecords: TypeAlias = tuple[list[tuple[int, int]], int, int, int, int, int]
-"""where the survivors are in the data, as (start, end) of those that are neighbours; how many, how many of them are
-tombstones; how many records had no key and go for that; timestamp delta of the first survivor, and the greatest"""
+"""The places of the survivors in the data, as (start, end) of neighbours; their number; the number of tombstones among
+them. Then the number of records that go because they have no key; the timestamp deltas of the first survivor and the
+greatest one."""
 
 
 def put_keys_python(

@@ -24,8 +24,9 @@ MIN_INT64 = -(1 << 63)
 MAX_INT64 = (1 << 63) - 1
 
 Walked: TypeAlias = tuple[int, int, int, int, int, bool]
-"""position after the last record, number of records, least and greatest timestamp delta (MAX_INT64, MIN_INT64 if there
-are none), number of records without a key, True if offset deltas rise by one from the first expected one"""
+"""The position after the last record, the number of records, the least and the greatest timestamp delta (MAX_INT64 and
+MIN_INT64 if there are none). Then the number of records without a key, and True if the offset deltas rise by one from
+the first expected one."""
 
 
 def walk_python(data: Buffer, position: int, expected: int, count: int) -> Walked:
