@@ -62,6 +62,6 @@ def test_without_testcontainers_the_name_says_what_is_missing() -> None:
         env=environment(), capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     said, _, packages = done.stdout.partition("pip install ")
-    assert (said, packages.startswith("'testcontainers>=")) == ("PykbrokerContainer needs testcontainers: ", True), (
+    assert (said, packages.startswith("'testcontainers")) == ("PykbrokerContainer needs testcontainers: ", True), (
         done.stderr
     )
