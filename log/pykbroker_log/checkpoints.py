@@ -1,7 +1,8 @@
-"""The small text files of a log directory, as bytes: Apache Kafka's, to the byte.
+"""Encodes and decodes the small text files of a log directory. The bytes are the same as Apache Kafka's.
 
 Pure: `encode_*` returns the bytes to write, and `decode_*` raises `MalformedFile` for anything that no version of Kafka
-wrote. The caller decides what a malformed file means. Most files can be rebuilt, and none of them stops the node.
+wrote. The caller decides what a malformed file means. Most files can be rebuilt, and a malformed file never stops the
+node.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def decode_clean_shutdown(data: bytes) -> int:
 
 
 def encode_properties(values: Mapping[str, str], now_ms: int) -> bytes:
-    """A Java properties file of plain values, as `meta.properties` is."""
+    """Return a Java properties file of plain values, the form of `meta.properties`."""
     when = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
     lines = ["#", when.strftime("#%a %b %d %H:%M:%S UTC %Y")]
     lines += [f"{key}={value}" for key, value in sorted(values.items())]

@@ -34,10 +34,10 @@ class CleanedTransactions:
         self._aborted = sorted(aborted, key=lambda txn: txn.first_offset)
         self._position = 0
         self._ongoing: dict[int, _Ongoing] = {}
-        # Producers with a batch since their last marker that was not aborted.
+        # Producers that, since their last marker, have a batch of a transaction that was not aborted.
         self._committed: set[int] = set()
-        #: aborted transactions whose marker has passed and is still needed: entries for `.txnindex`. The caller takes
-        #: them
+        #: aborted transactions whose marker was read and is still needed: the caller writes them to `.txnindex` and
+        #: clears the list
         self.kept: list[AbortedTxn] = []
 
     def is_aborted(self, header: BatchHeader) -> bool:

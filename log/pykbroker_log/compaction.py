@@ -1,9 +1,10 @@
 """Compaction: the newest record of each key stays (Apache Kafka's LogCleaner, KIP-534).
 
-A worker process makes two passes over the log. The first puts the newest offset of each key in the part that was never
-cleaned into a map of fixed size, until the map is full. The second copies all segments up to there without superseded
-records, and joins neighbours that become small. A reported copy is whole and durable in `.cleaned` files.
-`replacement.py` makes it part of the log, and `dirty_segments.py` decides which part of a log may be cleaned.
+A worker process makes two passes over the log. The first reads the part that was never cleaned, and puts the newest
+offset of each key into a map of fixed size, until the map is full. The second copies all segments up to the end of the
+map without superseded records, and joins neighbours that become small. A reported copy is whole and durable in
+`.cleaned` files. `replacement.py` makes it part of the log, and `dirty_segments.py` decides which part of a log may be
+cleaned.
 
 Rules:
 * The newest record of each key stays, and so does any record beyond the end of the map. Before that end a record
@@ -14,7 +15,8 @@ Rules:
 * A batch without records stays if it holds a producer's last sequence, or the last offset of what was cleaned.
 
 Invariants:
-* Offsets, sequences and a batch's range never change. A batch of which everything stays is copied as it is.
+* Offsets, sequences and a batch's range never change. A batch that loses no record and needs no new horizon is copied
+  as it is.
 * Every record that is written was read from a batch with a right checksum: damage never gets a new checksum.
 * Source files are only read. A kill leaves only `.cleaned` files, which the next cleaning or start removes.
 """
@@ -91,7 +93,7 @@ class CleaningJob:
     sources: tuple[SegmentSource, ...]
     """The segments up to `first_uncleanable_offset`, from the log's first on."""
     later: tuple[int, ...]
-    """Base offsets of the segments after those, where a marker may be that decides about records in the sources."""
+    """Base offsets of the segments after the sources: a marker there may decide a transaction of the sources."""
     first_dirty_offset: int
     first_uncleanable_offset: int
     producers: Mapping[int, LastRecord]
@@ -135,7 +137,7 @@ class CleanedSegment:
 @dataclass(slots=True, frozen=True)
 class CleaningResult:
     end_offset: int
-    """Exclusive; less than was asked for if the map was full before."""
+    """Exclusive; less than `first_uncleanable_offset` if the map was full before it."""
     stats: CleanerStats
 
 
@@ -143,8 +145,8 @@ Part: TypeAlias = int | MapComplete | CleanedSegment
 
 
 def clean(disk: Disk, cleaning: CleaningJob) -> Generator[Part, None, CleaningResult]:
-    """A job (see pykbroker.runtime.workers): yields bytes read and written, and results as they come. Raises OSError,
-    Uncleanable."""
+    """Clean a log; a job (see pykbroker.runtime.workers). Yields the bytes read and written, and each result when it is
+    ready. Raises OSError, Uncleanable."""
     return (yield from _Cleaner(disk, cleaning).run())
 
 
@@ -428,14 +430,14 @@ def _read(segment: Segment, position: int, buffer_bytes: int) -> Iterator[_Chunk
             raise _damaged(segment, position, "a header is cut off")
         position += at
     if reader.size() < segment.size:
-        # A map returns zeros up to the end of a page if the file has become shorter: then the copied bytes may be no
-        # batch.
+        # If the file has become shorter, a memory map returns zeros from its end to the end of a page. Then the copied
+        # bytes may not be batches.
         raise segment.is_shorter()
 
 
 def _damaged(segment: Segment, position: int, what: object) -> Uncleanable | OSError:
     if segment.file.size() < segment.size:
-        # A map returns zeros beyond the end of the file, up to the end of a page.
+        # A memory map returns zeros from the end of the file to the end of a page.
         return segment.is_shorter()
     return Uncleanable(f"{segment.path(names.LOG)} at position {position}: {what}")
 
@@ -525,8 +527,8 @@ class SegmentSizes(NamedTuple):
 
 
 def group(segments: Sequence[SegmentSizes], config: LogConfig, end_offset: int) -> list[int]:
-    """Return how many neighbouring segments, from the first on, are copied into one segment each time. Even if nothing
-    can be removed, the sum of their bytes, index bytes and offsets stays within the limits of one segment."""
+    """Return the sizes of groups of neighbouring segments, in order; each group is copied into one segment. Even if no
+    record can be removed, a group's bytes, index bytes and offsets stay within the limits of one segment."""
     counts: list[int] = []
     total = SegmentSizes(0, 0, 0, 0)
     for index, segment in enumerate(segments):

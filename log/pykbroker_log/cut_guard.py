@@ -1,8 +1,8 @@
 """Protects records of a log that must not be cut off when it is opened: an error is raised instead.
 
-A damaged log of a topic ends at the damage: its replicas have the rest. The metadata log is another matter: a cluster
-that has forgotten half of its topics looks like a smaller cluster. Responsible for that verdict. Not responsible for
-finding damage (log_loading.py), nor for how far the log was known to be durable (the caller says it).
+A damaged log of a topic ends at the damage, because its replicas have the rest. The metadata log is another matter: a
+cluster that has forgotten half of its topics looks like a smaller cluster. Responsible for that verdict. Not
+responsible for finding damage (log_loading.py), nor for how far the log was known to be durable (the caller passes it).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class DamagedLog(ValueError):
 class CutGuard:
     """The LogLoader asks it before it cuts a log. Such a log has every offset, in one sequence."""
 
-    #: Every record below was durable.
+    #: Every record below this offset was durable.
     flushed: int
-    #: True if no record from `flushed` on was ever acknowledged. False if that is unknown: a record before whole
-    #: batches may have been acknowledged.
+    #: True if no record from `flushed` on was ever acknowledged. False if that is unknown. Then a cut before whole
+    #: batches is refused, because the records may have been acknowledged.
     is_exact: bool
     #: Records below this offset are held elsewhere too, in a snapshot.
     covered: int = 0

@@ -5,10 +5,10 @@ Responsible for the order of a deletion: remove the segment from the log, make t
 nor for when files are deleted (the caller; `delete_files` takes long for large files and is for a thread).
 
 Invariants:
-* Names go oldest first, and only where a crash cannot bring a segment back among those that stay. Power loss may undo
-  some changes of a folder and keep others. An old segment that comes back without a later one looks like a log that has
-  lost records in between, unless a log start at or after the later one's end is durable. Where the start cannot be made
-  durable, because the disk is full, each name is durably gone before the next goes.
+* Files are renamed oldest segment first, and only when a crash cannot bring a segment back among those that stay. Power
+  loss may undo some changes of a folder and keep others. If an old segment comes back without a later one, the log
+  seems to have lost the records in between, unless a durable log start is at or after the later segment's end. If the
+  start cannot be made durable because the disk is full, each rename is durable before the next.
 * A flush that runs at the same time leaves out the files that are closed under it (flush_state.py).
 * A `.deleted` file that a stop or a crash leaves is removed at the next start.
 """
@@ -54,9 +54,9 @@ class Deletion:
     def take_names(self, side: SideFiles, due_ms: int, *, one_by_one: bool) -> None:
         """Close and rename the retired segments that may go, with their producer snapshots. Raises OSError.
 
-        With `one_by_one`, rename all of them, and make each rename durable before the next, which takes an fsync each.
-        A log without a checkpoint of its start (the metadata log) needs the fsyncs too. Otherwise power loss could undo
-        an earlier rename and keep a later one.
+        With `one_by_one`, rename all of them, and make each rename durable with an fsync before the next. A log without
+        a checkpoint of its start (the metadata log) needs the fsyncs too. Otherwise power loss could undo an earlier
+        rename and keep a later one.
         """
         while self.retired and (one_by_one or self._may_go()):
             segment = self.retired[0].segment

@@ -29,7 +29,7 @@ class Cleanable:
     clean_bytes: int
     cleanable_bytes: int
     delay_ms: int
-    """The time since `max.compaction.lag.ms` requires a cleaning; 0 if it does not."""
+    """The milliseconds for which `max.compaction.lag.ms` has required a cleaning; 0 if it requires none."""
     invalid_checkpoint: str = ""
     """The reason why the checkpoint could not be used; empty if it could."""
 

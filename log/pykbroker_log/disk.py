@@ -26,8 +26,7 @@ class Loadable(Protocol):
 
 class ColdRead(Exception):
     """The bytes [offset, offset + length) of `source` are not in memory, and the reader must not wait for the device.
-    Call
-    `source.load(offset, length)` on a thread, then read again."""
+    Call `source.load(offset, length)` on a thread, and then read again."""
 
     def __init__(self, source: Loadable, offset: int, length: int) -> None:
         super().__init__(offset, length)
@@ -57,7 +56,8 @@ class FileClosed(FileNotFoundError):
 
 
 class FileReader(Protocol):
-    """A file for a scan. `pread` may return a view of a map: a worker process may die when it touches that."""
+    """A file for a scan. `pread` may return a view of a memory map. Touching it can kill the process
+    (os_disk/mapped.py)."""
 
     def pread(self, size: int, offset: int) -> Buffer: ...
 
@@ -93,7 +93,8 @@ class Lock(Protocol):
 
 
 class Fsyncs(Protocol):
-    """Fsyncs of files for which no thread waits, one batch at a time. Used on one thread."""
+    """Fsyncs batches of files, one batch at a time, without a thread that waits for them. All calls come from one
+    thread."""
 
     def fileno(self) -> int:
         """Return a descriptor that becomes readable when an fsync has ended."""
@@ -144,12 +145,12 @@ class Disk(Protocol):
         ...
 
     def fsync_files(self, files: Sequence[File]) -> None:
-        """Fsync open files of this disk, together where the system can. Closed files are left out. Raises the OSError
-        of one that failed, when all have ended."""
+        """Fsync open files of this disk, together where the system can. Closed files are left out. If an fsync fails,
+        raises its OSError when all have ended."""
         ...
 
     def fsyncs(self) -> Fsyncs | None:
-        """Return None if the system cannot do this."""
+        """Return None if the system has no fsyncs without a waiting thread."""
         ...
 
     def usage(self, path: str) -> tuple[int, int]: ...

@@ -1,7 +1,8 @@
-"""The batches before a producer's last one, which a producer snapshot does not hold: read from the log when needed.
+"""Reads from the log, when needed, the batches before a producer's last one, which a producer snapshot does not have.
 
 A snapshot keeps one batch per producer, but a client may repeat any of the five that were in flight when the node
-stopped. Apache Kafka refuses the first of them (OUT_OF_ORDER_SEQUENCE_NUMBER), and the client cannot recover from that.
+stopped. Apache Kafka refuses the first one that is repeated (OUT_OF_ORDER_SEQUENCE_NUMBER), unless it is the last of
+the five, and the client cannot recover from that.
 
 Responsible for finding them. Not responsible for whether a batch is a repetition (producers.py). The log is read only
 when a batch would be refused, once per producer and start, and not further back than `_LOOK_BACK_BYTES`.
@@ -20,9 +21,8 @@ _LOOK_BACK_BYTES = 8 * 1024 * 1024
 
 
 def repeated(segments: Segments, producers: ProducerStates, batch: Validated, refusal: KafkaError) -> BatchMetadata:
-    """Return the batch in the log that a batch with a refused sequence number repeats. Raises `refusal` if it repeats
-    none,
-    and OSError."""
+    """Return the batch in the log that a batch with a refused sequence number repeats. Raises `refusal` if there is
+    none, and OSError."""
     entry = producers.partial(batch.producer_id, batch.producer_epoch)
     if entry is None or refusal.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
         raise refusal

@@ -61,7 +61,8 @@ class FlushState:
         self.generation = 0
         # A pass may end on a thread: generation and offset are set together in one assignment.
         self._reached = (0, recovery_point)
-        # The highest offset that a pass of an older generation can have reached.
+        # The recovery point at the last cut. It is the limit if a pass of an older generation sets `_reached` after the
+        # cut.
         self._bound = 0
         #: when the log was last flushed, or last had nothing to flush, in wall-clock milliseconds
         self.last_ms = now_ms

@@ -37,7 +37,8 @@ class SortedIndex:
 
     ENTRY: ClassVar[struct.Struct]
     KEY_TYPE: ClassVar[str]
-    #: whether keys, and values, begin near zero: then the position of an entry can be guessed from the last entry alone
+    #: True for keys, and for values, that begin near zero: the position of an entry is then guessed from the last entry
+    #: alone
     FROM_ZERO: ClassVar[tuple[bool, bool]]
 
     __slots__ = ("_disk", "_file", "_keys", "_last", "_stored", "_values", "path")

@@ -1,4 +1,4 @@
-"""Leftovers of a deletion or a compaction that a crash interrupted in a partition's folder: finished, or undone.
+"""Finishes or undoes the deletions and compactions that a crash has interrupted in a partition's folder.
 
 Responsible for files in the state `.deleted`, `.cleaned` or `.swap`, and for unfinished writes; and for unlinking a
 segment with its indexes. Not responsible for what is in the segments (log_loading.py), nor for how a compaction puts
@@ -46,7 +46,7 @@ def _finish_deletions(disk: Disk, path: str, parsed: Sequence[ParsedName]) -> No
 
 
 def _finish_swaps(disk: Disk, path: str) -> list[str]:
-    """A complete `.swap` replaces the segments whose offsets it covers."""
+    """Let each complete `.swap` replace the segments whose offsets it covers."""
     parsed = parse_names(name for name, _ in disk.scan(path))
     swaps = [(name, found) for name, found in parsed if found and found.state == names.SWAP]
     if not swaps:
@@ -62,8 +62,8 @@ def _finish_swaps(disk: Disk, path: str) -> list[str]:
             unlink_segment(disk, path, base)
     for name, found in swaps:
         if found.base_offset not in ends:
-            # This is an index that an earlier start left, or part of a compaction that was cancelled: the segment under
-            # that name may be a different one.
+            # This is an index that an earlier start left, or part of a compaction that was cancelled: the segment with
+            # that name may have other batches.
             disk.unlink(f"{path}/{name}")
             _unlink_indexes(disk, path, found.base_offset)
     # Otherwise a power loss could undo the unlink of the old segments, although the segment that replaces them has its

@@ -27,8 +27,8 @@ class AppendOrigin(enum.Enum):
 class StorageError(Exception):
     """The disk failed under a log. The caller returns KAFKA_STORAGE_ERROR and takes the directory offline.
 
-    `is_final` is True if the log cannot go on, whatever the cause. Earlier writes may be lost and a second try cannot
-    show it (a failed fsync), or the bytes after the log's end cannot be cut off.
+    `is_final` is True if the log takes no more appends, even if the disk is only full. Earlier writes may be lost, and
+    a second try cannot show it (a failed fsync), or the bytes after the log's end cannot be cut off.
     """
 
     def __init__(self, log_dir: str, cause: OSError, *, is_final: bool = False) -> None:
@@ -43,7 +43,8 @@ class StorageError(Exception):
 
     @property
     def is_full(self) -> bool:
-        """The disk has no space: records can still be read, and space may become free."""
+        """True if the disk has no space, and the log can go on: records can still be read, and space may become
+        free."""
         return not self.is_final and is_full(self.cause)
 
 
@@ -89,7 +90,8 @@ class LogConfig:
 
     @property
     def max_segment_ms(self) -> int:
-        """The time after which a new segment begins: records in the active segment are never compacted."""
+        """The time after which a new segment begins. `max.compaction.lag.ms` limits it, because records in the active
+        segment are never compacted."""
         if self.compact and self.max_compaction_lag_ms > 0:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms
@@ -113,8 +115,7 @@ class LogConfig:
     @property
     def is_tiered(self) -> bool:
         """True if the log may begin before its first local segment (KIP-405). No segment is copied to a remote tier or
-        read from
-        one: only the two log starts are kept apart."""
+        read from one: only the log start and the local log start may differ."""
         return self.remote_storage_enable and not self.compact
 
     @classmethod

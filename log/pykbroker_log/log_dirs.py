@@ -81,7 +81,7 @@ class LogDir:
         self.disk = disk
         self.path = path
         self.directory_id = directory_id
-        #: the file of the last clean stop
+        #: the clean shutdown file
         self.sign = CleanShutdown(disk, path)
         self.offline = False
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -93,14 +93,15 @@ class LogDir:
         self._high_watermarks: dict[TopicPartition, int] = {}
         # The least end offset of a folder's log according to the checkpoints, until the log has been opened.
         self._promised: dict[TopicPartition, int] = {}
-        # The offset up to which each log was compacted. An entry stays, as the gaps do, without compaction.
+        # The offset up to which each log was compacted. If compaction is turned off, the entry stays, because the gaps
+        # stay.
         self._cleaner_offsets: dict[TopicPartition, int] = {}
         # Partitions that have a folder here, open or not.
         self._folders: set[TopicPartition] = set()
-        # The folders of copies that are to replace a log in another directory. A partition is never in `_folders` too,
+        # The folders of copies that are to replace a log in another directory. A partition here is never in `_folders`,
         # so that each has one entry in the checkpoints.
         self._futures: dict[TopicPartition, str] = {}
-        # Folders from before a crash that were not opened since.
+        # Partitions whose folder has not been opened since an unclean stop.
         self._unrecovered: set[TopicPartition] = set()
         # Deleted folders whose files are still there.
         self._doomed: list[str] = []
@@ -294,8 +295,8 @@ class LogDir:
         logger.warning("%s/%s %s: it is now %s", self.path, name, why, target)
 
     def _marked(self, topic: str, partition: int, topic_id: bytes, mark: str) -> str:
-        """Return a free name. The topic id makes it unique, unless the partition was created and deleted more than
-        once."""
+        """Return an unused folder name. The topic id makes it unique, unless the partition was created and deleted more
+        than once."""
         unique = int.from_bytes(topic_id, "big")
         while True:
             name = names.marked_dir(topic, partition, f"{unique:032x}", mark)
@@ -370,7 +371,7 @@ class LogDir:
         self, topic: str, partition: int, config: LogConfig, now_ms: int, *, producer_id_expiration_ms: int
     ) -> Unrecovered:
         """Return the input for a job that recovers a log that is not open. Call `recovered` when the job has ended."""
-        # Without I/O: a log that needs recovery is in a directory without the clean shutdown file.
+        # This does no I/O: a log that needs recovery is in a directory without the clean shutdown file.
         self.claim()
         key = (topic, partition)
         return Unrecovered(
@@ -434,9 +435,8 @@ class LogDir:
         self._adopt(future)
 
     def promote_future(self, topic: str, partition: int) -> None:
-        """Make the copy the partition's log at the start: it had replaced the log, or was about to, and the log is
-        gone. Raises
-        StorageError."""
+        """Make the copy the partition's log when the node starts: the copy had replaced the log, or was about to, and
+        the log is gone. Raises StorageError."""
         key = (topic, partition)
         self._rename(self._futures.pop(key), names.partition_dir(topic, partition))
         self._folders.add(key)
@@ -470,9 +470,8 @@ class LogDir:
     # -- deleting
 
     def mark_deleted(self, topic: str, partition: int, log: PartitionLog | None = None) -> str:
-        """Rename the partition's folder: the name is free at once, and `delete_folder` removes the files. Returns the
-        new name.
-        Raises StorageError."""
+        """Rename the partition's folder, so that its name is free at once; `delete_folder` removes the files. Returns
+        the new name. Raises StorageError."""
         key = (topic, partition)
         log = log or self.logs.get(key)
         name = names.partition_dir(topic, partition)
@@ -522,7 +521,8 @@ class LogDir:
         writes = [self.prepare_recovery_points(), self.prepare_log_start_offsets(), self.prepare_high_watermarks()]
         return [*writes, self.prepare_cleaner_offsets()] if self._cleaner_offsets else writes
 
-    # In two halves: the caller's thread collects the offsets, and another thread may do the write (an fsync).
+    # Each `prepare_*` collects the offsets on the caller's thread. It returns the write, which fsyncs and may run on a
+    # thread.
 
     def prepare_recovery_points(self) -> Callable[[], None]:
         self._recovery_points.update(self._of_logs(lambda log: log.recovery_point))
@@ -574,8 +574,8 @@ class LogDir:
 
         def write() -> None:
             # Two writers of one file can overlap: a periodic one, and one of a truncation, whose offsets must not be
-            # lost. Each writes the newest contents under its own name, and repeats that until they are still the newest
-            # afterwards.
+            # lost. Each writes the newest contents to a temporary file of its own, and again if newer contents came
+            # during the write.
             while True:
                 at, data = self._contents[name]
                 try:

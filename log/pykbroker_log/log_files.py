@@ -171,8 +171,8 @@ class LogFiles:
 
     def start_over(self, offset: int, config: LogConfig) -> None:
         """Remove all segments; an empty one begins at `offset`. Raises OSError."""
-        # Remove the newest first, and the first one only when the others are durably gone. After a crash the rest then
-        # ends early, but begins where the log began.
+        # Remove the newest first, and the first one only when the others are durably gone. After a crash the segments
+        # that are left then end early, but begin where the log began.
         first, *later = self._all()
         for segment in reversed(later):
             segment.remove()

@@ -167,7 +167,7 @@ class LogLoader:
         epochs.truncate_start(start)
         earliest = epochs.earliest()
         if epochs_lost or (earliest[1] if earliest else log_end_offset) > start:
-            # Otherwise a crash may have undone a move of the log start, but not of the epochs' start.
+            # If the epochs are not lost, a crash has undone a move of the log start, but not that of the epochs' start.
             epochs = self._rebuild_epochs(LeaderEpochs() if epochs_lost else epochs, start)
         self._drop_stray_snapshots(log_end_offset)
         if log_end_offset == local_start:
@@ -257,7 +257,7 @@ class LogLoader:
             self.work.from_offset = self.segments[scan[0]].base_offset
             self._load_producers(self.work.from_offset, is_scan=True)
             if self.guard is not None:
-                # The batches contain the epochs too, and the file has no checksum.
+                # The file of the epochs has no checksum, so read them again from the batches.
                 epochs.truncate_end(self.work.from_offset)
         for index in scan:
             if not (yield from self._scan(index, epochs)):
@@ -354,16 +354,16 @@ class LogLoader:
         self.guard.before_cut(where, offset, is_followed=is_followed)
 
     def _end_of(self, index: int) -> int:
-        """Return the end offset of the last whole batch of a segment. A segment that is not scanned may be damaged: its
-        records are held elsewhere too, or a reader gets an error."""
+        """Return the end offset of the last whole batch of a segment. A segment that is not scanned may be damaged;
+        then return its base offset: its records exist elsewhere too, or a reader gets an error."""
         try:
             return self.segments[index].whole_end()[1]
         except CorruptBatch:
             return self.segments[index].base_offset
 
     def _ends_whole(self, segment: Segment) -> bool:
-        """Return True if only whole batches come after the last index entry, because appends go to the end of the
-        file."""
+        """Return True if only whole batches come after the last index entry. Appends go to the end of the file, so it
+        must not end in part of a batch."""
         try:
             return segment.whole_end()[0] == segment.size
         except CorruptBatch:
@@ -386,8 +386,8 @@ class LogLoader:
         )
 
     def _why_out_of_line(self, index: int) -> str:
-        """Return why a segment does not follow the one before it, or "" if it does. Records are missing above the
-        recovery point, or exist twice there.
+        """Return why a segment does not follow the one before it, or "" if it does. If it does not, records above the
+        recovery point are missing, or records exist twice.
 
         Power loss may remove a whole file or its end and leave the next file. Below the recovery point no record can be
         missing, and a compacted log may have gaps.

@@ -5,7 +5,7 @@ any two calls. Not responsible for functions on whole files (disk.py: `read_file
 
 Invariants:
 * Synced data is kept apart from data that was only written, so that power can fail between any two calls.
-* A write that fails has written half, so that no caller relies on a failed write having done nothing.
+* A write that fails has written half of its data, so that a caller fails its tests if it expects nothing to be written.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ class MemoryDisk:
     # -- page cache
 
     def make_cold(self) -> None:
-        """Remove all files so far from memory: reads that must not wait raise ColdRead until `load`. (Otherwise every
+        """Remove all present files from memory: reads that must not wait raise ColdRead until `load`. (Otherwise every
         file is in memory.)"""
         self._cold.update(self._by_id)
 
@@ -489,7 +489,7 @@ class MemoryFile:
         try:
             self._disk._check("pwritev", self._path)
         except OSError:
-            # Half of it reaches the file, so that no caller relies on a failed write having done nothing.
+            # Half of the data reaches the file, so that a caller fails its tests if it expects nothing to be written.
             if len(data) > 1:
                 self._disk._store(self._node, self._path, data[: len(data) // 2], offset)
             raise

@@ -1,4 +1,4 @@
-"""Finds records that a log has lost with a file, from the other files that its folder still contains.
+"""Finds gaps in a log: records that are lost because a file is missing. The other files of the folder show the gap.
 
 Pure. Responsible for records before the log's end. Not responsible for records after it, which the checkpoints of the
 directory show (log_dirs.py), nor for the ends of sealed segments, which are checked when they are first read
@@ -37,8 +37,8 @@ def missing_records(left: Left) -> list[str]:
     bases = [base for base, _ in left.segments]
     gaps: list[tuple[int, int, str]] = []
     if left.clean or left.dense:
-        # The crash of a compaction leaves an index too, and what retention was about to remove lies before the log
-        # start.
+        # Not every index without a log is a loss. A crash during compaction leaves one too, and segments before the log
+        # start were about to be removed by retention.
         for base in left.orphans:
             after = bisect_right(bases, base)
             if left.log_start_offset <= base < left.log_end_offset and after < len(bases):

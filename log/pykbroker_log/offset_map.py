@@ -55,5 +55,5 @@ class OffsetMap:
         self.latest_offset = max(self.latest_offset, offset)
 
     def survivors(self, data: Buffer, count: int, base_offset: int, *, drop_tombstones: bool) -> NewestRecords:
-        """The records of a batch that are not superseded. Raises InvalidRecord."""
+        """Return the records of a batch that are not superseded. Raises InvalidRecord."""
         return survivors(self._table, self._seed, data, count, base_offset, self.latest_offset, drop_tombstones)

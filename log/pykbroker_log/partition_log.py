@@ -62,9 +62,10 @@ class Keeper(Protocol):
     """The owner of the checkpoints that contain a log's offsets."""
 
     def before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
-        """Return the writes that must be done before a truncation changes the files; recovery point and log start have
-        moved. A stale recovery point would hide later records from the scan after a crash, and a log start that is too
-        high from readers. With one that is too low, a power loss might bring back only some of the files before it."""
+        """Return the writes that must be done before a truncation changes the files; the log's recovery point and start
+        have moved already. A stale recovery point would hide later records from the scan after a crash, and a log start
+        that is too high would hide records from readers. With one that is too low, a power loss might bring back only
+        some of the files before it."""
 
 
 class PartitionLog:
@@ -480,12 +481,13 @@ class PartitionLog:
     def offset_for_timestamp(
         self, timestamp: int, *, wait: bool = True, search: TimeSearch | None = None
     ) -> TimedRecord | None:
-        """The first record that is at least this new. Raises as `search.look`; StorageError; ColdRead unless `wait`."""
+        """Return the first record that is at least this new. Raises the errors of `search.look`; StorageError; ColdRead
+        unless `wait`."""
         with self.files.guarded(), nullcontext() if wait else self.files.disk.without_waiting():
             return self.files.segments.first_at_least(timestamp, self.log_start_offset, search)
 
     def offset_of_max_timestamp(self, *, wait: bool = True, search: TimeSearch | None = None) -> TimedRecord | None:
-        """The first record with the largest timestamp. Raises as `offset_for_timestamp`."""
+        """Return the first record with the largest timestamp. Raises the errors of `offset_for_timestamp`."""
         with self.files.guarded(), nullcontext() if wait else self.files.disk.without_waiting():
             return self.files.segments.newest(search)
 
@@ -512,8 +514,8 @@ class PartitionLog:
         logger.info("%s: incremented log start offset to %d due to %s", self.name, offset, reason)
 
     def retire(self, now_ms: int, *, wait: bool = True) -> int:
-        """Remove the segments from the log that retention no longer keeps; return how many. Their files go with
-        `purge`. Raises StorageError, and ColdRead unless `wait`, in which case nothing has changed."""
+        """Remove the segments that retention no longer keeps from the log; return their number. `purge` removes their
+        files. Raises StorageError, and ColdRead unless `wait`; after a ColdRead nothing has changed."""
         files = self.files
         if not files.is_sound:
             return 0
@@ -563,7 +565,8 @@ class PartitionLog:
     def begin_replacement(
         self, cleanable: CleanablePart, *, memory: CleanerMemory, seed: bytes, now_ms: int
     ) -> Replacement:
-        """Begin the one compaction, which the caller ends with `end_replacement`. A flush came after `cleanable`."""
+        """Begin the log's only compaction; the caller ends it with `end_replacement`. The log was flushed after
+        `cleanable`."""
         assert self._replacement is None, self
         self._replacement = Replacement(
             self.files,
@@ -730,7 +733,8 @@ class PartitionLog:
         return flush
 
     def flush(self, upto: int | None = None) -> None:
-        """Make the log durable to its end, unless it is to `upto`; a thread may do it during appends. StorageError."""
+        """Make the log durable to its end, unless it is up to `upto`. May run on a thread during appends. Raises
+        StorageError."""
         if upto is not None and upto <= self.recovery_point:
             return
         flush = self.begin_flush(again=True)

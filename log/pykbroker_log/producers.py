@@ -182,7 +182,7 @@ class ProducerStates:
                 and (entry.txn_first_offset >= 0) is is_transactional
                 and not self._verifying
             ):
-                # The usual case, the next batch in order: it repeats none of the kept ones.
+                # The usual case, the next batch in order: it repeats none of the kept batches.
                 return None
             original = entry.repeated_by(first_sequence, last_sequence)
             if original is not None:
@@ -394,7 +394,7 @@ class ProducerStates:
 
     def remember(self, batches: Mapping[int, list[BatchMetadata]]) -> None:
         """Add the last batches of some producers that recovery has read from this log. Called after a snapshot was
-        loaded, which has one batch of each."""
+        loaded, which has only one batch per producer."""
         for producer_id, kept in batches.items():
             entry = self.entries.get(producer_id)
             if entry is not None and entry.batches and entry.batches[-1] == kept[-1]:

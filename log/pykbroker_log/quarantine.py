@@ -1,4 +1,5 @@
-"""Finds whole batches after the damage in a log, and keeps aside what is cut off with them.
+"""Finds whole batches after the damage in a log, and copies the bytes that are cut off with them to a file of their
+own.
 
 Apache Kafka cuts a log off at the first bytes that are no batch. After a torn write nothing is worth keeping. After a
 damaged sector there may be gigabytes of good records, and their owner wants to find them.

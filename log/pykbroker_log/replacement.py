@@ -1,20 +1,20 @@
 """One compaction of a log while it is under way: the worker's input, and how its results become part of the log.
 
 Responsible for the order in which segments are replaced, so that a crash at any moment leaves either the old or the new
-ones. Also responsible for dropping results that a truncation or a deletion has overtaken. Not responsible for the
-choice of segments (dirty_segments.py) and the cleaning (compaction.py).
+segments. Also responsible for dropping results if a truncation or a deletion has changed the log in the meantime. Not
+responsible for the choice of segments (dirty_segments.py) and the cleaning (compaction.py).
 
-A replacement has three steps. After each the folder must be fsynced before the next; a thread does that:
+A replacement has three steps. After each step a thread fsyncs the folder, and only then the next step begins:
 1. `.cleaned` -> `.swap`: from now on a start finishes the replacement;
 2. readers use the new segment, and the old segments' files are renamed to `.deleted`;
 3. `.swap` -> the final names.
 A power loss keeps any of the changes of a folder since its last fsync. Without the first fsync the old segments could
-be gone and the new ones still be `.cleaned`. Without the second, old segments could come after a new one that covers
+be gone and the new ones still be `.cleaned`. Without the second, old segments could come back although a new one covers
 them.
 
 Invariants:
-* The records that are cleaned are durable before the worker reads them, and so are the markers that decide them: no
-  record is removed because of one that a power loss may remove.
+* The records that are cleaned are durable before the worker reads them, and so are the markers that decide them. So no
+  record is removed because of another record or marker that a power loss may remove.
 * A replacement replaces exactly the segments it was made from, none of which has changed.
 * A truncation calls `abandon` before it cuts the log: no `.swap` brings back records that were cut off.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class CleanablePart(Protocol):
-    """The part of a log that is cleaned (dirty_segments.py says more of it)."""
+    """The part of a log that is cleaned (dirty_segments.py describes it)."""
 
     @property
     def first_dirty_offset(self) -> int: ...
@@ -140,7 +140,7 @@ class Replacement:
             raise files.failed(error) from error
 
     def _usable(self, sources: Iterable[SegmentSource]) -> list[Segment] | None:
-        """The segments, if the log has them still."""
+        """Return the segments if the log still has all of them, else None."""
         if self.is_void or self._files.is_closed:
             return None
         segments = [self._segments[source.base_offset] for source in sources]

@@ -3,8 +3,8 @@
 Responsible for recognizing whole batches in their places. Not responsible for the bytes after the last one
 (log_loading.py), nor for producers and epochs, which only get the batches.
 
-Invariant: a file that became shorter during the scan is an error, and never a log that ends earlier. Beyond its end a
-map returns zeros up to the end of a page (os_disk/mapped.py).
+Invariant: a file that became shorter during the scan is an error, and never a log that ends earlier. Beyond the file's
+end a memory map returns zeros up to the end of a page (os_disk/mapped.py).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Scanned(NamedTuple):
     size: int
     excess_bytes: int
     reason: str
-    """The reason for which the scan ended before the file; "" if it did not."""
+    """The reason why the scan ended before the end of the file; "" if it reached the end."""
     max_timestamp: int
     max_timestamp_offset: int
     bytes_since_index: int
@@ -73,8 +73,8 @@ class ScannedSegment(Protocol):
 
 
 def scan(segment: ScannedSegment, visit: BatchVisit, *, is_gapless: bool) -> Generator[int, None, Scanned]:
-    """Check the batches up to the first thing that is none, and add them to the segment's empty indexes. Yields the
-    bytes that were looked at. `is_gapless`: each batch begins where the one before it ends. Raises OSError."""
+    """Check the batches up to the first bytes that are no batch, and add them to the segment's empty indexes. Yields
+    the bytes that were looked at. `is_gapless`: each batch begins where the one before it ends. Raises OSError."""
     reader = segment.file.reader()
     size = reader.size()
     offset_index, time_index, interval = segment.offset_index, segment.time_index, segment.index_interval_bytes

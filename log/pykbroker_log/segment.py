@@ -156,7 +156,7 @@ class Segment:
                 if not self._has_sane_index():
                     self._rebuild_indexes()
             except BaseException:
-                # Not in memory, or not readable: the next use checks them again.
+                # The indexes are not in memory, or not readable: the next use checks them again.
                 self._offset_index = self._time_index = None
                 self._index_checked = False
                 raise
@@ -232,7 +232,7 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """The largest timestamp of the first batch, where `segment.ms` begins; -1 if unknown."""
+        """The largest timestamp of the first batch, from which `segment.ms` counts; -1 if unknown."""
         if self._first_timestamp == _UNKNOWN:
             if self.size == 0:
                 return -1
@@ -250,7 +250,7 @@ class Segment:
 
     def append_batch(self, data: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
         """Write one batch at the end. If this raises, nothing of it counts."""
-        # Reads the attributes under the properties, where they are set: this runs once for each produced batch.
+        # This runs once for each produced batch, so it uses a property only if the attribute under it is not set yet.
         offset_index, file = self._offset_index, self._file
         if offset_index is None:
             offset_index = self.offset_index
@@ -336,7 +336,7 @@ class Segment:
         return start, self.size - start
 
     def unsynced_files(self, *, sealed: bool) -> list[File]:
-        """Return the files that a flush has to fsync. Indexes that only sealing completes are left out before that."""
+        """Return the files that a flush has to fsync. Before sealing, indexes that it completes are left out."""
         files = [self.file]
         if sealed:
             files += [self.offset_index.file, self.time_index.file]
@@ -457,7 +457,7 @@ class Segment:
         return position, offset
 
     def has_whole_index(self) -> bool:
-        """Return True if the indexes of this sealed segment are as sealing left them. In doubt it is scanned."""
+        """Return True if this sealed segment's indexes are certainly as sealing left them; else it is scanned."""
         if self.size == 0:
             return True
         last = self.offset_index.last()
@@ -526,9 +526,9 @@ class Segment:
         self.txn_index.drop_tail(next_offset)
 
     def recover(self, visit: BatchVisit, *, is_gapless: bool = False) -> Generator[int, None, Scanned]:
-        """Check every batch up to the first bytes that are none, and rebuild the indexes; yields the number of bytes
-        that were examined. The caller decides about the rest, and then calls `end_at`. `visit` adds the entries of the
-        transaction index, because they depend on the producers. See scan.py."""
+        """Check every batch up to the first bytes that are no batch, and rebuild the indexes; yields the number of
+        bytes that were examined. The caller decides about the rest, and then calls `end_at`. `visit` adds the entries
+        of the transaction index, because they depend on the producers. See scan.py."""
         self._empty_indexes()
         self.txn_index.reset()
         found = yield from scan(self, visit, is_gapless=is_gapless)
@@ -546,9 +546,8 @@ class Segment:
         self.seal()
 
     def begin_rebuild(self) -> None:
-        """Call it before `recover` if no later flush covers the segment. Until `end_rebuild` there is no time index
-        with that name, so that the next start sees that the indexes are not whole: half an index looks like a whole
-        one."""
+        """Call it before `recover` if no later flush covers the segment. Until `end_rebuild` the time index has another
+        name. It shows the next start that the indexes are not whole, because half an index looks like a whole one."""
         self._index_checked = True
         self.time_index.close()
         path = self.path(names.TIME_INDEX)

@@ -100,8 +100,8 @@ class Segments(list[Segment]):
         return None
 
     def _look_at_end(self, index: int) -> None:
-        """Check the end of a segment, once, when it is first read. Readers do not get half a batch at its end: they
-        would wait for the rest."""
+        """Check the end of a segment, once, when it is first read. Readers do not get half a batch at its end, because
+        they would wait for the rest."""
         segment = self[index]
         if index + 1 < len(self):
             following = self[index + 1].base_offset

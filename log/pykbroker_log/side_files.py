@@ -2,8 +2,8 @@
 
 Invariants:
 * They are written without fsync, which would block the event loop at every change of leader and every roll. The next
-  flush (`take_unsynced`) makes them durable before it moves the recovery point. A file that is torn by an earlier power
-  loss is noticed and rebuilt.
+  flush (`take_unsynced`) makes them durable before it moves the recovery point. A file that a power loss before that
+  flush has torn is noticed and rebuilt.
 * A flush fsyncs the folder if a file was created in it. The first flush after the start makes the folder's own name
   durable.
 """
@@ -41,7 +41,7 @@ class SideFiles:
         self._unsynced: list[str] = []
         # Taken by the latest flush, which may not have fsynced them yet.
         self._taken: tuple[str, ...] = ()
-        # Changes by an earlier run, or by the start, are unknown.
+        # True at first, because changes by an earlier run, or by the start, are unknown.
         self._names_changed = True
         # True if the folder's own name is durable, as far as this run knows.
         self._is_named = False
@@ -132,8 +132,7 @@ class SideFiles:
 
     def take_unsynced(self, *, again: bool = False) -> tuple[Sequence[str], Sequence[str]]:
         """Return the files written since the last call, and the folders in which names have changed; the caller fsyncs
-        them. With
-        `again`, include everything that another flush may be fsyncing."""
+        both. With `again`, include everything that another flush may be fsyncing."""
         # This may run on a thread: a name that is added at the same time is in one of the two lists.
         unsynced, self._unsynced = self._unsynced, []
         folders: list[str] = []

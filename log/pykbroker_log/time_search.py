@@ -1,7 +1,8 @@
 """The search for a timestamp among the records of a batch; on an event loop each turn has a budget.
 
 Responsible for how much a turn examines, and for detecting a batch that is too large for one: a batch of 700 bytes can
-hold a million records. Not responsible for finding the batch (segments.py), nor for where else the search runs.
+hold a million records. Not responsible for finding the batch (segments.py), nor for where the search in such a batch
+runs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TimedRecord = tuple[int, int, int]
 FoundRecord = tuple[int, int]
 #: The batch and the target of a search: base offset and CRC, then timestamp and first offset delta.
 SearchKey = tuple[int, int, int, int]
-#: Uncompressed bytes count for less.
+#: This many uncompressed bytes take as much of a turn's budget as one decompressed byte.
 _PLAIN_FOR_ONE = MOST_PLAIN_AT_ONCE // AT_ONCE_BYTES
 
 
@@ -35,8 +36,9 @@ class BatchSearch(NamedTuple):
     first_delta: int
 
     def run(self) -> FoundRecord | None:
-        """Search, however long it takes; call it on a thread or in another process. Decompression in steps lets other
-        threads run, and the content is not joined at once, because that would hold the lock of the interpreter."""
+        """Search, however long it takes; call it on a thread or in another process. The content is decompressed and
+        joined in steps, because one long step would hold the lock of the interpreter, and other threads could not
+        run."""
         data: bytes | bytearray = self.payload
         if self.codec:
             data = bytearray()

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class CutLog(Protocol):
-    """The part of a log that a truncation uses. It moves the end."""
+    """The part of a log that a truncation uses. The truncation sets `log_end_offset`."""
 
     log_end_offset: int
 

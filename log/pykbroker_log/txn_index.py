@@ -73,7 +73,7 @@ class TxnIndex:
             self._keep(self._first_at_least(offset))
 
     def drop_tail(self, log_end_offset: int) -> None:
-        """Undo the entry, or the half of one, for a marker that is not in the log."""
+        """Remove the entry, or the half of an entry, for a marker that is not in the log."""
         if self._file is not None:
             self._keep(self._first_at_least(log_end_offset) if len(self) else 0)
 

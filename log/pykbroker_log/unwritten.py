@@ -1,8 +1,9 @@
 """Sends appended bytes to the device before the kernel has too many of them, so that appends do not wait.
 
 A kernel lets dirty pages pile up for half a minute or a tenth of the memory, and makes the next writer wait while
-it catches up. Responsible for which stretches of a log are due. Not responsible for when one looks, or on which thread
-the device is asked (storage/upkeep.py in the node), nor for durability: nothing here is a promise (flush_state.py).
+it catches up. Responsible for which stretches of a log are due. Not responsible for when, and on which thread, the
+device is asked (storage/upkeep.py in the node). Not responsible for durability either: nothing here promises it
+(flush_state.py).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ class Stretch(NamedTuple):
 
 
 def unwritten(segments: Segments, least_bytes: int) -> list[Stretch]:
-    """Return what was appended since the last call, newest segment first; from the active one at least
-    `least_bytes`."""
+    """Return the stretches that were appended since the last call, newest segment first; the active segment's only if
+    it has at least `least_bytes`."""
     found: list[Stretch] = []
     for segment in reversed(segments):
         taken = segment.take_unwritten(least_bytes)

@@ -4,8 +4,8 @@ A transaction must not begin in a log unless its coordinator knows that the log 
 the leader first asks the coordinator. A guard stands for that request: the batch is appended only if its guard is
 still the current one. A marker that arrives in the meantime drops the guard, and the batch may not be appended.
 
-Responsible for the guards and for the lowest sequence number that was seen with them. Not responsible for asking the
-coordinator, nor for which producer has an open transaction already (producers.py).
+Responsible for the guards and for the lowest sequence number of the batches of each guard. Not responsible for asking
+the coordinator, nor for which producer has an open transaction already (producers.py).
 
 Invariants: at most one guard per producer id; a guard that was dropped never becomes current again.
 """

@@ -1,7 +1,7 @@
 """Fsyncs without a waiting thread: the kernel does them, and a descriptor becomes readable when one has ended.
 
-A thread that waits has to be woken, take the interpreter from the thread that woke it, and wake that thread when the
-device is done. On a fast device that takes longer than the fsync.
+A thread that waits for an fsync must be woken for it, must take the interpreter's lock from the thread that woke it,
+and must wake that thread when the device is done. On a fast device that takes longer than the fsync.
 """
 
 from __future__ import annotations

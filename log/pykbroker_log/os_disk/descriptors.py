@@ -48,7 +48,7 @@ class Holder:
         self.path = path
         #: None while the descriptor is closed to stay below the limit
         self.descriptor: Descriptor | None = descriptors.make(path, create=create)
-        #: used since the last search for a descriptor to give up
+        #: used since the last search for a descriptor to close
         self.recent = True
         descriptors.keep(self)
 
@@ -107,7 +107,7 @@ class Descriptors:
             try:
                 oldest = next(iter(self._holders))
             except (StopIteration, RuntimeError):
-                return  # another thread is at it
+                return  # another thread does the same now
             self._holders.pop(oldest, None)
             descriptor = oldest.descriptor
             if oldest.recent or (descriptor is not None and descriptor.regions):

@@ -31,7 +31,7 @@ def _fsync_unless_closed(file: File) -> None:
 
 class OsDisk:
     """The operating system's disk. `max_open_files` is the limit of `Descriptors`. With `on_map`, files are mapped for
-    scans (mapped.py explains where that is allowed), and `on_map` is called with the path before each."""
+    scans (mapped.py explains where that is allowed), and `on_map` is called with the path before each map."""
 
     def __init__(self, *, max_open_files: int | None = None, on_map: OnMap | None = None) -> None:
         self.descriptors = Descriptors(max_open_files)
@@ -132,7 +132,7 @@ class OsDisk:
             _fsync_unless_closed(file)
 
     def _fsync_at_once(self, descriptors: Sequence[int], *, folders: bool = False) -> Sequence[int]:
-        """Like Context.fsync; without a context no file is taken."""
+        """Call Context.fsync for several descriptors. Returns -1 for each if there is only one, or no context."""
         if len(descriptors) > 1 and (context := self._take_context()) is not None:
             # Each thread has a context for itself during the call.
             results = context.fsync(descriptors, folders=folders)

@@ -118,8 +118,8 @@ class Context:
         return self._waiting > 0
 
     def collect(self, *, wait: bool) -> list[int] | None:
-        """Return None while some go on, unless `wait`. Otherwise return for each file its errno, 0 if it is durable, or
-        -1 if the kernel did not take it and nothing was tried."""
+        """Return None while some fsyncs go on; with `wait`, wait for them. Then return for each file its errno, 0 if it
+        is durable, or -1 if the kernel did not take it and nothing was tried."""
         assert _numbers is not None
         while self._waiting:
             waiting = ctypes.c_long(self._waiting)

@@ -151,7 +151,7 @@ class OsFile(Holder):
         return OsRegion(self._descriptors, self._cache, descriptor, offset, length)
 
     def write_back(self, offset: int, length: int) -> None:
-        """Begin to write dirty pages to the device, without a promise; call it on a thread."""
+        """Begin to write dirty pages to the device; call it on a thread. Promises no durability."""
         write_back(self.take().fd, offset, length)
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int:

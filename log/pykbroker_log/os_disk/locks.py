@@ -9,8 +9,8 @@ import os
 
 class OsLock:
     # POSIX locks belong to the process and vanish when *any* descriptor of the file closes, so two brokers in one
-    # process need this set as well. Java's FileChannel takes the same kind, so pykbroker and Apache Kafka exclude each
-    # other.
+    # process need this set as well. Java's FileChannel takes the same kind of lock, so pykbroker and Apache Kafka
+    # exclude each other.
     _held: set[str] = set()
 
     __slots__ = ("_fd", "_path")

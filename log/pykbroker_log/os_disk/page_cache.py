@@ -4,9 +4,9 @@ Responsible for the calls, for which of them this kernel has, and for loading a 
 a read does if a part is not in memory (files.py), nor for when something is loaded or written back.
 
 cachestat(2) counts the cached pages of a range in a microsecond (Linux 6.5 and later). It also counts pages that are
-still being read, so the last byte is then read without waiting. mincore(2) needs a map of the range, which is not kept,
-and ten microseconds for a megabyte. If neither works, every range counts as resident: reads then wait, as on any other
-system.
+still being read, so the last byte is then read without waiting. mincore(2) needs a map of the range, which is then
+removed, and ten microseconds for a megabyte. If neither works, every range counts as resident: reads then wait, as on
+any other system.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LIBC = _libc()
 
 
 def would_wait(fd: int, buffer: bytearray, offset: int) -> bool | None:
-    """Try to read without waiting. Return None if even this cannot be found out here."""
+    """Return True if a read would wait for the device; None if this system cannot find that out."""
     try:
         os.preadv(fd, [buffer], offset, NO_WAIT)
     except BlockingIOError:
@@ -93,7 +93,8 @@ def by_mincore(fd: int, offset: int, length: int) -> bool:
 
 
 def _read_in(fd: int, offset: int, length: int) -> int:
-    """Read a range, and what the kernel reads ahead, without keeping it. Return how many bytes exist."""
+    """Make the kernel read a range into the page cache, without a copy for this process. Return how many bytes
+    exist."""
     try:
         sink = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
@@ -126,7 +127,7 @@ def write_back(fd: int, offset: int, length: int) -> None:
 
 
 def probes() -> list[IsResident]:
-    """The best first."""
+    """Return the probes of this system, the best first."""
     return [] if _LIBC is None else [by_cachestat, by_mincore]
 
 
