@@ -1,7 +1,7 @@
 """Encoding and decoding the batches of the metadata log, and the control records of KRaft.
 
-Responsible for the form of what KRaft appends: plain values without keys and headers, uncompressed, and control records
-in the versions that Apache Kafka writes. Not responsible for the meaning of the values.
+Responsible for the form of the batches that KRaft appends: plain values without keys and headers, uncompressed, and
+control records in the versions that Apache Kafka writes. Not responsible for the meaning of the values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Snapshot files (`OOO-EEE.checkpoint`, `bootstrap.checkpoint`): their names and their bytes.
 
 A snapshot is a sequence of batches: a control batch (header; kraft.version and voters if there are any), data batches,
-a control batch (footer). `bootstrap.checkpoint` has the same form without voters: the first controller of a new cluster
-writes its records into the log. Responsible for the form; `storage` reads and writes the files.
+a control batch (footer). `bootstrap.checkpoint` has the same form without voters; the first controller of a new cluster
+writes its records into the log. Responsible for the form; `metadata_storage` reads and writes the files.
 """
 
 from __future__ import annotations

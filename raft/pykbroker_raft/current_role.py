@@ -1,6 +1,6 @@
 """The role of a replica and its transitions: the only owner of the epoch, the vote and the leadership.
 
-Responsible for the transitions, for what goes with each of them (quorum-state, the listeners, connections made anew,
+Responsible for the transitions, for the effects of each (quorum-state, notices to the listeners, resets of connections,
 the control records of a new leader), and for the high watermark of a leader. Not responsible for when a role changes:
 `election`, `fetch_client`, `quorum_epoch` and `leader_news` ask for it.
 
@@ -38,7 +38,7 @@ from pykbroker_raft.voters import Endpoint, Endpoints, ReplicaKey, address
 
 
 class CurrentRole:
-    """`state` is read by every part; a transition is asked for by name."""
+    """Every part reads `state`. A part that wants a transition calls the method for it."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class CurrentRole:
         self._tell_leader()
 
     def become_unattached(self, epoch: int, now: Now, leader_id: int | None = None) -> None:
-        """A higher epoch was seen, or no voter was elected in this one."""
+        """Call it when a higher epoch was seen, or no voter was elected in this epoch."""
         old = self.state
         if isinstance(old, (Unattached, Prospective, Candidate)) and old.election_deadline_ms is not None:
             deadline = old.election_deadline_ms
@@ -181,7 +181,8 @@ class CurrentRole:
         self._connections.reset_all()
 
     def give_vote(self, candidate: ReplicaKey, epoch: int, now: Now) -> None:
-        """Give the one vote of this epoch. The candidate's log is at least as good, so give it time."""
+        """Give the one vote of this epoch. The candidate's log is at least as good, so the election timeout starts
+        again."""
         deadline = now.steady_ms + self.random_election_timeout_ms()
         old = self.state
         if isinstance(old, Prospective) and old.epoch == epoch:
@@ -229,8 +230,8 @@ class CurrentRole:
         """Count a vote; the election is then won, lost, or undecided.
 
         A candidate that lost waits for the end of its election timeout (`Elections.poll_candidate`). The voters that
-        refused it
-        follow another candidate, and a new pre-vote at once would depose the leader that they are electing.
+        refused it may elect another candidate, and a new pre-vote at once would depose the leader that they are
+        electing.
         """
         election.votes.record(voter_id, granted)
         self._advance_election(now)
@@ -342,7 +343,7 @@ class CurrentRole:
             leader.voters_changed(self._log.voters, self.check_quorum_deadline_ms(now))
 
     def count_self(self) -> None:
-        """Count what this replica has fsynced."""
+        """Count the records that this replica has fsynced."""
         if isinstance(self.state, Leader):
             self.state.replicas.find_or_add(self._config.key).end_offset = self._log.view.durable_offset
             self.advance_high_watermark(self.state)

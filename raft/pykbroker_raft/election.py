@@ -1,6 +1,6 @@
 """Elections: Vote (with KIP-996 pre-votes), both sides, and the timers of the roles that take part in an election.
 
-Responsible for the grant of a vote and for what an answer means. A vote is in the Ready before the reply that grants it
+Responsible for granting a vote and for handling the answers. A vote is in the Ready before the reply that grants it
 (R3): `current_role` puts it there.
 """
 
@@ -23,8 +23,8 @@ from pykbroker_wire.errors import ErrorCode
 
 
 def may_grant(state: State, candidate: ReplicaKey, log_is_up_to_date: bool, pre_vote: bool) -> bool:
-    """Return True if a replica in this state grants its vote in the candidate's epoch. A pre-vote binds it to
-    nothing."""
+    """Return True if a replica in this state grants its vote in the candidate's epoch. A granted pre-vote binds the
+    replica to nothing."""
     match state:
         case Leader():
             return False

@@ -17,7 +17,7 @@ HIGHEST_VERSION = 1
 
 
 class CorruptQuorumState(ValueError):
-    """quorum-state cannot be read; a start without it could vote twice."""
+    """quorum-state cannot be read. A replica that starts without it could vote twice in an epoch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class FetchClient:
         before = self._roles.state
         handled = self._news.take_response(response, partition, now)
         if handled is not None or partition is None:
-            # A server without news is not asked again at once.
+            # A bootstrap server whose response changed nothing is not asked again at once.
             has_news = source.id >= 0 or self._roles.state is not before
             return bool(handled) and has_news
         follower = self._roles.state

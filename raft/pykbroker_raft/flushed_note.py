@@ -9,8 +9,8 @@ an fsync: after the death of the process the note is exact, after a power loss i
 fsynced up to an offset before the note contains it; before the log is cut below the note, the note is lowered durably.
 
 Another program may use the directory between two runs of pykbroker. Apache Kafka may cut the log below the note,
-because its leader has other records, and may append beyond the note, and leaves the note unchanged. Then records would
-be missed that were never committed, or acknowledged records at the end could be cut off. So a note counts only while
+because its leader has other records, and may append beyond the note, and leaves the note unchanged. Then the next start
+would miss records that were never committed, or could cut acknowledged records off. So a note counts only while
 quorum-state is as pykbroker has written it. The reasons why that is enough:
 
 1. Apache Kafka writes quorum-state at each start, even if nothing in it changes, and makes it durable before its Raft
@@ -96,8 +96,8 @@ def _offsets(data: bytes, prefix: bytes) -> list[int]:
 
 
 def _lacks_mark(disk: Disk, folder: str) -> bool:
-    """Return True if quorum-state lacks the mark. A missing file lacks nothing, because Apache Kafka does not remove
-    it."""
+    """Return True if quorum-state exists without the mark. If the file is missing, Apache Kafka has not written it
+    since."""
     path = f"{folder}/{election_state.FILE}"
     return disk.exists(path) and not read_file(disk, path).endswith(MARK)
 

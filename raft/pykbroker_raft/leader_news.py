@@ -1,7 +1,7 @@
 """The fields that every message has: the cluster, the epoch, the leader. Checked and followed here.
 
 Responsible for the errors that several requests have in common, and for what a replica learns about the leader from
-any message. Asks `current_role` for the transition; knows nothing of any one message.
+any message. Asks `current_role` for the transition; uses no field that only one message has.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LeaderNews:
         return ErrorCode.INVALID_REQUEST if partition is None else ErrorCode.NONE
 
     def check_leader_request(self, epoch: int) -> ErrorCode:
-        """Return NONE if a request that only a leader answers, sent in `epoch`, may be answered here."""
+        """Return NONE if this replica may answer a request that was sent in `epoch` and that only a leader answers."""
         if epoch < self._roles.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if epoch > self._roles.epoch:
@@ -71,7 +71,7 @@ class LeaderNews:
     # The leader in any message
 
     def _is_consistent(self, epoch: int, leader_id: int) -> bool:
-        """Return True if the message agrees that an epoch has one leader (R1)."""
+        """Return False if the message contradicts what is known here about the one leader of an epoch (R1)."""
         if leader_id >= 0 and leader_id == self._config.node_id:
             return self._roles.is_leader and epoch == self._roles.epoch
         return (
@@ -124,9 +124,8 @@ class LeaderNews:
         return handled
 
     def take(self, error: ErrorCode, leader_id: int, epoch: int, endpoints: Endpoints, now: Now) -> bool | None:
-        """Handle the common fields of a response. Return None if the caller must handle the rest; otherwise whether the
-        request
-        succeeded."""
+        """Handle the common fields of a response. Return None if the caller must handle the rest. Otherwise return True
+        if the request succeeded, False if it failed."""
         if leader_id >= 0 and not endpoints:
             endpoints = self._log.voters.endpoints(leader_id)
         if epoch < self._roles.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:

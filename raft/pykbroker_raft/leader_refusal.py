@@ -1,11 +1,12 @@
 """A leader whose process is gone: its fetch connection ended, and its port refuses a new connection.
 
 Responsible for two timers of a voter that follows such a leader; votes, epochs and logs follow their usual rules.
-Apache Kafka waits for controller.quorum.fetch.timeout.ms here. In pykbroker the follower grants pre-votes from now on,
-and stands for election after a random delay. A follower that has granted a pre-vote to another voter waits for that
-election: two candidates of one epoch would split the votes, and wait for an election timeout.
+Apache Kafka waits for controller.quorum.fetch.timeout.ms in this case. In pykbroker the follower grants pre-votes at
+once, and stands for election after a random delay. A follower that has granted a pre-vote to another voter waits for
+that election: two candidates of one epoch would split the votes, and wait for an election timeout.
 
-Not responsible for detecting it. A wrong report does no harm: the next response of the leader undoes both changes.
+Not responsible for detecting the refusal. A wrong report does no harm: the next response of the leader undoes both
+changes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The state machine's view of the log: its ends, the start offsets of epochs, the snapshots. No records, no files.
 
-Responsible for KRaft's questions about a log: whether (offset, epoch) is on it, where another log diverges from it, and
+Responsible for KRaft's questions about a log: whether (offset, epoch) is in it, where another log diverges from it, and
 what a fetching replica must do. Invariants: start <= every end; epoch starts ascend in both numbers; nothing is cut
 below the high watermark (`ReplicaLog` checks it before it truncates).
 """
@@ -16,7 +16,7 @@ from functools import total_ordering
 @dataclass(frozen=True, slots=True)
 class OffsetAndEpoch:
     """A position in a log: the offset after the last record, and that record's epoch. Ordered by epoch first, as Raft
-    compares."""
+    compares logs."""
 
     offset: int
     epoch: int

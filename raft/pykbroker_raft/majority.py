@@ -43,7 +43,8 @@ class Progress:
     leader_end_at_last_fetch: int = -1
 
     def fetched(self, offset: int, leader_end: int, now_ms: int, wall_ms: int) -> None:
-        # It was caught up at the previous fetch if this one begins at the leader's end of that time.
+        # The replica was caught up at its previous fetch if this fetch begins where the leader's log ended at that
+        # time.
         if offset >= leader_end:
             self.last_caught_up_wall_ms = max(self.last_caught_up_wall_ms, wall_ms)
         elif 0 < self.leader_end_at_last_fetch <= offset:
@@ -90,7 +91,8 @@ class QuorumReplicas:
         return self.voters.get(progress.key.id) is progress
 
     def update_voters(self, voters: VoterSet) -> None:
-        """Take over a new voter set: a new voter keeps its progress as observer, a removed one keeps it as voter."""
+        """Take over a new voter set. An observer that becomes a voter keeps its progress, and so does a voter that was
+        removed."""
         old, self.voters = self.voters, {}
         for voter in voters:
             progress = old.pop(voter.key.id, None)
@@ -112,7 +114,7 @@ class QuorumReplicas:
         return majority_offset(progress.end_offset for progress in self.voters.values())
 
     def others_by_offset(self) -> list[Progress]:
-        """The other voters, the most advanced first: the preferred successors of a resigning leader."""
+        """Return the other voters, the most advanced first: the preferred successors of a resigning leader."""
         others = [progress for progress in self.voters.values() if progress.key.id != self.local.id]
         return sorted(others, key=lambda progress: (-progress.end_offset, progress.key))
 

@@ -4,7 +4,7 @@ Responsible for executing a `Ready` on the disk, and for the state from which a 
 the vote. Synchronous: the driver decides what runs outside the event loop. Invariants:
 * quorum-state and snapshots appear whole or not at all (written to another name, fsynced, renamed, the folder fsynced);
 * a log that starts above 0 has a snapshot that covers the missing records;
-* records that were durable are never cut off at the open (intact.py lists what happens instead);
+* opening never cuts off records that were durable (intact.py has the exceptions and the errors);
 * every disk error is a `StorageError`.
 """
 
@@ -48,7 +48,7 @@ class SnapshotDropped(Exception):
     """The disk has no room for a snapshot that is being fetched. The fetched part was dropped, and is fetched again."""
 
 
-#: errors of the first check of a folder from which no node can start
+#: errors of the first check of a folder; after one of them no node can start from the folder
 UNUSABLE = (
     StorageError,
     InconsistentTopicId,
@@ -144,8 +144,8 @@ class MetadataStorage:
                 log_start_offset=0,
                 high_watermark=0,
                 producer_id_expiration_ms=1 << 31,
-                # A segment of which a power loss left only the name must not claim offsets that were lost with the one
-                # before.
+                # A power loss may cut a segment off and leave the next one empty. Without `dense` the log would seem to
+                # end at the empty segment's base offset.
                 dense=True,
                 guard=guard,
             )
@@ -310,8 +310,8 @@ class MetadataStorage:
         self.log.truncate_to(offset)
 
     def _require_room(self) -> None:
-        """Raise StorageError if there is no room for the writes of a cut: a log that runs out of it half way is
-        lost."""
+        """Raise StorageError if there is no room for the writes of a cut: a cut that runs out of room half way loses
+        the log."""
         if not self.has_room_for(0):
             raise StorageError(self.log_dir, OSError(errno.ENOSPC, "no room to cut the metadata log"))
 
@@ -343,10 +343,10 @@ class MetadataStorage:
         kraft_version: int,
         voters: VoterSet | None,
     ) -> int:
-        """Write a snapshot of what is committed below `snapshot.offset`. Return its size, for `note_snapshot`. May run
-        on a
-        thread."""
-        # An observer does not fsync what it fetches; the records that a snapshot covers must be durable before it is.
+        """Write a snapshot of the state that is committed below `snapshot.offset`. Return its size, for
+        `note_snapshot`. May run on a thread."""
+        # An observer does not fsync the records that it fetches; those that a snapshot covers must be durable before it
+        # is.
         self.log.flush(snapshot.offset)
         data = checkpoint.encode(
             values,
@@ -386,8 +386,8 @@ class MetadataStorage:
         return self._guard(lambda: self.reserve.has_room_for_all_of(size_bytes), again=False)
 
     def _keep_room(self, write: Callable[[], T]) -> T:
-        """Write a part of a fetched snapshot. On a full disk, drop the fetched parts, which must not keep the room that
-        was left, and raise SnapshotDropped."""
+        """Write a part of a fetched snapshot. On a full disk, drop the fetched parts, so that they do not fill the room
+        that was left, and raise SnapshotDropped."""
         try:
             return self._guard(write, again=False)
         except StorageError as error:
@@ -407,9 +407,8 @@ class MetadataStorage:
         self._keep_room(write)
 
     def install_snapshot(self, last: SnapshotChunk) -> tuple[int, checkpoint.Snapshot]:
-        """Write the last part of a fetched snapshot, put it in place and start the log after it. Return its size and
-        content.
-        Durable on return.
+        """Write the last part of a fetched snapshot, put the snapshot in place and start the log after it. Return its
+        size and content. Durable on return.
 
         Raises CorruptMetadataSnapshot if it is not whole, and SnapshotDropped; in both cases the log is as it was.
         After a StorageError of a full disk the snapshot is in place, and the same call does the rest."""
@@ -518,7 +517,7 @@ def write_checkpoint(disk: Disk, folder: str, name: str, data: Iterable[bytes]) 
         disk.rename(temporary, f"{folder}/{name}")
     except OSError as error:
         if is_full(error):
-            # The part that was written must not keep the room that is left.
+            # The part that was written must not fill the room that is left.
             disk.unlink(temporary)
         raise
     disk.fsync_dir(folder)

@@ -38,7 +38,7 @@ class OwnMembership:
         self._news = news
 
     def request_due(self, state: Follower, now: Now) -> Any | None:
-        """Return the request that the leader gets instead of a Fetch, or None if none is due; then it is checked again
+        """Return the request that is sent to the leader instead of a Fetch. Return None if none is due, and check again
         later."""
         if now.steady_ms < state.update_voter_deadline_ms:
             return None
@@ -68,8 +68,8 @@ class OwnMembership:
         stale = self._log.voters.get(config.node_id)
         if stale is not None:
             return rpc.remove_voter_request(config.cluster_id, stale.key)
-        # This replica counts as soon as the record is appended, so it must not wait for a commit that needs its own
-        # vote.
+        # This replica is a voter as soon as the record is appended. It must not wait for a commit that may need its own
+        # fetch.
         return rpc.add_voter_request(
             config.cluster_id, config.as_voter, config.request_timeout_ms, ack_when_committed=False
         )

@@ -1,6 +1,6 @@
 """The announcement and the end of a leadership: BeginQuorumEpoch and EndQuorumEpoch, both sides.
 
-Responsible for the timers of a leader and of one that has resigned. Not responsible for how a leader is elected.
+Responsible for the timers of a leader and of a resigned leader. Not responsible for how a leader is elected.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class QuorumEpochs:
 
     def poll_leader(self, state: Leader, now: Now) -> int:
         others = [progress for progress in state.replicas.voters.values() if progress.key.id != self._config.node_id]
-        # The only voter needs no fetches. A leader outside the voter set needs them, and leads until that set is
-        # committed.
+        # A leader that is the only voter has no deadline for fetches of others. A leader outside the voter set has one,
+        # and leads until that set is committed.
         is_alone = len(state.replicas.voters) == 1 and not others
         check_quorum = NEVER if is_alone else state.check_quorum_deadline_ms
         if state.resign_requested or now.steady_ms >= check_quorum:
@@ -100,7 +100,7 @@ class QuorumEpochs:
     def poll_resigned(self, state: Resigned, now: Now) -> int:
         deadline = NEVER if self._roles.shutting_down else state.election_deadline_ms
         if now.steady_ms >= deadline:
-            # A higher epoch, so that responses no longer name this replica as the leader.
+            # Take a higher epoch, so that responses no longer name this replica as the leader.
             self._roles.become_unattached(self._roles.epoch + 1, now)
             return now.steady_ms
         for voter_id in sorted(state.unacknowledged):

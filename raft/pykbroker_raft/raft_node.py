@@ -3,7 +3,7 @@
 Responsible for passing each input to the part that handles it, and for the timers. The state of a replica is in
 `current_role` (role, epoch, vote, leadership), `replica_log` (log, voters, high watermark) and `outbox` (the Ready
 under construction). Its actions are in `election`, `quorum_epoch`, `fetch_server`, `fetch_client`, `snapshot_transfer`,
-`own_membership` and `voter_changes`. It uses no disk, clock or sockets, and only the `Random` of its caller.
+`own_membership` and `voter_changes`. This code uses no disk, clock or sockets, and only the `Random` of its caller.
 
 The invariants R1 to R6 and R10 stand in the heads of `current_role` and `replica_log`.
 """
@@ -98,7 +98,7 @@ class RaftNode:
             UpdateRaftVoterRequest: changes.handle_update_request,
             VoteRequest: elections.handle_vote_request,
         }
-        # Each returns whether the request has succeeded: then the next request to the peer may be sent at once.
+        # Each returns True if the request has succeeded; then the next request to the peer may be sent at once.
         self._responses: dict[type, Callable[[Destination, Any, Now], bool]] = {
             AddRaftVoterResponse: membership.handle_join_response,
             ApiVersionsResponse: changes.handle_api_versions_response,
@@ -183,7 +183,7 @@ class RaftNode:
         return self._deadline_ms if self._deadline_ms < NEVER else None
 
     def ready(self) -> Ready:
-        """Return what the driver must do since the last call."""
+        """Return the work that has come up for the driver since the last call."""
         return self._outbox.take()
 
     # Inputs
@@ -218,9 +218,8 @@ class RaftNode:
         self._poll(now)
 
     def propose(self, values: Sequence[bytes], now: Now) -> int:
-        """Append values as one batch, and return the offset of the last one. It is committed once the high watermark
-        passes it.
-        Raises NotLeader, RECORD_LIST_TOO_LARGE."""
+        """Append values as one batch, and return the offset of the last value. It is committed once the high watermark
+        passes it. Raises NotLeader, RECORD_LIST_TOO_LARGE."""
         if not self.is_leader:
             raise NotLeader(f"node {self.config.node_id} is {self.role.value} in epoch {self.epoch}")
         records = batches.data_batch(values, self.log.end_offset, self.epoch, now.wall_ms)
@@ -247,7 +246,7 @@ class RaftNode:
             self._poll(now)
 
     def snapshot_created(self, snapshot: OffsetAndEpoch, size: int) -> None:
-        """Record that the local state machine has written a snapshot of what is committed."""
+        """Record that the local state machine has written a snapshot of its committed state."""
         self._log.snapshot_created(snapshot, size)
 
     def log_start_moved(self, offset: int) -> None:

@@ -53,8 +53,8 @@ class ReplicaLog:
         self._note_control(data)
 
     def append_fetched(self, data: bytes, epoch: int, *, must_flush: bool) -> None:
-        """Append the batches that are whole, intact and not of a later epoch than `epoch`, the replica's own; the rest
-        is fetched again.
+        """Append the batches that are whole, intact and of no later epoch than `epoch`, which is the replica's own. The
+        rest is fetched again.
 
         With `must_flush`, they are fsynced before the next fetch acknowledges them.
         """
@@ -100,7 +100,7 @@ class ReplicaLog:
         return True
 
     def commit(self, offset: int) -> None:
-        """Record that everything below `offset` is committed, unless it was before."""
+        """Record that everything below `offset` is committed, unless that is known already."""
         if self.high_watermark is not None and offset <= self.high_watermark:
             return
         self.high_watermark = offset
@@ -127,7 +127,7 @@ class ReplicaLog:
         self.commit(snapshot.offset)
 
     def snapshot_created(self, snapshot: OffsetAndEpoch, size: int) -> None:
-        """Record that the local state machine has written a snapshot of what is committed."""
+        """Record that the local state machine has written a snapshot of its committed state."""
         if self.high_watermark is None or snapshot.offset > self.high_watermark:
             raise AssertionError(f"snapshot {snapshot} is above the high watermark {self.high_watermark}")
         self.view.snapshots[snapshot] = size

@@ -30,7 +30,7 @@ class Reserve:
         self.is_there = False
 
     def usable_bytes(self) -> int:
-        """Return the room that is left on the disk, without the reserve."""
+        """Return the room that is left on the disk, not counting the reserve."""
         return self._disk.usage(self._log_dir)[1]
 
     def make(self) -> bool:

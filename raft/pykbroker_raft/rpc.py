@@ -68,7 +68,8 @@ def leader_of(partition: Any) -> tuple[int, int]:
 
 
 def endpoints_from(nodes: Any, leader_id: int, listener: str) -> Endpoints:
-    """Return the leader's endpoint from a response's node endpoints: it is the one of the listener that was asked."""
+    """Return the leader's endpoint from a response's node endpoints. It belongs to the listener that the request went
+    to, which is why the response does not name one."""
     found = (Endpoint(listener, node.host, node.port) for node in nodes or () if node.node_id == leader_id)
     return with_hosts(tuple(found))
 
@@ -366,7 +367,7 @@ def fetch_snapshot_response(
 
 
 def api_versions_request() -> Any:
-    """Build the request for a new voter's range of kraft.version."""
+    """Build the ApiVersions request that asks a new voter for its range of kraft.version."""
     return ApiVersionsRequest(client_software_name="pykbroker", client_software_version="raft")
 
 

@@ -149,7 +149,7 @@ class SnapshotTransfer:
         self.dropped(now)
 
     def dropped(self, now: Now) -> None:
-        """Start again with a Fetch: what was fetched of the snapshot was dropped."""
+        """Start again with a Fetch, because the fetched part of the snapshot was dropped."""
         self._is_installing = False
         if isinstance(self._roles.state, Follower):
             self._roles.state.end_download()

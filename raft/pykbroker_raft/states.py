@@ -28,18 +28,22 @@ class Role(Enum):
 
 
 TRANSITIONS: dict[Role, frozenset[Role]] = {
-    # A vote given, or a higher epoch seen; no leader found in time; a leader found.
+    # A vote given, or a higher epoch seen (Unattached); no leader found in time (Prospective); a leader found
+    # (Follower).
     Role.UNATTACHED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
-    # Lost without a known leader, a higher epoch seen, or a vote given; would be elected; lost with a known leader, or
-    # a leader found.
+    # Lost without a known leader, or a higher epoch seen (Unattached); a vote given (Prospective); would be elected
+    # (Candidate); lost with a known leader, or a leader found (Follower).
     Role.PROSPECTIVE: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER}),
-    # A higher epoch seen; lost or timed out; elected; a leader found.
+    # A higher epoch seen (Unattached); lost or timed out (Prospective); elected (Leader); a leader found (Follower).
     Role.CANDIDATE: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.LEADER, Role.FOLLOWER}),
-    # A higher epoch seen; a leader of a higher epoch found; asked to stop, or no majority fetches.
+    # A higher epoch seen (Unattached); a leader of a higher epoch found (Follower); asked to stop, or no majority
+    # fetches (Resigned).
     Role.LEADER: frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.RESIGNED}),
-    # A higher epoch seen; the leader is silent; another leader, or more of its endpoints.
+    # A higher epoch seen (Unattached); the leader is silent (Prospective); another leader, or more endpoints
+    # (Follower).
     Role.FOLLOWER: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
-    # A higher epoch seen, or no voter was elected in time; the only voter starts again; a leader of a higher epoch.
+    # A higher epoch seen, or no voter was elected in time (Unattached); the only voter starts again (Prospective); a
+    # leader of a higher epoch found (Follower).
     Role.RESIGNED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
 }
 
@@ -127,8 +131,8 @@ class Leader:
         self.resign_requested = True
 
     def voter_fetched(self, voter_id: int, deadline_ms: int) -> None:
-        """Count a fetch. Once a majority has fetched, the leader leads until `deadline_ms`; without one it steps
-        down."""
+        """Count a fetch. Once a majority has fetched, the count begins again, and `deadline_ms` is the new deadline for
+        it."""
         self.fetched_voters.add(voter_id)
         needed = len(self.replicas.voters) // 2 + 1
         if self.leader_id in self.replicas.voters:
@@ -138,8 +142,8 @@ class Leader:
             self.check_quorum_deadline_ms = deadline_ms
 
     def voters_changed(self, voters: VoterSet, check_quorum_deadline_ms: int) -> None:
-        """Take over another voter set. It has until the deadline to fetch, because a leader that was alone had no
-        deadline."""
+        """Take over another voter set. Its voters have until the deadline to fetch, because a leader that was alone had
+        none."""
         self.replicas.update_voters(voters)
         self.fetched_voters.clear()
         self.check_quorum_deadline_ms = check_quorum_deadline_ms
@@ -153,7 +157,7 @@ class Leader:
         self.begin_epoch_deadline_ms = deadline_ms
 
     def voter_told(self, voters: VoterSet) -> None:
-        """Record the voters after one has sent its directory, endpoints and kraft.version."""
+        """Record the voter set after a voter has sent its directory, endpoints and kraft.version."""
         self.told_voters = voters
 
 
@@ -176,7 +180,7 @@ class Follower:
     fetch_deadline_ms: int
     update_voter_deadline_ms: int
     voted: ReplicaKey | None = None
-    # True if this leader answered in this epoch: only until then a pre-vote is granted.
+    # True once this leader has answered in this epoch; from then on no pre-vote is granted.
     has_fetched: bool = False
     # True if this leader has received this voter's data (kraft.version 0).
     has_updated_leader: bool = False

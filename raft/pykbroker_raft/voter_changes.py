@@ -49,7 +49,7 @@ class _Addition:
         self.offset = offset
 
     def answer(self) -> bool:
-        """Return True for the first call: a request gets one response."""
+        """Return True for the first call only, because a request gets one response."""
         was_answered, self.is_answered = self.is_answered, True
         return not was_answered
 
