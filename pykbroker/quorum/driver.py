@@ -1,6 +1,6 @@
 """Runs a raft node: gives it time, messages and a disk, and carries out its `Ready`.
 
-Responsible for the order of actions. quorum-state is on the disk before any message that depends on it leaves. The log
+Responsible for the order of actions. quorum-state is on the disk before any message that depends on it is sent. The log
 is written at once, on the loop (a copy into the page cache), and fsynced on a thread: one fsync at a time, and appends
 during it share the next. Other blocking calls (quorum-state, installing a snapshot, writing one) hold back further
 inputs or run in parallel. Not responsible for any decision: `pykbroker_raft` decides.
@@ -174,7 +174,7 @@ class QuorumDriver:
         return self._replica.room.is_short
 
     def restore_reserve(self) -> asyncio.Future[bool]:
-        """Take the reserve again. The result is True if there was room for it."""
+        """Create the reserve again. The result is True if there was room for it."""
         return self._replica.room.restore_reserve(self._look_at_known)
 
     @property
@@ -203,7 +203,7 @@ class QuorumDriver:
     # Life
 
     async def start(self) -> None:
-        """Open the disk and take up a role. When this returns, the only voter of a quorum leads and appends."""
+        """Open the disk and take up a role. On return the only voter of a quorum leads and can append."""
         config = self._config
 
         storage, node = await self._runtime.run_blocking(open_replica, self._runtime, config)
@@ -328,7 +328,7 @@ class QuorumDriver:
         return answer
 
     def _abandoned(self, token: int) -> None:
-        """Drop the request of a connection that is gone, because a parked fetch must not outlive it."""
+        """Drop the request of a connection that is gone, because a parked fetch must not outlive its connection."""
         if self._answers.take(token) is not None:
             self.node.forget(token)
 
@@ -346,10 +346,10 @@ class QuorumDriver:
         self._work()
 
     def _work(self, values: list[bytes] | None = None) -> None:
-        """Carry out what the node has ready, then the next input, until one has to wait for the disk."""
+        """Carry out the node's Ready, then the next input, and so on, until a step has to wait for the disk."""
         if self._busy or self._working or self._started is None:
             if values is not None:
-                # A listener's call appends in the middle of a Ready. Its bytes are written after that Ready's.
+                # A listener appends while a Ready is carried out. Its bytes are written after those of that Ready.
                 self._execute_pending(values)
             return
         self._working = True

@@ -19,7 +19,7 @@ from pykbroker.quorum.blocking_calls import BlockingCalls
 
 class MetadataFlush:
     """`flush` blocks and returns the log's end that it made durable. `flushed` is called with the offset up to which
-    that counts, `failed` with an error. `linger_ms` returns how long to gather now."""
+    the log is durable, `failed` with an error. `linger_ms` returns the milliseconds to gather now."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class MetadataFlush:
         self._generation += 1
 
     def begin(self) -> None:
-        """Fsync what is written by now. During an fsync, the next one begins after it, when a leader has gathered
-        records."""
+        """Fsync the records that are written by now. If an fsync is under way, another one begins after it, when a
+        leader has gathered records."""
         if self._under_way:
             self._wanted = True
         elif self._lingers is None or not self._linger_ms():

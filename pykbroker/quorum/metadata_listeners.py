@@ -93,8 +93,8 @@ class MetadataListeners:
 
     def register(self, listener: MetadataListener, up_to_date: Callable[[], None] | None = None) -> None:
         """Add a listener. `up_to_date` is called once, as soon as a leader has reported the committed offset and all
-        listeners have got the records before it. A replica that lacks much, or begins with a snapshot, passes on a part
-        first."""
+        listeners have got the records before it. Before that call listeners may have only a part: a replica that lacks
+        many records, or begins with a snapshot, passes them on in steps."""
         self._registrations.append(_Registration(listener))
         if up_to_date is not None:
             self._once_told.append(up_to_date)
@@ -125,7 +125,7 @@ class MetadataListeners:
 
     def advance(self, high_watermark: int, promised: int | None) -> None:
         """Take a new high watermark. `promised` is the offset that the leader reports as committed. This replica has
-        its records below `high_watermark`."""
+        the records below `high_watermark`."""
         self._high_watermark = high_watermark
         self._has_all = promised is not None and high_watermark >= promised
 
@@ -135,7 +135,7 @@ class MetadataListeners:
     def tell(self) -> None:
         """Bring all listeners up to date. Raises ListenerFailed."""
         if self._telling:
-            # A listener's call led here, so the outer call goes round once more.
+            # This call comes from within a listener's call, so the outer call repeats its loop.
             self._again = True
             return
         self._telling = True
@@ -208,7 +208,7 @@ class MetadataListeners:
             return
         leader_id = change.leader_id
         if leader_id == self._node_id and (registration.next_offset or 0) <= change.start_offset:
-            # This node leads, but the listener has not seen the state that it takes over. Until then it gets no leader.
+            # This node leads, but the listener has not seen all earlier records. Until it has, it gets no leader.
             leader_id = None
         told = (leader_id, change.epoch)
         if registration.told_leader != told:
@@ -240,7 +240,7 @@ class MetadataListeners:
 
 
 def _from(batch: CommittedBatch, start: int) -> CommittedBatch:
-    """Return the batch without the records that a snapshot that ends inside it contains."""
+    """Return the batch without its records before `start`, which a snapshot contains."""
     if batch.base_offset >= start:
         return batch
     rest = batch.values[start - batch.base_offset :]

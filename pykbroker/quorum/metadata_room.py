@@ -32,7 +32,7 @@ class MetadataRoom:
         return reserve.size_bytes > 0 and not reserve.is_there
 
     def restore_reserve(self, returned: Callable[[], None]) -> asyncio.Future[bool]:
-        """Take the reserve again. The result is True if there was room for it. `returned` is called when that is
+        """Create the reserve again. The result is True if there was room for it. `returned` is called when that is
         known."""
         return self._calls.run(self._storage.make_reserve, lambda done: returned())
 

@@ -18,5 +18,5 @@ class QuorumConfig:
     storage: StorageConfig = field(default_factory=StorageConfig)
     snapshot_bytes: int = 20 * 1024 * 1024
     snapshot_interval_ms: int = 3_600_000
-    #: how long a leader gathers what is appended during an fsync (metadata_flush.py)
+    #: for this long a leader gathers the records that are appended during an fsync (metadata_flush.py)
     append_linger_ms: int = 25

@@ -10,8 +10,8 @@ from pykbroker_raft.raft_node import RaftNode
 
 
 def open_replica(runtime: Runtime, config: QuorumConfig) -> tuple[MetadataStorage, RaftNode]:
-    """Return the storage and the node of a replica. Raises the errors in `UNUSABLE` of the metadata storage, also for a
-    log that contradicts other stored facts."""
+    """Return the storage and the node of a replica. Raises the errors in `UNUSABLE` of the metadata storage, also if
+    quorum-state is missing or the configured voters do not fit the log."""
     raft = config.raft
     storage = MetadataStorage.open(
         runtime.disk, config.log_dir, config.storage, runtime.now_ms(), is_observer=not raft.is_controller

@@ -23,8 +23,8 @@ _THIS_MACHINE = ("localhost", "127.0.0.1")
 
 
 def check_metadata(disk: Disk, config: Config, log_dirs: Sequence[LogDir], controllers: Sequence[EndPoint]) -> None:
-    """`controllers` are the end points that this node's controller half advertises. Raises StorageFormatError,
-    OSError."""
+    """Raise StorageFormatError if there are replicas but no metadata, and OSError. `controllers` are the end points
+    that this node's controller half advertises."""
     if not _is_alone(config, controllers) or _has_records(disk, f"{config.metadata_log_dir}/{DIRECTORY}"):
         return
     found = sorted(f"{log_dir.path}/{topic}-{index}" for log_dir in log_dirs for topic, index in log_dir.partitions)

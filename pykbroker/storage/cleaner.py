@@ -2,14 +2,14 @@
 into the log. Apache Kafka's LogCleaner and LogCleanerManager.
 
 Responsible for the time and the choice of cleanings, for logs that cannot be cleaned, and for the retention of
-compacted logs, as in Apache Kafka. `log.cleaner.threads` cleanings run at once. Each is followed by the next at once,
-or, if no log needs one, by a look every `log.cleaner.backoff.ms`. Not responsible for the cleanable part of a log
-(`pykbroker_log/dirty_segments.py`), for cleaning (`pykbroker_log/compaction.py`) nor for replacing segments safely
-(`pykbroker_log/replacement.py`).
+compacted logs, as in Apache Kafka. `log.cleaner.threads` cleanings run at once. After a cleaning the next one begins at
+once. If no log needs one, the cleaner looks again after `log.cleaner.backoff.ms`. Not responsible for the cleanable
+part of a log (`pykbroker_log/dirty_segments.py`), for cleaning (`pykbroker_log/compaction.py`) nor for replacing
+segments safely (`pykbroker_log/replacement.py`).
 
 Invariants:
 * A log has at most one cleaning, and no retention during it. It has no cleaning while it moves to another directory.
-* The cleanable part of a log is flushed before a worker sees it.
+* The cleanable part of a log is flushed before a worker reads it.
 * The checkpoint of a log moves when the whole result of the cleaning is in the log.
 * A log with damaged records is not cleaned until the next start. A disk that fails takes its directory offline.
 """
@@ -58,7 +58,7 @@ class _Settings:
 
     @classmethod
     def of(cls, config: Config) -> _Settings:
-        """The threads share memory and throughput."""
+        """Return the settings of one thread: the threads share memory and throughput."""
         threads = config.int("log.cleaner.threads")
         each = max(1, threads)
         rate = config.float("log.cleaner.io.max.bytes.per.second") / each
@@ -273,7 +273,7 @@ class LogCleaner:
         if log.recovery_point < end:
             self._logs.flusher.want(log)
         while not log.files.is_closed and log.recovery_point < min(end, log.log_end_offset):
-            # A round of flushes takes at least so long, and no request waits for a cleaning.
+            # A round of flushes takes at least this time, and no request waits for a cleaning.
             await self._pause(_FLUSH_MS)
 
     # -- one cleaning -------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ class LogCleaner:
         try:
             await self._flush(log)
             if chosen.log_dir.cleaner_offset(log) is None:
-                # A later start has to know of the coming gaps, wherever this cleaning ends.
+                # A later start must know that the log may have gaps, even if this cleaning stops half way.
                 chosen.log_dir.set_cleaner_offset(log, chosen.cleanable.first_dirty_offset)
                 await self._checkpoint(chosen.log_dir)
             is_away = not log.files.is_open or chosen.handle in self._logs.moves

@@ -38,8 +38,8 @@ MAX_CHOICES = 10_000
 
 @dataclass(slots=True)
 class ReplicaDescription:
-    """A replica in a directory. `is_future` marks a copy that will replace the log. `offset_lag` is how far it lags, -1
-    if unknown."""
+    """A replica in a directory. `is_future` marks a copy that will replace the log. `offset_lag` is the number of
+    offsets that it lags, -1 if unknown."""
 
     topic: str
     index: int
@@ -61,7 +61,7 @@ class LogDirDescription:
 
 
 class Directories:
-    """`on_error` is called with each StorageError that the directories themselves meet. It has to call `failed`."""
+    """`on_error` is called with each StorageError of this class's own operations. It has to call `failed`."""
 
     def __init__(
         self,
@@ -113,9 +113,9 @@ class Directories:
             del self._chosen[next(iter(self._chosen))]
 
     def choices(self, topic: str, index: int, assigned: bytes, *, is_new: bool) -> list[LogDir]:
-        """Return the directories to try for a replica, in order. That is the one that has it, otherwise the one chosen
-        for it, otherwise the one that the metadata assigns. If there is none, it is all directories, those with the
-        fewest replicas first.
+        """Return the directories to try for a replica, in order. That is the directory that has the replica, otherwise
+        the one chosen for it, otherwise the one that the metadata assigns. Without such a directory, return all, those
+        with the fewest replicas first.
 
         `is_new`: the replica was created in this run, so a directory that was offline before cannot have records of it.
         Raises KAFKA_STORAGE_ERROR.
@@ -141,8 +141,8 @@ class Directories:
     # -- failing ------------------------------------------------------------------------------------------------------
 
     def failed(self, error: StorageError) -> LogDir | None:
-        """Take the directory of the error offline, unless it is only full, because its data can be read, and space may
-        come back. Returns the directory if it was online until now."""
+        """Take the directory of the error offline, unless its disk is only full: then its data can be read, and space
+        may come back. Returns the directory if it was online until now."""
         log_dir = next((log_dir for log_dir in self._log_dirs if log_dir.path == error.log_dir), None)
         if error.is_full:
             self._space.ran_out(error.log_dir)
@@ -156,8 +156,9 @@ class Directories:
     # -- at the start -------------------------------------------------------------------------------------------------
 
     async def claim(self) -> None:
-        """Remove the marks of the last clean stop. Logs may be opened when this returns. A directory in which that
-        failed goes offline. If it is only full, each of its operations tries again first."""
+        """Remove the marks of the last clean stop. Logs may be opened when this returns. A directory in which this
+        fails goes offline. If its disk is only full, each later operation in it first tries to remove the mark
+        again."""
         claims = [self._runtime.run_blocking(log_dir.claim) for log_dir in self.online()]
         for end in await asyncio.gather(*claims, return_exceptions=True):
             if isinstance(end, StorageError):
@@ -173,7 +174,7 @@ class Directories:
         not recovered yet.
 
         `is_known`: returns True for replicas that the metadata assigns to this node. `assigned`: returns the directory
-        in which the metadata has a replica. A move updates it there before the move takes effect.
+        in which the metadata has a replica. A move updates the metadata before it takes effect.
         """
         going_on: list[tuple[str, int, LogDir, LogDir]] = []
         promoted: list[tuple[str, int]] = []
@@ -197,7 +198,7 @@ class Directories:
         return going_on, promoted
 
     def _settle_twin(self, topic: str, index: int, assigned: bytes) -> None:
-        """Keep one of two folders with all records, which a crash between the two renames at the end of a move leaves.
+        """A crash between the two renames at the end of a move leaves two folders with all records. Keep one of them.
         The one that the metadata names has the records appended since. If the metadata names neither, keep the longer
         one."""
         twins = [log_dir for log_dir in self.online() if log_dir.holds(topic, index)]

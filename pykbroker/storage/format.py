@@ -68,13 +68,13 @@ def format_directories(
     initial_voters: VoterSet | None = None,
     unreadable: Callable[[str], object] | None = None,
 ) -> list[str]:
-    """Format the directories that are not formatted yet. Returns their paths, by name. Raises StorageFormatError or
-    OSError.
+    """Format the directories that are not formatted yet. Returns their paths in the order of names. Raises
+    StorageFormatError or OSError.
 
     A directory that cannot be read is left out, and `unreadable` is called with it; without `unreadable` it is an
     error. `levels` are the features that the cluster begins with, `credentials` its users. The first voters of a new
-    quorum are `initial_voters`. Without them, and with `standalone`, it is a controller whose configuration names no
-    voters. Otherwise the node knows no voter until it finds a quorum.
+    quorum are `initial_voters`. Without them, and with `standalone`, this node is the first voter if it is a controller
+    and its configuration names no voters. Otherwise the node knows no voter until it finds a quorum.
     """
     formatted: dict[str, MetaProperties] = {}
     broken: list[str] = []
@@ -169,7 +169,8 @@ def _bootstrap(levels: Mapping[str, int], credentials: Iterable[UserScramCredent
 
 def read_format(disk: Disk, config: Config, rng: random.Random, *, now_ms: int) -> Formatted:
     """Read how the directories are formatted. An unreadable directory is `broken`, unless it is the metadata log's.
-    Raises StorageFormatError where Apache Kafka refuses to start. A directory of an old release gets its id."""
+    Raises StorageFormatError if Apache Kafka would refuse to start. A directory of an old release gets a directory
+    id."""
     found: dict[str, dict[str, str]] = {}
     broken: dict[str, str] = {}
     for path in directories_of(config):

@@ -21,9 +21,9 @@ class InitialVotersError(ValueError):
 
 
 def standalone_voter(config: Config, directory_id: bytes) -> VoterSet:
-    """Return this node, at its first controller listener. A listener without a host is written as localhost, as by
-    Apache Kafka's tool. The machine that formats may differ from the one that starts, so the first leader writes its
-    real name."""
+    """Return a set of this node alone, at its first controller listener. A listener without a host is written as
+    localhost, as by Apache Kafka's tool. The machine that formats may differ from the one that starts, so the first
+    leader writes its real name."""
     point = config.listeners.advertised_controller[0]
     return _voters([(config.node_id, point.host or "localhost", point.port, directory_id)], config)
 

@@ -2,7 +2,7 @@
 
 Responsible for the state of the log, opening it on first use, the callbacks that wait for its recovery, and notifying
 its user. Not responsible for the directory and the way in which a log is opened (logs.py), the recovery itself
-(recovery.py), nor moves between directories (moves.py). It knows nothing of leaders and followers, only its user does.
+(recovery.py), nor moves between directories (moves.py). Leaders and followers matter only to its user.
 
 Invariants:
 * There is an open log (`log`) in the state OPEN and in no other.
@@ -186,7 +186,7 @@ class LogHandle:
         self._call_back()
 
     def begin_truncation(self) -> None:
-        """The log is left to a truncation (truncation_threads.py)."""
+        """Give the log to a truncation, which alone uses it from now on (truncation_threads.py)."""
         self._enter(LogState.TRUNCATING)
         self.log = None
 

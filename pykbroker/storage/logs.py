@@ -5,8 +5,8 @@ effect of a failed directory on its logs. Not responsible for which replicas thi
 caller), choosing a directory (directories.py), the order in which logs are opened (opening.py), nor periodic upkeep
 (upkeep.py).
 
-The parts get only the functions of this class that they need. upkeep.py and cleaner.py get the whole, and this class
-does not know them.
+The parts get only the functions of this class that they need. upkeep.py and cleaner.py get the whole object, and this
+class does not use them.
 """
 
 from __future__ import annotations

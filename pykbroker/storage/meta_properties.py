@@ -1,7 +1,7 @@
 """Reads a `meta.properties` by the rules of Apache Kafka's tools (MetaProperties).
 
-Responsible for reading one file's text, and for what `kafka-storage info` finds in a node's directories. It writes
-nothing. Formatting and the checks of a start are in format.py.
+Responsible for reading one file's text, and for the report of `kafka-storage info` about a node's directories. It
+writes nothing. Formatting and the checks of a start are in format.py.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class DirectoriesFound:
     """The report of `kafka-storage info` about directories, in the order of their names."""
 
     directories: list[str] = field(default_factory=list)
-    #: that of the first directory that could be read
+    #: the content of the first file that could be read
     metadata: MetaProperties | None = None
     problems: list[str] = field(default_factory=list)
 

@@ -40,7 +40,8 @@ logger = logging.getLogger(__name__)
 
 #: The most bytes that one job copies. A move that was given up is over after at most such a job.
 STRETCH_BYTES = 32 << 20
-#: Bytes to copy in the last turn of the loop: at first, and at most if a busy producer stays ahead of the worker.
+#: The bytes that may be left for the last turn of the loop: at first, and at most, if a busy producer stays ahead of
+#: the worker.
 LAST_BYTES, MOST_LAST_BYTES = 256 << 10, 8 << 20
 #: The pause between two looks at a log that is still being recovered or truncated.
 RECOVERY_PAUSE_SECONDS = 1.0
@@ -90,7 +91,7 @@ class Move:
         #: True when the copy's directory has a durable note that the log has gaps
         self.gaps_are_noted = False
         self.last_bytes = LAST_BYTES
-        #: None before the controller was asked, then whether it has confirmed the new directory
+        #: None before the controller was asked, then True if it has confirmed the new directory, else False
         self.assigned: bool | None = None
         #: True while a worker writes the copy
         self.busy = False
@@ -122,7 +123,7 @@ class DirectoryAssignments(Protocol):
 
 
 class NoAssignments:
-    """No controller gets the reports, because a table of replicas runs by itself."""
+    """Sends no reports, for a table of replicas that runs without a controller."""
 
     def opened(self, handle: LogHandle, log_dir: LogDir) -> None:
         pass
@@ -249,7 +250,7 @@ class Moves:
         if found:
             self._wait(move)
         else:
-            # An earlier log of it may have been here. Its recovery point means nothing for the copy.
+            # An earlier log of the replica may have been in `target`. Its recovery point means nothing for the copy.
             self._go_on_after(move, target.prepare_recovery_points())
 
     def _go_on_after(self, move: Move, write: Callable[[], None]) -> None:
@@ -475,10 +476,10 @@ class Moves:
         move.must_look = True
         move.tries += 1
         if isinstance(error, OSError):
-            # A worker names the directory, unless it died of a SIGBUS. It maps only the copy.
+            # An error of a worker names its directory, except after a SIGBUS. A worker maps only the copy.
             error = StorageError(move.target.path, error)
         if move.generation != move.log.files.generation:
-            # The worker has read what was being truncated.
+            # The worker has read records that were being cut off.
             self._wait(move)
         elif isinstance(error, WorkerDied) or (
             # Retention or compaction has deleted the file.
@@ -518,8 +519,8 @@ class Moves:
                     ErrorCode.CORRUPT_MESSAGE, f"{log.path}: no batch between {copy.log_end_offset} and the log's end"
                 )
             if log.recovery_point > copy.recovery_point or move.handle.user.promises_flush:
-                # Records that were promised to be durable stay durable. It runs on the loop, because nothing may be
-                # appended in between. It is little, and nothing for a log that is not flushed all the time.
+                # Records that were promised to be durable stay durable. The flush runs on the loop, because nothing may
+                # be appended in between. It is short, and a log that is not flushed all the time seldom needs it.
                 copy.flush()
             move.target.adopt_future(copy, log)
             cleaned = move.source.cleaner_offset(log)

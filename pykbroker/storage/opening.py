@@ -104,7 +104,7 @@ class Opener:
     def _begin_turn(self) -> None:
         batch = self._take()
         folders = [folder for handle in batch if (folder := self._folder_of(handle)) is not None]
-        # One folder stands for all, because either all were read lately, or none.
+        # Only one folder is checked, because either all of them were read lately, or none.
         if folders and is_cold(self._runtime.disk, folders[0]):
             warmed = self._runtime.run_blocking(warm, self._runtime.disk, folders)
             warmed.add_done_callback(lambda done: self._end_turn(batch))
@@ -112,7 +112,7 @@ class Opener:
             self._end_turn(batch)
 
     def _take(self) -> list[LogHandle]:
-        """Return the logs to open next. Several of those that requests wait for, otherwise one."""
+        """Return the logs to open next: several that requests wait for, or else one other log."""
         if not self._wanted:
             return _next_of(self._new) or (_next_of(self._rest) if self._serves else [])
         batch: list[LogHandle] = []

@@ -8,7 +8,7 @@ Until its log is recovered, a partition answers NOT_LEADER_OR_FOLLOWER and its c
 so clients wait and ask again.
 
 Invariants:
-* Only one opens a log: the job that recovers it, or this process.
+* A log is opened by the job that recovers it or by this process, never by both.
 * A partition that is deleted, a directory that fails and a stop end their jobs before anything else happens to the
   folder.
 """
@@ -42,10 +42,10 @@ logger = logging.getLogger(__name__)
 #: A log with at most this many bytes to check is small. It takes a few milliseconds even if each batch is one small
 #: record.
 SMALL_BYTES = 128 * 1024
-#: So many small logs share a job and its fsyncs.
+#: The number of small logs that share a job and its fsyncs.
 SMALL_PER_JOB = 64
-#: If there are at most this many logs in all, each small one is recovered where it is opened, which takes less time
-#: than starting a worker. With more of them the loop would wait too often for the file system's journal.
+#: If there are at most this many logs in all, each small one is recovered on the loop when it is opened, which takes
+#: less time than starting a worker. With more of them the loop would wait too often for the file system's journal.
 DIRECT_LOGS = 16
 #: Folders that a thread looks at before it returns the first result.
 _LOOKS_AT_ONCE = 64
@@ -133,7 +133,7 @@ class _Directory:
 
     def take(self, slot: int, slots: int) -> _Job:
         """Take the smallest logs first, so that most partitions are back soon. The last of several slots begins with
-        the largest, so that the end does not wait for that one alone."""
+        the largest, so that the end does not wait for the largest log alone."""
         waiting = self.waiting
         is_last = slot == slots - 1 and slots > 1
         if is_last and not waiting[0].is_internal and not waiting[-1].is_small:
@@ -273,7 +273,7 @@ class LogRecovery:
             return
         work = _Work(handle, log_dir, segments)
         if self._few and work.is_small:
-            # It is recovered where it is opened.
+            # It is recovered on the loop when it is opened.
             self._free(handle)
             return
         directory = self._queues.get(log_dir)

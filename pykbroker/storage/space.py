@@ -38,7 +38,7 @@ class ReserveOwner(Protocol):
 
 @dataclass(slots=True)
 class _Full:
-    """A directory whose disk is full. `usable_bytes` is what was left when that was noticed."""
+    """A directory whose disk is full. `usable_bytes` is the room that was left when the full disk was noticed."""
 
     usable_bytes: int
     refused: int = 0
@@ -110,7 +110,7 @@ class DiskSpace:
             return 0  # a directory that cannot be asked fails by itself, with its own line
 
     def _look_for_short(self) -> None:
-        """Find the directories on the disk of the reserve, which have only the room that the reserve gave."""
+        """Find the directories on the disk of the reserve whose free room is only the room that the reserve had."""
         needed = self._reserve_bytes + _FOR_APPENDS_BYTES
         self.short = frozenset(path for path in self._directories if self._usable(path) < needed)
 

@@ -32,7 +32,7 @@ OnTruncated = Callable[[ErrorCode], None]
 
 
 class TruncationThreads:
-    """All of one node."""
+    """All truncations of one node."""
 
     def __init__(self, runtime: Runtime, failed: Callable[[StorageError], None]) -> None:
         """`failed` is called with the error of each disk that fails."""
@@ -43,8 +43,8 @@ class TruncationThreads:
         self._afterwards: dict[LogHandle, Callable[[], None]] = {}
 
     def begin(self, handle: LogHandle, offset: int, then: OnTruncated) -> None:
-        """Cut off everything from `offset` on. `then` is called when that is durable, or with why it is not; at once if
-        there is nothing to cut off. Raises KafkaError."""
+        """Cut off everything from `offset` on. `then` is called when the cut is durable, or with the error if it
+        failed; at once if there is nothing to cut off. Raises KafkaError."""
         log = handle.open()
         truncation = self._decide(handle, lambda: log.begin_truncate(offset))
         if truncation is None:
@@ -53,7 +53,7 @@ class TruncationThreads:
             self._run(handle, log, truncation, then)
 
     def begin_start_over(self, handle: LogHandle, offset: int, then: OnTruncated) -> None:
-        """Forget everything; the log will be empty at `offset`. As `begin`."""
+        """Remove everything; the log will be empty and start at `offset`. Otherwise like `begin`."""
         log = handle.open()
         self._run(handle, log, self._decide(handle, lambda: log.begin_start_over(offset)), then)
 

@@ -1,7 +1,7 @@
 """Periodic upkeep of a node's logs: checkpoints, retention, flushes. Kafka's LogManager schedules.
 
-Responsible for when. The work on a log itself is in log/. Blocking work (fsync, removing files) runs off the loop.
-Changes of a log run on it, a few logs in each turn.
+Responsible for the times of this work. The work on a log itself is in log/. Blocking work (fsync, removing files) runs
+off the loop. Changes of a log run on the loop, a few logs in each turn.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Upkeep:
         if self._stopped:
             return
         period_ms, task = self._schedule[name]
-        # Done first, so that a task that fails is tried again.
+        # The timer is set first, so that a task that fails is tried again.
         self._arm(name, period_ms)
         task()
 
@@ -173,7 +173,7 @@ class Upkeep:
 
     def _purge(self) -> None:
         if self._starts_wanted:
-            # It does not wait for the checkpoint's own interval, because disk space waits for it.
+            # Do not wait for the checkpoint's own interval, because disk space becomes free only after the checkpoint.
             self._starts_wanted = False
             self._checkpoint_log_starts()
         self._visit("deleted segments", self._purge_log)
@@ -213,7 +213,7 @@ def _remove_expired(log: PartitionLog, now_ms: int) -> None:
 
 
 def retire(logs: Logs, log: PartitionLog, now_ms: int) -> None:
-    """Remove what retention no longer keeps. It happens later if a thread has to read its age first. Raises
+    """Remove the segments that retention no longer keeps; later, if a thread has to read their age first. Raises
     StorageError."""
     try:
         log.retire(now_ms, wait=False)

@@ -1,7 +1,7 @@
 """Writes new data of logs to the device, a little at a time.
 
 Responsible for when it looks at a log: every 20 ms while much is written to it. Not responsible for which stretches are
-due (pykbroker_log/unwritten.py), nor for the look at all logs that finds it (upkeep.py).
+due (pykbroker_log/unwritten.py), nor for the look at all logs, which finds such a log (upkeep.py).
 
 The device gets small portions for this reason: an append to a file waits while the kernel hands over that file's data,
 and the kernel waits while the device's queue is full. With a portion every 200 ms an append took up to 100 ms.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pykbroker.runtime import Runtime
 
 _PORTION_S = 0.02
-#: After this time without due data a log is no longer looked at by itself.
+#: After this time without due data a log is looked at only together with all others.
 _QUIET_S = 0.5
 
 
@@ -48,7 +48,7 @@ class WriteBack:
             self._timer.cancel()
 
     def is_worth_a_look(self, bytes_in: int) -> bool:
-        """Return True if so much has come in that a log may have enough. Most of the time it has not."""
+        """Return True if so many bytes have come in that a log may have enough for a write. It is mostly False."""
         if bytes_in - self._looked_at_bytes < self._least_bytes:
             return False
         self._looked_at_bytes = bytes_in

@@ -98,7 +98,7 @@ def opposite(wanted: Versions, known: Versions) -> str:
 
 
 def present(field: Field, variant: Variant) -> Versions:
-    """The versions of this variant in which the field is at its own place, not among the tags."""
+    """Return the versions of this variant in which the field is at its own place, not among the tags."""
     return (field.versions & variant.versions).minus(field.tagged)
 
 
@@ -115,7 +115,7 @@ def is_fixed(field: Field) -> bool:
 
 
 def groups(cls: Class, variant: Variant) -> list[tuple[Versions, list[Field]]]:
-    """The fields in order; neighbours with the same versions are one group."""
+    """Return the fields in order, in groups: neighbours with the same versions are one group."""
     found: list[tuple[Versions, list[Field]]] = []
     for field in cls.fields:
         versions = present(field, variant)
@@ -171,7 +171,7 @@ def differs(field: Field, cls: Class, owner: str = "m") -> str:
     if default == "None":
         return f"{name} is not None"
     if field.is_struct and not field.array:
-        # Field by field: creating an object to compare with would cost more than the rest of a small message.
+        # Compare field by field: an object to compare with would cost more than the rest of a small message.
         inner = cls.structs[field.type]
         tests = [differs(item, inner, name) for item in inner.fields]
         return " or ".join([f"{name} is None", *tests] if field.nullable else tests)
@@ -187,7 +187,8 @@ def pack_name(fmt: str, prefix: str) -> str:
 
 
 def least_bytes(cls: Class, variant: Variant) -> int:
-    """The smallest size of one struct in any version of the variant, against which a count of them is checked."""
+    """Return the smallest size of one struct in any version of the variant; the count of an array is checked with
+    it."""
     top = min(variant.versions.high, OPEN)
     return max(1, min(_struct_bytes(cls, variant, version) for version in range(variant.versions.low, top + 1)))
 

@@ -18,7 +18,7 @@ from typing import Any
 from generate.schema import Field, Message, SchemaError, Struct, Versions
 
 POM = Path(__file__).with_name("pom.xml")
-"""Names the jars of HOMES and nothing else: a release is taken over although others of its jars are missing."""
+"""It names only the jars of HOMES, so a release can be taken over even if other jars of it are missing."""
 
 # Jar (by its name without version) -> the home of the records that are stored on disk.
 HOMES = {
@@ -112,7 +112,7 @@ def resolve(version: str, cache: Path) -> Path:
     folder = cache / f"kafka-{version}" / "definitions"
     cache.mkdir(exist_ok=True)
     command = ["mvn", "-q", "-B", "-f", str(POM), f"-Dkafka.version={version}", "dependency:copy-dependencies"]
-    # One at a time, with the compat tests too: two downloads into Maven's own folder damage each other's files.
+    # One download at a time, those of the compat tests included: two into Maven's own folder damage each other's files.
     with (cache / "maven.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = subprocess.run([*command, f"-DoutputDirectory={folder}"], stdin=subprocess.DEVNULL, timeout=900)  # noqa: S603  # Maven, by a developer
@@ -122,7 +122,7 @@ def resolve(version: str, cache: Path) -> Path:
 
 
 def jars(libs: Path) -> dict[str, Path]:
-    """The jars with message definitions, by name without version. Raises SchemaError if one is missing."""
+    """Return the jars with message definitions, by name without version. Raises SchemaError if one is missing."""
     found: dict[str, Path] = {}
     for path in sorted(libs.glob("kafka-*.jar")):
         match = re.match(r"(kafka-[a-z-]+?)-(\d[\w.]*)\.jar$", path.name)
@@ -139,7 +139,7 @@ def kafka_version(libs: Path) -> str:
 
 
 def definitions(libs: Path) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Every message definition in the jars: name -> (home, the raw JSON)."""
+    """Return every message definition in the jars: name -> (home, the raw JSON)."""
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for jar, path in jars(libs).items():
         with zipfile.ZipFile(path) as archive:

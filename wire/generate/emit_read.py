@@ -26,7 +26,7 @@ from generate.code import (
 from generate.layout import Class, Variant, snake
 from generate.schema import Field, Versions
 
-# Turns an expression into the statement that keeps its value.
+# Turns an expression into the statement that stores its value.
 Sink = Callable[[str], str]
 
 
@@ -146,7 +146,7 @@ class ReaderEmitter:
             self.code("n, pos = read_varint(buf, pos)")
             test = "if n:"
         else:
-            # An int8: negative is null, any other value is not.
+            # The lead is an int8, and a negative one means null.
             self.code("n = buf[pos]")
             self.code("pos += 1")
             test = "if n < 128:"

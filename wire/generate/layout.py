@@ -54,7 +54,7 @@ def stem(message: Message) -> str:
 
 @dataclass(slots=True)
 class Variant:
-    """A range of versions with one reader and one writer: the classic ones or the flexible ones."""
+    """A range of versions with one reader and one writer: all classic versions, or all flexible versions."""
 
     versions: Versions
     flexible: bool

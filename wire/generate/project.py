@@ -50,7 +50,8 @@ def owned_sources(package: Path) -> set[str]:
 
 
 def write(root: Path, wanted: dict[str, str], owned: set[str], *, check: bool) -> list[str]:
-    """Make `root` contain `wanted` and no other owned file. Return what changed, or with `check` what would."""
+    """Make `root` contain `wanted` and no other owned file. Return the changes, or with `check` those that are
+    needed."""
     changed: list[str] = []
     for name, text in sorted(wanted.items()):
         path = root / name

@@ -81,7 +81,8 @@ class Versions:
         return self & other == other
 
     def minus(self, other: Versions) -> Versions:
-        """Return the rest of this range; ranges in Kafka's definitions only ever overlap at one end."""
+        """Return this range without `other`. Raises SchemaError if two ranges are left, which no Kafka definition
+        needs."""
         if not self & other:
             return self
         if other.covers(self):
@@ -135,7 +136,7 @@ class Message:
     listeners: tuple[str, ...] = ()
     # The last of `versions` exists, but Kafka neither advertises nor freezes it yet.
     latest_unstable: bool = False
-    # The component of Kafka that keeps this record on disk; empty for what is sent over the network.
+    # The component of Kafka that stores this record on disk; empty for messages that are sent over the network.
     home: str = ""
     fields: list[Field] = field(default_factory=list)
     structs: list[Struct] = field(default_factory=list)

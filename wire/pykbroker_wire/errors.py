@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-# Importable from here as well: the two errors for bytes, next to the one of the protocol.
+# The two errors for bytes can be imported from here too, together with KafkaError.
 from pykbroker_wire.primitives import DecodeError as DecodeError
 from pykbroker_wire.primitives import EncodeError as EncodeError
 

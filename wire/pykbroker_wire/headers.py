@@ -1,4 +1,4 @@
-"""Requests and responses with their headers, both directions. The bodies are left to the generated classes.
+"""Encodes and decodes requests and responses with their headers. The generated classes do the bodies.
 
 Only this module decides which header version belongs to an API and version: v2 (request) and v1 (response) from the
 API's first flexible version on, v1 and v0 below. The response of ApiVersions always has header v0, because its client

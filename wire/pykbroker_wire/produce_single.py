@@ -77,7 +77,7 @@ def parse(
         if size < 1 or len(frame) != end + 3 or bytes(frame[end:]) != _ENDS:
             return None
         return acks, timeout_ms, topic, index, frame[position:end], transactional_id
-    except Exception:  # noqa: BLE001  # whatever is wrong with these bytes, the generated reader says it properly
+    except Exception:  # noqa: BLE001  # whatever is wrong with these bytes, the generated reader raises the right error
         return None
 
 

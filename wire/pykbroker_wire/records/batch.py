@@ -312,8 +312,8 @@ def build_batch(
 
 
 class BatchBuilder:
-    """Builds a batch record by record. Offsets may have gaps (compaction keeps them), so each record may have its
-    own."""
+    """Builds a batch record by record. Offsets may have gaps (compaction leaves them), so each record may be given an
+    offset."""
 
     __slots__ = (
         "_attributes",

@@ -106,8 +106,7 @@ class BrokenBatch(ValueError):
     """Bytes of a segment that are no batch of this format, or differ from what was written.
 
     `position` is the batch's first byte in the file, `base_offset` the offset in its header, `problem` the message
-    without
-    both.
+    without these two.
     """
 
     def __init__(self, problem: str, position: int, base_offset: int) -> None:
@@ -120,7 +119,7 @@ class BrokenBatch(ValueError):
 class AbortedSpans:
     """Aborted transactions as (producer id, first offset, offset of the marker), as a `.txnindex` has them.
 
-    An index that was lost has no span for an aborted transaction. So transactions that counted as committed are
+    If the index was lost, an aborted transaction has no span here. So transactions that counted as committed are
     compared with the markers: `read` notes records, and `end` checks the marker that follows them.
     """
 
@@ -191,8 +190,7 @@ def fill_records_python(
     rows. A buffer may be longer than the part of it that is `used`.
 
     `timestamp` is in milliseconds: the base for the records' deltas, or with `append_time` the timestamp of all
-    records.
-    Raises InvalidRecord if the data are not `count` records.
+    records. Raises InvalidRecord if the data is not `count` records.
     """
     keys, values, headers = buffers[0:3], buffers[3:6], buffers[9:16]
     offset_column, timestamp_column, type_column = buffers[6:9]
@@ -361,7 +359,7 @@ class Columns:
         them.
 
         `file_position` is the position of the data's first byte in the file, for messages. Raises BrokenBatch for a
-        flipped bit, a length or a format that no batch has, offsets that go back, and records that are none.
+        flipped bit, a length or a format that no batch has, offsets that go back, and bytes that are no records.
         """
         view = memoryview(data)
         end = len(view)

@@ -55,7 +55,7 @@ CODEC_BY_NAME = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-"""Both `compression.type` of a producer ("none") and of a topic ("uncompressed")."""
+"""The values of `compression.type` of a producer ("none") and of a topic ("uncompressed")."""
 
 
 class CompressionError(ValueError):

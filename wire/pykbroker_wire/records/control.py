@@ -114,7 +114,7 @@ def snapshot_footer(value: Buffer, *, timestamp: int, base_offset: int, leader_e
 
 
 def kraft_version(value: Buffer, *, timestamp: int, base_offset: int, leader_epoch: int) -> bytes:
-    """Build the batch; `value` is an encoded KRaftVersionRecord."""
+    """Build the batch that sets kraft.version; `value` is an encoded KRaftVersionRecord."""
     return control_batch(
         [(ControlType.KRAFT_VERSION, value)], timestamp=timestamp, base_offset=base_offset, leader_epoch=leader_epoch
     )

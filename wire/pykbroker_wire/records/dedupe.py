@@ -32,8 +32,8 @@ _FREE = bytes(8)
 _Table: TypeAlias = bytearray | memoryview
 
 Put: TypeAlias = tuple[int, int, int]
-"""The number of new keys, the number of records seen, and the offset of the last one (the one before `start_offset` if
-none counted). Fewer than all records are seen if the table has no room for the next one."""
+"""The number of new keys, the number of records seen, and the offset of the last record that counted (`start_offset` -
+1 if none did). Fewer than all records are seen if the table has no room for the next key."""
 
 NewestRecords: TypeAlias = tuple[list[tuple[int, int]], int, int, int, int, int]
 """The places of the survivors in the data, as (start, end) of neighbours; their number; the number of tombstones among
@@ -80,7 +80,7 @@ def survivors_python(
     drop_tombstones: bool,
 ) -> NewestRecords:
     """Find the records of a batch that stay. All after `latest_offset` stay, because the table does not cover them. Up
-    to it a record stays if it is the newest of its key, and is no tombstone to drop. Raises InvalidRecord."""
+    to that offset a record stays if it is the newest of its key, and is no tombstone to drop. Raises InvalidRecord."""
     runs: list[tuple[int, int]] = []
     kept = tombstones = keyless = position = 0
     first = high = 0
@@ -171,8 +171,8 @@ def _require_end(data: Buffer, position: int, index: int) -> None:
 
 
 def _find(table: _Table, seed: bytes, key: Buffer) -> tuple[int, bytes, int]:
-    """Return (place, hash, offset + 1) of the slot with the key, or of the free slot for it, with 0. The place is -1 if
-    the table is full of other keys."""
+    """Return (place, hash, offset + 1) of the slot with the key, or of the free slot for it, then with 0. The place is
+    -1 if the table is full of other keys."""
     digest = blake2b(key, digest_size=16, key=seed).digest()
     size = len(table)
     place = int.from_bytes(digest[:8], "little") % (size // SLOT_SIZE) * SLOT_SIZE

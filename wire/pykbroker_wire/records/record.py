@@ -159,7 +159,7 @@ class RecordsHeader(Protocol):
 
 
 def iter_records(buf: Buffer, position: int, header: RecordsHeader, *, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
-    """The records of the batch whose header was parsed at `position`, one by one.
+    """Yield the records of the batch whose header was parsed at `position`, one by one.
 
     Nothing is read before the first `next`. Then a compressed batch is decompressed as a whole, at most to `limit`
     bytes, because the records are views of the result. Raises InvalidRecord, CompressionError, TooLarge.

@@ -226,8 +226,8 @@ _SKIPPED: Final = frozenset((_KEY, _VALUE, _NAME, _CONTENT))
 # --- refused records, and the search for a timestamp -----------------------------------------------------------------
 
 Examined: TypeAlias = tuple[int, int, int, int, int]
-"""position after the last record, number of records, their greatest timestamp (MIN_INT64 if there are none), that of
-the last one, and its error: 0 or KEYLESS or UNTIMELY"""
+"""The position after the last record, the number of records, their greatest timestamp (MIN_INT64 if there are none),
+the timestamp of the last record, and its error: 0, KEYLESS or UNTIMELY."""
 
 KEYLESS: Final = 1
 UNTIMELY: Final = 2
@@ -244,9 +244,8 @@ def examine_python(
     keyed: bool,
     timed: bool,
 ) -> Examined:
-    """Walk over `count` records, or up to and including the first one that breaks a rule. Timestamps wrap around as in
-    Java.
-    `keyed`: each record must have a key. `timed`: each timestamp must be within `before_max_ms` before and
+    """Walk over `count` records, or up to and including the first record that breaks a rule. Timestamps wrap around as
+    in Java. `keyed`: each record must have a key. `timed`: each timestamp must be within `before_max_ms` before and
     `after_max_ms` after `now_ms`. Raises InvalidRecord; an incomplete record ends the walk before it."""
     rules = RecordRules(base_timestamp, now_ms, before_max_ms, after_max_ms, keyed, timed)
     greatest = timestamp = MIN_INT64
@@ -338,8 +337,8 @@ def examine_stream(
     chunks: Iterable[bytes], count: int, rules: RecordRules, most: int
 ) -> tuple[int, list[tuple[int, int, int]]]:
     """Return the greatest timestamp of `count` records that fill all chunks together exactly (MIN_INT64 without
-    records), and
-    (index, KEYLESS or UNTIMELY, timestamp) of each that breaks a rule. The walk ends at the `most`-th of these."""
+    records), and (index, KEYLESS or UNTIMELY, timestamp) of each record that breaks a rule. The walk ends at the
+    `most`-th of these."""
     source = _Source(iter(chunks))
     greatest = MIN_INT64
     broken: list[tuple[int, int, int]] = []
