@@ -6,12 +6,12 @@ file is written (log_dirs.py), nor for what the controller does with the epoch.
 
 The promise must never be false, and the epoch must not be lost without need:
 
-1. Between `read` and the first `claim` a run changes no partition. A crash, a start that fails and a stop leave every
-   log as the clean stop left it. The promise still holds, and the file stays, with its epoch.
+1. Between `read` and the first `claim` a run changes no partition. If the run crashes, fails to start or stops in that
+   time, every log is as the clean stop left it. The promise still holds, and the file stays, with its epoch.
 2. Every method of `LogDir` that changes something of a partition, or returns a log that can be changed, calls `claim`
    first. `claim` returns when the file is durably gone: unlink, then fsync of the directory.
 3. Therefore the first change comes after the fsync, and the start after a later crash finds no file. A crash between
-   unlink and fsync may leave the file or remove it. Both are true, because nothing has changed yet.
+   unlink and fsync may leave the file or remove it. Either is right, because nothing has changed yet.
 4. If the unlink or the fsync fails, `claim` raises, nothing is changed, and the next caller tries both again. A missing
    file is not enough: only a successful fsync proves that it is gone.
 5. `write` makes a new file after the last change of a run, and only if every log is closed cleanly and durable.
@@ -27,7 +27,7 @@ from pykbroker_log import names
 from pykbroker_log.checkpoints import decode_clean_shutdown, encode_clean_shutdown
 from pykbroker_log.disk import Disk, read_file, write_atomic
 
-#: No run of the broker was registered with this epoch.
+#: Stands for an unknown epoch: no run of the broker was registered with it.
 NO_EPOCH = -1
 
 

@@ -1,8 +1,9 @@
 """Protects records of a log that must not be cut off when it is opened: an error is raised instead.
 
 A damaged log of a topic ends at the damage, because its replicas have the rest. The metadata log is another matter: a
-cluster that has forgotten half of its topics looks like a smaller cluster. Responsible for that verdict. Not
-responsible for finding damage (log_loading.py), nor for how far the log was known to be durable (the caller passes it).
+cluster that has forgotten half of its topics looks like a smaller cluster. Responsible for deciding if a log may be
+cut. Not responsible for finding damage (log_loading.py), nor for how far the log was known to be durable (the caller
+passes it).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class DamagedLog(ValueError):
 
 @dataclass(slots=True)
 class CutGuard:
-    """The LogLoader asks it before it cuts a log. Such a log has every offset, in one sequence."""
+    """The LogLoader asks it before it cuts a log. A log with a guard has every offset, without a gap."""
 
     #: Every record below this offset was durable.
     flushed: int

@@ -9,7 +9,7 @@ Invariants:
   loss may undo some changes of a folder and keep others. If an old segment comes back without a later one, the log
   seems to have lost the records in between, unless a durable log start is at or after the later segment's end. If the
   start cannot be made durable because the disk is full, each rename is durable before the next.
-* A flush that runs at the same time leaves out the files that are closed under it (flush_state.py).
+* A flush that runs at the same time leaves out the files that are closed during it (flush_state.py).
 * A `.deleted` file that a stop or a crash leaves is removed at the next start.
 """
 

@@ -1,12 +1,12 @@
 """One log directory: its lock, whether its last stop was clean, its offset checkpoints, and its partition folders.
 
 Responsible for `meta.properties`, `.lock`, `.kafka_cleanshutdown`, the offset checkpoints and the life of folders
-(created, deleted in two steps, strayed). Not responsible for which partitions should be here, for when to checkpoint,
-nor for when to give up a directory: the caller decides that and calls `take_offline`.
+(creating, deleting in two steps, setting strays aside). Not responsible for which partitions should be here, for when
+to checkpoint, nor for when to give up a directory: the caller decides that and calls `take_offline`.
 
 Invariants:
-* `.kafka_cleanshutdown` exists only from a clean stop until a later run changes something of a partition, and only if
-  every folder had been recovered (clean_shutdown.py has the argument).
+* `.kafka_cleanshutdown` exists only from a clean stop until a later run changes a partition, and only if every folder
+  had been recovered (clean_shutdown.py has the argument).
 * A checkpoint keeps the entries of partitions that were not opened in this run.
 * A recovery point in the checkpoint file is never beyond what is on disk: it is lowered there before a log is
   truncated.

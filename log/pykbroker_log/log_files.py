@@ -7,7 +7,8 @@ still works. Not responsible for the log's offsets and what readers may see, nor
 Invariants:
 * The active segment is the last one, the only one that grows.
 * A failure after which files and memory may differ is final: nothing is appended before the next start.
-* Each step that removes bytes begins with `FlushState.cut`, so that no flush under way counts on them.
+* Each step that removes bytes begins with `FlushState.cut`, so that a flush under way does not count the removed bytes
+  as durable.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class LogFiles:
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Turn an OSError inside into a StorageError, which is final unless the disk is only full."""
+        """Turn an OSError inside into a StorageError, and stop appends unless the disk is only full."""
         try:
             yield
         except OSError as error:
@@ -133,7 +134,7 @@ class LogFiles:
         elif base_offset == active.base_offset:
             return
         else:
-            # Nothing was ever written to this segment, and it only has the wrong name.
+            # Nothing was ever written to this segment; only its base offset is wrong.
             self.segments.pop()
             active.remove()
         self.side.take_snapshot(producers, log_start_offset)
@@ -206,11 +207,11 @@ class LogFiles:
         return self.flushing.recovery_point
 
     def begin_flush(self, end_offset: int, *, again: bool) -> Flush:
-        """See PartitionLog.begin_flush. The log's end was noted before. Raises StorageError."""
+        """See PartitionLog.begin_flush. The caller has read `end_offset` before this call. Raises StorageError."""
         # In this order: see flush_state.py.
         active = self.active
         # A crash can bring back a retired segment that still has its name. And the segment that ends at the recovery
-        # point may have been sealed, and its index written, after that flush.
+        # point may have been sealed, and its index written, after the flush that set the recovery point.
         candidates = Segments(self._all())
         paths, folders = self.side.take_unsynced(again=again)
         files: list[File] = []

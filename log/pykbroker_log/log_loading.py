@@ -7,9 +7,9 @@ folder is loaded: PartitionLog.open loads it, or a worker process does (recovery
 Invariants:
 * After a clean stop no batch is read beyond the last index entry, and no file of a sealed segment is opened: one
   listing of the folder returns the files and their sizes.
-* After an unclean stop every segment that reaches past the recovery point is checked batch by batch, and the active
-  segment always. The log ends at the first bytes that are no batch. These bytes and everything after them are removed,
-  and kept aside if they contain whole batches (quarantine.py).
+* After an unclean stop every segment that reaches past the recovery point is checked batch by batch, and so is the
+  active segment in any case. The log ends at the first bytes that are no batch. These bytes and everything after them
+  are removed, and kept aside if they contain whole batches (quarantine.py).
 * In a log with a guard, records are cut off or removed only if the guard allows it.
 * A damaged side file (index, snapshot, epochs) is rebuilt from the log and never stops the node.
 """
@@ -249,7 +249,8 @@ class LogLoader:
             ends = [segment.base_offset for segment in self.segments[1:]]
             first = bisect_right(ends, self.recovery_point)
             if first > 0 and ends[first - 1] == self.recovery_point and not self.segments[first - 1].has_whole_index():
-                # All its records were flushed, but the segment may have been sealed, and its index written, after that.
+                # All its records were flushed, but the segment may have been sealed, and its index written, after the
+                # flush.
                 first -= 1
             scan = [index for index in range(first) if self._has_lost_index(self.segments[index])]
             scan += list(range(first, count))
@@ -531,8 +532,8 @@ class LogLoader:
         self.disk.unlink(self._snapshot_path(offset))
 
     def _rewrite_snapshot(self, offset: int) -> None:
-        """Write the state at this segment's base, which is certain now: a snapshot that a crash left may belong to
-        records that are gone."""
+        """Write the state at `offset`, a segment's base. It is certain now, while a snapshot that a crash left may
+        belong to records that are gone."""
         path, data = self._snapshot_path(offset), self.producers.encode()
         if offset not in self.snapshots or read_file(self.disk, path) != data:
             write_new(self.disk, path, data, sync=False)

@@ -614,7 +614,7 @@ class PartitionLog:
         return self._begin_truncation(end, offset, log_start_offset=min(end, self.log_start_offset))
 
     def begin_start_over(self, offset: int) -> Truncation:
-        """Begin to remove everything; the log will be empty and start at `offset`. As `begin_truncate`."""
+        """Begin to remove everything; the log will be empty and start at `offset`. Otherwise like `begin_truncate`."""
         if not self.files.is_sound:
             raise self._refusal()
         return self._begin_truncation(offset, None, log_start_offset=offset)
@@ -657,7 +657,8 @@ class PartitionLog:
             self._carry_out(truncation)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the log is empty and starts at `offset`. Durable and raises as `truncate_to`."""
+        """Remove everything; the log is empty and starts at `offset`. Durable, and raises the errors of
+        `truncate_to`."""
         self._carry_out(self.begin_start_over(offset))
 
     def _carry_out(self, truncation: Truncation) -> None:
@@ -721,8 +722,8 @@ class PartitionLog:
         return self.files.begin_flush(self.log_end_offset, again=again)
 
     def begin_stop(self) -> Flush:
-        """As `begin_flush`, with the active segment's indexes and the producers, so that the next start scans nothing.
-        Nothing is appended afterwards. Raises StorageError."""
+        """Like `begin_flush`, but with the active segment's indexes and the producers, so that the next start scans
+        nothing. Nothing is appended afterwards. Raises StorageError."""
         files = self.files
         with files.guarded():
             files.active.seal()
@@ -733,8 +734,8 @@ class PartitionLog:
         return flush
 
     def flush(self, upto: int | None = None) -> None:
-        """Make the log durable to its end, unless it is up to `upto`. May run on a thread during appends. Raises
-        StorageError."""
+        """Make the log durable to its end, unless it already is up to `upto`. May run on a thread during appends.
+        Raises StorageError."""
         if upto is not None and upto <= self.recovery_point:
             return
         flush = self.begin_flush(again=True)

@@ -1,5 +1,4 @@
-"""Finds whole batches after the damage in a log, and copies the bytes that are cut off with them to a file of their
-own.
+"""Finds whole batches after the damage in a log, and copies the bytes that are cut off with them to another file.
 
 Apache Kafka cuts a log off at the first bytes that are no batch. After a torn write nothing is worth keeping. After a
 damaged sector there may be gigabytes of good records, and their owner wants to find them.

@@ -220,7 +220,8 @@ class Segment:
         return self._max_timestamp
 
     def largest_timestamp(self) -> int:
-        """Return the milliseconds that retention uses: the records' largest timestamp, else the file's last change."""
+        """Return the time that retention uses, in ms: the records' largest timestamp, or else the file's last
+        change."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self.disk.modified_ms(self.path(names.LOG))
 
@@ -255,7 +256,7 @@ class Segment:
         if offset_index is None:
             offset_index = self.offset_index
         if offset_index.pending >= MAX_PENDING_ENTRIES:
-            # Before the data: if the disk refuses, nothing has been appended yet.
+            # Write the indexes before the data: if the disk refuses, nothing has been appended yet.
             self.write_indexes()
         position = self.size
         if file is None:
@@ -269,7 +270,7 @@ class Segment:
     def append(self, buffers: Sequence[Buffer], byte_count: int, marks: Sequence[tuple[int, int, int]]) -> None:
         """Write batches at the end. If this raises, nothing of it counts."""
         if self.offset_index.pending >= MAX_PENDING_ENTRIES:
-            # Before the data: if the disk refuses, nothing has been appended yet.
+            # Write the indexes before the data: if the disk refuses, nothing has been appended yet.
             self.write_indexes()
         position = self.size
         self.file.pwritev(buffers, position)
@@ -364,7 +365,7 @@ class Segment:
             yield at, make(fields)
 
     def _headers(self, layout: Struct, position: int, end: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """Yield (position, end, fields) of the batches: `walk` for callers that need fewer fields (_SPAN)."""
+        """Yield (position, end, fields) of the batches: like `walk`, for callers that need fewer fields (_SPAN)."""
         chunk = b""
         chunk_start = position
         step = _WALK_BYTES
@@ -557,7 +558,7 @@ class Segment:
         self.time_index.path = path + names.UNFINISHED
 
     def end_rebuild(self) -> None:
-        """Make the indexes durable, and give the time index its name."""
+        """Make the indexes durable, and give the time index its name back."""
         self.fsync_indexes()
         self.disk.fsync_dir(self._folder)
         self.time_index.close()

@@ -36,7 +36,8 @@ _NO_POSITIONS: dict[int, tuple[Segment, int]] = {}
 
 
 class Piece(NamedTuple):
-    """Bytes of a `.log` of `size` bytes: batches from `start` on, up to the first batch end at or after `end`."""
+    """A part of a `.log` file of `size` bytes: the batches from `start` on, up to the first batch end at or after
+    `end`."""
 
     path: str
     start: int
@@ -231,7 +232,7 @@ class Segments(list[Segment]):
             raise self.cold_times(cold) from None
 
     def cold_times(self, cold: ColdRead) -> ColdRead:
-        """Return a ColdRead that loads the timestamps of all segments, when those of one are not in memory."""
+        """Return a ColdRead that loads the timestamps of all segments, when those of one segment are not in memory."""
         return ColdRead(_TimeIndexes(list(self)), cold.offset, cold.length)
 
     def newest(self, search: TimeSearch | None = None) -> tuple[int, int, int] | None:

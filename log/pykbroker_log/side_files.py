@@ -2,8 +2,8 @@
 
 Invariants:
 * They are written without fsync, which would block the event loop at every change of leader and every roll. The next
-  flush (`take_unsynced`) makes them durable before it moves the recovery point. A file that a power loss before that
-  flush has torn is noticed and rebuilt.
+  flush (`take_unsynced`) makes them durable before it moves the recovery point. A file that was torn by a power loss
+  before that flush is noticed and rebuilt.
 * A flush fsyncs the folder if a file was created in it. The first flush after the start makes the folder's own name
   durable.
 """

@@ -1,8 +1,8 @@
 """The search for a timestamp among the records of a batch; on an event loop each turn has a budget.
 
-Responsible for how much a turn examines, and for detecting a batch that is too large for one: a batch of 700 bytes can
-hold a million records. Not responsible for finding the batch (segments.py), nor for where the search in such a batch
-runs.
+Responsible for how much a turn examines, and for detecting a batch that is too large for one turn: a batch of 700 bytes
+can hold a million records. Not responsible for finding the batch (segments.py), nor for where the search in such a
+batch runs.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class TxnIndex:
         self._open().pwritev((ENTRY.pack(_VERSION, *aborted),), count * _SIZE)
         self._count = count + 1
         self._last_offset = aborted.last_offset
-        # Set after the write, because a flush at the same time may have missed it.
+        # Set after the write, because a flush at the same time may have missed the entry.
         self._unsynced = True
 
     def truncate_to(self, offset: int) -> None:

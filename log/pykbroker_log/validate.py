@@ -3,8 +3,8 @@
 Responsible for Apache Kafka 4.3.1's checks, in its order. First the batch: one whole batch of magic 2, base offset 0,
 the size limit of the topic, CRC, counts, control flag and sequence. Then the codec, and each record: structure, offset
 delta, key, timestamp. Also responsible for what Kafka changes in an accepted batch. Base offset and leader epoch change
-in place; timestamp type and max timestamp need a new CRC. The codec changes if the topic has another, and so do the
-inner offsets of compressed batches if they are not consecutive.
+in place; timestamp type and max timestamp need a new CRC. The codec changes if the topic has another codec, and so do
+the inner offsets of compressed batches if they are not consecutive.
 
 Not responsible for producer ids, sequences and transactions (`producers.py`), nor for which client may write here.
 
@@ -137,7 +137,7 @@ class Validated:
         restamped: tuple[int, ...] | None,
     ) -> None:
         self.records = records
-        """One batch; the caller's memory, patched in place, unless it was read-only or had to be rewritten."""
+        """One batch, in the caller's memory and changed in place, unless that was read-only or had to be rewritten."""
         self.max_timestamp = max_timestamp
         self.log_append_time_ms = log_append_time_ms
         """-1 if the topic keeps the time of creation."""
@@ -170,7 +170,7 @@ class Validated:
         self.first_offset = offset
         self.last_offset = last_offset = offset + self.record_count - 1
         self.offset_of_max_timestamp = last_offset if self.max_timestamp != NO_TIMESTAMP else -1
-        """As in Kafka since 3.7, the batch's last offset, which is all that followers know; -1 without a timestamp."""
+        """As in Kafka since 3.7, the batch's last offset, because followers know no other; -1 without a timestamp."""
 
     @property
     def last_sequence(self) -> int:

@@ -263,7 +263,7 @@ class QuorumDriver:
     # Calls of the node above
 
     def append(self, records: list[bytes]) -> int:
-        """Append framed values as one batch. Returns the offset of the last one. Raises NotLeader, or StorageError if
+        """Append framed values as one batch. Returns the offset of the last value. Raises NotLeader, or StorageError if
         the disk fails or is full. With a full disk nothing was appended, and a later append may succeed."""
         if self.failed is not None:
             raise self.failed
@@ -564,8 +564,8 @@ class QuorumDriver:
             self._timer = None
         if deadline is not None and self.failed is None and not self._busy:
             self._timer_at_ms = deadline
-            # Half a millisecond late: if the timer fires at exactly 0.02 s, `_now` may read 19 ms, and nothing would be
-            # due.
+            # Set it half a millisecond late: if the timer fires at exactly 0.02 s, `_now` may read 19 ms, and nothing
+            # would be due.
             self._timer = self._runtime.loop.call_at((deadline + 0.5) / 1000, self._tick)
 
     def _tick(self) -> None:

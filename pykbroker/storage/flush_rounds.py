@@ -1,5 +1,4 @@
-"""Rounds of fsync: a caller that wants a log durable waits for the next round, and all callers that wait share that
-round.
+"""Rounds of fsync: callers that want logs to be durable wait for the next round, and share it.
 
 One lane per log directory for flushes that requests wait for, and one for the others (a segment that ended,
 flush.ms), which may take long. While the round of a lane is under way, further wants of flushes are collected for the

@@ -69,7 +69,7 @@ class LogOpener(Protocol):
     """Opens logs (logs.py)."""
 
     def open_log(self, handle: LogHandle) -> PartitionLog:
-        """Open the log of a handle. Raises KafkaError, and takes the handle offline first if that is the reason."""
+        """Open the log of a handle. Raises KafkaError, and takes the handle offline if its directory is offline."""
 
 
 class LogHandle:
@@ -191,7 +191,7 @@ class LogHandle:
         self.log = None
 
     def end_truncation(self, log: PartitionLog) -> None:
-        """Take the log back, unless its directory failed or the replica went in the meantime."""
+        """Take the log back, unless its directory failed or the replica was removed in the meantime."""
         if self.truncating:
             self._enter(LogState.OPEN)
             self.log = log

@@ -119,7 +119,7 @@ class Logs:
         return self._handles.get((topic, index))
 
     def reconfigure(self, config: Config) -> None:
-        """Apply a changed configuration of the broker to open logs at once."""
+        """Apply a changed configuration of the broker at once to the logs that are open."""
         self._config = config
         expiration_ms = config.int("producer.id.expiration.ms")
         verify = config.bool("transaction.partition.verification.enable")
@@ -262,7 +262,7 @@ class Logs:
     # -- failing ------------------------------------------------------------------------------------------------------
 
     def directory_failed(self, error: StorageError) -> None:
-        """Take the directory of the error offline with its logs, unless it is only full."""
+        """Take the directory of the error offline with its logs, unless its disk is only full."""
         log_dir = self.directories.failed(error)
         if log_dir is not None:
             self.moves.directory_failed(log_dir)

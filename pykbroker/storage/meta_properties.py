@@ -21,7 +21,7 @@ class MetaPropertiesError(ValueError):
 
 @dataclass(slots=True, frozen=True)
 class MetaProperties:
-    """The content of a file. Version 1 is KRaft's. Version 0 is older and may have no other field."""
+    """The content of a file. Version 1 is KRaft's. Version 0 is older, and its other fields may be missing."""
 
     version: int
     cluster_id: str | None

@@ -1,8 +1,8 @@
 """Opens logs before each is needed by a request at once: some in each turn of the loop.
 
-Responsible for the order: first the logs of a request that names many, then those of new partitions, and all others
-once clients are served. It also limits how many are opened in a turn, and lets a thread read what opening needs. Not
-responsible for opening itself (log_handle.py, logs.py), nor for logs that are recovered first (recovery.py).
+Responsible for the order: first the logs of a request that names many partitions, then those of new partitions, and all
+others once clients are served. It also limits how many are opened in a turn, and lets a thread read what opening needs.
+Not responsible for opening itself (log_handle.py, logs.py), nor for logs that are recovered first (recovery.py).
 
 Invariants:
 * For all requests together, OPENED_PER_TURN logs are opened in a turn.
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Logs that are opened in one turn of the loop for requests that name many, which takes a few milliseconds. A request
-#: that names no more than this opens them itself.
+#: Logs that are opened in one turn of the loop for requests that name many logs, which takes a few milliseconds. A
+#: request that names no more than this opens them itself.
 OPENED_PER_TURN = 4
 #: The pause between two logs that are opened although no client has asked for them, because clients wait for other
 #: work.

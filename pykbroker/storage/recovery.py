@@ -49,7 +49,7 @@ SMALL_PER_JOB = 64
 DIRECT_LOGS = 16
 #: Folders that a thread looks at before it returns the first result.
 _LOOKS_AT_ONCE = 64
-#: "at least every two seconds"
+#: Progress is logged at least every two seconds; this leaves a margin.
 _TELL_SECONDS = 1.5
 #: A full disk may have space again after this time.
 _RETRY_SECONDS = 10.0

@@ -84,7 +84,7 @@ class CurrentRole:
 
     @property
     def may_stand(self) -> bool:
-        """True if it may be elected: it is a voter, or its removal is not known to be committed.
+        """True if this replica may be elected: it is a voter, or its removal is not known to be committed.
 
         Perhaps only this replica has the record that removes it. Then the other voters of the earlier set can elect no
         leader, because its log is ahead of theirs and it refuses them its vote.

@@ -164,5 +164,5 @@ class FetchClient:
         if now.steady_ms >= deadline:
             self._roles.become_prospective(now)
             return now.steady_ms
-        # Until then, a voter without a leader asks other servers, as an observer does.
+        # Until the deadline, a voter without a leader asks other servers, as an observer does.
         return min(self._ask_any_server(now), deadline)

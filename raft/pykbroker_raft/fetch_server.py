@@ -132,7 +132,7 @@ class FetchServer:
 
     def _count(self, leader: Leader, replica: ReplicaKey, offset: int, now: Now) -> None:
         if replica.id < 0:
-            # A reader, not a replica.
+            # The sender is a reader, not a replica.
             return
         progress = leader.replicas.find_or_add(replica)
         progress.fetched(offset, self._log.view.end_offset, now.steady_ms, now.wall_ms)

@@ -4,9 +4,10 @@ Kafka's files do not record where the metadata log ended, so a log that has lost
 note records it. Apache Kafka ignores the file.
 
 Responsible for the file, and for the mark in quorum-state that the note depends on. The note is two lines of the same
-length that are written in turn, each an offset and its checksum; the higher valid one counts. Lines are written without
-an fsync: after the death of the process the note is exact, after a power loss it may be too low. Invariants: the log is
-fsynced up to an offset before the note contains it; before the log is cut below the note, the note is lowered durably.
+length that are written in turn, each an offset and its checksum; the higher valid offset counts. Lines are written
+without an fsync: after the death of the process the note is exact, after a power loss it may be too low. Invariants:
+the log is fsynced up to an offset before the note contains it; before the log is cut below the note, the note is
+lowered durably.
 
 Another program may use the directory between two runs of pykbroker. Apache Kafka may cut the log below the note,
 because its leader has other records, and may append beyond the note, and leaves the note unchanged. Then the next start

@@ -1,9 +1,9 @@
 """Checks, before the log is opened, that the metadata partition still has all its records.
 
-Committed metadata is never cut off. The torn end of a write may go. Records before whole batches, or below the offset
-in the note (flushed_note.py) or in a snapshot's name, must not be lost: otherwise the start ends with `LostMetadata`.
-There are three exceptions: a snapshot holds the same records, the replica is only an observer, or its operator gives
-the records up.
+Committed metadata is never cut off. The torn end of a write may be cut off. Records that have whole batches after them,
+or that are below the offset in the note (flushed_note.py) or in a snapshot's name, must not be lost. If they are, the
+start ends with `LostMetadata`. There are three exceptions: a snapshot holds the same records, the replica is only an
+observer, or its operator gives the records up.
 
 Responsible for that decision and its messages. Not responsible for scanning (log/), nor for opening
 (metadata_storage.py).

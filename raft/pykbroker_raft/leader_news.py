@@ -1,4 +1,4 @@
-"""The fields that every message has: the cluster, the epoch, the leader. Checked and followed here.
+"""Checks and follows the fields that every message has: the cluster, the epoch, the leader.
 
 Responsible for the errors that several requests have in common, and for what a replica learns about the leader from
 any message. Asks `current_role` for the transition; uses no field that only one message has.

@@ -102,7 +102,8 @@ class OwnMembership:
         if handled is not None or error is not ErrorCode.NONE or not isinstance(follower, Follower):
             return bool(handled)
         follower.leader_updated()
-        # The leader counts the request as a fetch of this voter, so its response counts as one of the leader.
+        # The leader counts the request as a fetch of this voter, so its response counts as a fetch response of the
+        # leader.
         follower.fetched()
         follower.wait_for_leader_until(now.steady_ms + self._config.fetch_timeout_ms)
         return True

@@ -202,8 +202,8 @@ class RaftNode:
         self._poll(now)
 
     def response(self, correlation_id: int, source: Destination, response: Any | None, now: Now) -> None:
-        """Handle the response to an `Outgoing`, or None if there was none. A response that is not expected is
-        dropped."""
+        """Handle the response to an `Outgoing`; `response` is None if there was none. A response that is not expected
+        is dropped."""
         if not self._connections.is_expected(source.id, correlation_id):
             return
         success = False

@@ -3,7 +3,8 @@
 `RaftNode` changes only itself; everything else is in a `Ready`. After each input the driver calls `RaftNode.ready()`,
 and does the work in this order:
 
-1. `election`: write quorum-state and fsync it. No request and no reply of this or a later Ready may leave before that.
+1. `election`: write quorum-state and fsync it. No request and no reply of this or a later Ready may be sent before
+   that.
 2. `log`: do the steps in their order. The bytes of an append are written unchanged.
 3. `requests` and `replies`: send them. A reply with `read` first gets its records from the log or the snapshot.
 4. `flush`: fsync the log when convenient, then call `RaftNode.flushed(offset)`; one fsync may serve many Readys.

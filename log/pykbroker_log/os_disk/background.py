@@ -1,7 +1,7 @@
 """Fsyncs without a waiting thread: the kernel does them, and a descriptor becomes readable when one has ended.
 
 A thread that waits for an fsync must be woken for it, must take the interpreter's lock from the thread that woke it,
-and must wake that thread when the device is done. On a fast device that takes longer than the fsync.
+and must wake that thread when the device is done. On a fast device these steps take longer than the fsync.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ class Descriptors:
     # -- regions
 
     def may_lend(self, descriptor: Descriptor) -> bool:
-        """Return False if regions hold half of the limit already: slow connections may keep theirs open for any
-        time."""
+        """Return False if regions hold half of the limit already: slow connections may keep their regions for an
+        unlimited time."""
         return bool(descriptor.regions) or self.lent < self._limit // 2
 
     def lend(self, descriptor: Descriptor) -> None:

@@ -2,7 +2,7 @@
 
 Responsible for the system calls, and for raising `Unavailable` if there are none. Used only by the package os_disk.
 
-Files that are fsynced one after the other cost one commit of the file system's journal each; together they share it.
+Files that are fsynced one after the other cost one commit of the file system's journal each; together they share one.
 The medians below are for fifty files that a record was appended to, on a device whose fsync takes 3 to 4 ms (ext4,
 Linux 6.18). They are 227 ms one after the other, 4.1 ms on sixteen threads, and 7.0 ms with syncfs(2). With the
 kernel's asynchronous I/O, which this module uses, it is 1.8 ms. Each file has its own result there, nothing else in the

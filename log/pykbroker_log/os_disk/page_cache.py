@@ -4,9 +4,9 @@ Responsible for the calls, for which of them this kernel has, and for loading a 
 a read does if a part is not in memory (files.py), nor for when something is loaded or written back.
 
 cachestat(2) counts the cached pages of a range in a microsecond (Linux 6.5 and later). It also counts pages that are
-still being read, so the last byte is then read without waiting. mincore(2) needs a map of the range, which is then
-removed, and ten microseconds for a megabyte. If neither works, every range counts as resident: reads then wait, as on
-any other system.
+still being read. So a read that does not wait then tests the last byte. mincore(2) needs a map of the range, which is
+then removed, and ten microseconds for a megabyte. If neither works, every range counts as resident: reads then wait, as
+on any other system.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from _thread import get_ident
 from collections.abc import Callable
 from types import TracebackType
 
-#: (descriptor, offset, length) -> whether all of it is in memory. Raises OSError where the kernel does not know.
+#: (descriptor, offset, length) -> True if all of it is in memory. Raises OSError where the kernel does not know.
 IsResident = Callable[[int, int, int], bool]
 
 # A flag of a read: return instead of waiting. 0 if the platform has no such flag.
 NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
 
 _PAGE = mmap.PAGESIZE
-# The number is the same on every architecture: it came after they were unified.
+# The number is the same on every architecture, because the call is newer than the common numbers.
 _SYS_CACHESTAT = 451
 _PROT_READ, _MAP_SHARED, _MAP_FAILED = 1, 1, ctypes.c_void_p(-1).value
 _SYNC_FILE_RANGE_WRITE = 2
