@@ -91,8 +91,8 @@ def bytes_from(log: PartitionLog, offset: int) -> int:
 
 
 def is_copy(log: PartitionLog, copied: Copied) -> bool:
-    """Return True if the copy is a prefix of this log. Only its last batch is compared: if this log has that batch,
-    everything before it is the same too. Raises StorageError."""
+    """Return True if the copy is a prefix of this log. Only the copy's last batch is compared: if this log has that
+    batch, everything before it is the same too. Raises StorageError."""
     if copied.last is None or copied.end_offset > log.log_end_offset:
         return False
     offset, checksum = copied.last

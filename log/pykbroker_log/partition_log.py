@@ -514,7 +514,7 @@ class PartitionLog:
         logger.info("%s: incremented log start offset to %d due to %s", self.name, offset, reason)
 
     def retire(self, now_ms: int, *, wait: bool = True) -> int:
-        """Remove the segments that retention no longer keeps from the log; return their number. `purge` removes their
+        """Remove from the log the segments that retention no longer keeps; return their number. `purge` removes their
         files. Raises StorageError, and ColdRead unless `wait`; after a ColdRead nothing has changed."""
         files = self.files
         if not files.is_sound:

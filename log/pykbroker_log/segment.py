@@ -337,7 +337,7 @@ class Segment:
         return start, self.size - start
 
     def unsynced_files(self, *, sealed: bool) -> list[File]:
-        """Return the files that a flush has to fsync. Before sealing, indexes that it completes are left out."""
+        """Return the files that a flush has to fsync. Indexes that only sealing completes are left out until then."""
         files = [self.file]
         if sealed:
             files += [self.offset_index.file, self.time_index.file]

@@ -41,7 +41,7 @@ class Code:
         self._depth -= 1
 
     def listing(self, head: str, items: list[str], tail: str) -> None:
-        """Write `head` items `tail` on one line if they fit, else one item a line."""
+        """Write `head`, the items and `tail` on one line if they fit, else each item on a line of its own."""
         line = head + ", ".join(items) + tail
         if len(line) + 4 * self._depth <= WIDTH:
             self(line)

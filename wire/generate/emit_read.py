@@ -48,7 +48,7 @@ class ReaderEmitter:
         with self.code.block(f"def {name}(buf: Buffer, pos: int, version: int) -> tuple[{self.cls.name}, int]:"):
             self.code(f"self = new({self.cls.name})")
             for field in self.cls.fields:
-                # Tagged fields too: the tag section contains only fields that differ from the default.
+                # Set tagged fields too, because the tag section contains only fields that differ from the default.
                 if not present(field, self.variant):
                     self.code(f"self.{snake(field.name)} = {default_expression(field, self.cls)}")
             has_lead = False
@@ -222,7 +222,7 @@ class ReaderEmitter:
             self.code(f"pos += {width} * ({count})" if " " in count else f"pos += {width} * {count}")
             return
         if self.cls.kind == "request" and self.cls.message is None:
-            # Arrays inside an array: each may be small, so only a limit for all together helps.
+            # These are arrays inside an array: each may be small, so only a limit for all together helps.
             self.code(f"budget[0] -= {count}")
             with self.code.block("if budget[0] < 0:"):
                 self.code("raise over_budget()")

@@ -1,8 +1,8 @@
 """Encodes and decodes requests and responses with their headers. The generated classes do the bodies.
 
 Only this module decides which header version belongs to an API and version: v2 (request) and v1 (response) from the
-API's first flexible version on, v1 and v0 below. The response of ApiVersions always has header v0, because its client
-cannot know yet which versions the broker supports.
+API's first flexible version on, v1 and v0 for earlier versions. The response of ApiVersions always has header v0,
+because its client cannot know yet which versions the broker supports.
 """
 
 from __future__ import annotations

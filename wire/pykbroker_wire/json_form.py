@@ -1,5 +1,5 @@
-"""The JSON form of messages: stored ones as Apache Kafka's tools print them, requests and responses as its request log
-does (KIP-673).
+"""The JSON form of messages: stored messages as Apache Kafka's tools print them, requests and responses as its request
+log contains them (KIP-673).
 
 Fields are in the order of their schema, without those of other versions; tagged fields appear only if they are not the
 default. Bytes are base 64, uuids are Kafka's text, and records are only a size. `render` returns the text of Kafka's

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
 
 MAX_ROWS = 20_000
-#: The size of a processor's cache: 16 MB of values of 1 KB cost a third more than 4 MB, up to Spark's socket.
+#: This fits into a processor's cache: with 16 MB of values of 1 KB, the work up to Spark's socket costs a third more.
 MAX_BYTES = 4 * 1024 * 1024
 _MOST_SPARES = 3
 _MOST = (1 << 31) - 1
@@ -80,7 +80,7 @@ class WantedColumns(Flag):
 
 
 ColumnBuffers: TypeAlias = tuple[bytearray | None, ...]
-"""Sixteen, None where the column is not wanted; integers in the machine's byte order, bits from the lowest.
+"""Sixteen buffers, None for a column that is not wanted; integers in the machine's byte order, bits from the lowest.
 
      0 key: validity bits, 1 offsets int32, 2 data          9 headers: validity bits, 10 offsets int32
      3 value: validity bits, 4 offsets int32, 5 data        11 name of a header: offsets int32, 12 data (UTF-8)
@@ -142,7 +142,7 @@ class AbortedSpans:
         return index >= 0 and spans[index][1] >= base_offset
 
     def read(self, producer_id: int, base_offset: int) -> None:
-        """Note that a transactional batch with records counted as committed."""
+        """Record a transactional batch whose records counted as committed."""
         self.undecided.setdefault(producer_id, base_offset)
 
     def end(self, producer_id: int, records: Buffer, base_offset: int) -> str | None:
@@ -168,7 +168,7 @@ class Filled(NamedTuple):
     rows: int
     wanted: WantedColumns
     buffers: tuple[memoryview | None, ...]
-    """The used part of each of the ColumnBuffers. The memory is filled again when no view of it is left."""
+    """The used part of each of the ColumnBuffers. The memory is used again when no view of it is left."""
 
 
 # --- the loop over records --------------------------------------------------------------------------------------------
@@ -355,8 +355,8 @@ class Columns:
         return filled
 
     def fill(self, data: Buffer, position: int = 0, file_position: int = 0) -> int:
-        """Take batches from `position` on, until full, done, or at the last whole batch. Return the position after
-        them.
+        """Take batches from `position` on, until `full` or `done` is True, or no whole batch is left. Return the
+        position after them.
 
         `file_position` is the position of the data's first byte in the file, for messages. Raises BrokenBatch for a
         flipped bit, a length or a format that no batch has, offsets that go back, and bytes that are no records.

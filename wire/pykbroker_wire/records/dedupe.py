@@ -1,5 +1,5 @@
 """The loops that compaction runs once per record: put keys into a table, find the records of a batch that survive, and
-move records to another base timestamp. Validation uses the last one to renumber records.
+move records to another base timestamp. Validation uses the last loop to renumber records.
 
 Each exists twice, as in `walk`: here in Python, and compiled (`_dedupe.c`, used if it was built; PYKBROKER_PURE=1
 forces Python). The same tests run on both. `pykbroker_log.compaction` decides about the table, its size, and what
@@ -32,13 +32,13 @@ _FREE = bytes(8)
 _Table: TypeAlias = bytearray | memoryview
 
 Put: TypeAlias = tuple[int, int, int]
-"""The number of new keys, the number of records seen, and the offset of the last record that counted (`start_offset` -
-1 if none did). Fewer than all records are seen if the table has no room for the next key."""
+"""The number of new keys, the number of records seen, and the offset of the last record that counted, or the offset
+before `start_offset` if none did. Fewer than all records are seen if the table has no room for the next key."""
 
 NewestRecords: TypeAlias = tuple[list[tuple[int, int]], int, int, int, int, int]
 """The places of the survivors in the data, as (start, end) of neighbours; their number; the number of tombstones among
-them. Then the number of records that go because they have no key; the timestamp deltas of the first survivor and the
-greatest one."""
+them. Then the number of records that go because they have no key, the timestamp delta of the first survivor, and the
+greatest timestamp delta of all survivors."""
 
 
 def put_keys_python(

@@ -1,8 +1,8 @@
 """The walk over the records of a batch: every record is examined, and nothing is copied or kept.
 
-No other code runs per record for a produce request or an offset lookup, so each loop exists twice. `walk_python` and
-the others have compiled twins (`_walk.c`, used if it was built; PYKBROKER_PURE=1 forces Python). The same tests run on
-both.
+For a produce request or an offset lookup only these loops run once per record, so each exists twice for speed.
+`walk_python` and the others have compiled twins (`_walk.c`, used if it was built; PYKBROKER_PURE=1 forces Python). The
+same tests run on both.
 
 Responsible for structure (lengths, counts, headers) and for what validation needs: extreme timestamps, records without
 a key, offsets that are not consecutive. `pykbroker_log.validate` raises the errors.
