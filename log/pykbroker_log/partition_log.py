@@ -62,10 +62,9 @@ class Keeper(Protocol):
     """The owner of the checkpoints that contain a log's offsets."""
 
     def before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
-        """Return the writes that must be done before a truncation changes the files; the log's recovery point and start
-        have moved already. A stale recovery point would hide later records from the scan after a crash, and a log start
-        that is too high would hide records from readers. With one that is too low, a power loss might bring back only
-        some of the files before it."""
+        """Return the writes that must be done before a truncation changes the files; recovery point and log start have
+        moved. A stale recovery point would hide later records from the scan after a crash; too high a log start would
+        hide records from readers. With a low one, a power loss might bring back only some of the files before it."""
 
 
 class PartitionLog:
@@ -481,8 +480,7 @@ class PartitionLog:
     def offset_for_timestamp(
         self, timestamp: int, *, wait: bool = True, search: TimeSearch | None = None
     ) -> TimedRecord | None:
-        """Return the first record that is at least this new. Raises the errors of `search.look`; StorageError; ColdRead
-        unless `wait`."""
+        """Return the first record at least this new. Raises StorageError, ColdRead unless `wait`, and as `look`."""
         with self.files.guarded(), nullcontext() if wait else self.files.disk.without_waiting():
             return self.files.segments.first_at_least(timestamp, self.log_start_offset, search)
 
@@ -565,8 +563,7 @@ class PartitionLog:
     def begin_replacement(
         self, cleanable: CleanablePart, *, memory: CleanerMemory, seed: bytes, now_ms: int
     ) -> Replacement:
-        """Begin the log's only compaction; the caller ends it with `end_replacement`. The log was flushed after
-        `cleanable`."""
+        """Begin the log's only compaction, which `end_replacement` ends. The log was flushed after `cleanable`."""
         assert self._replacement is None, self
         self._replacement = Replacement(
             self.files,
@@ -657,8 +654,7 @@ class PartitionLog:
             self._carry_out(truncation)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove everything; the log is empty and starts at `offset`. Durable, and raises the errors of
-        `truncate_to`."""
+        """Remove everything, durably; the log starts at `offset`. Raises the errors of `truncate_to`."""
         self._carry_out(self.begin_start_over(offset))
 
     def _carry_out(self, truncation: Truncation) -> None:
@@ -734,8 +730,7 @@ class PartitionLog:
         return flush
 
     def flush(self, upto: int | None = None) -> None:
-        """Make the log durable to its end, unless it already is up to `upto`. May run on a thread during appends.
-        Raises StorageError."""
+        """Make the log durable to its end unless it is up to `upto`, also on a thread. Raises StorageError."""
         if upto is not None and upto <= self.recovery_point:
             return
         flush = self.begin_flush(again=True)
