@@ -1,4 +1,4 @@
-"""Committed offsets out of the log, many at a time: the part of loading that runs a million times.
+"""Loads committed offsets from the log, many at a time. This is the part of loading that runs a million times.
 
 Responsible for the one loop that runs per record when `__consumer_offsets` is loaded. It does the same to a plain
 commit as `records.decode` and `GroupShard.replay`, but makes no objects. It looks group and topic up by the key's bytes
@@ -30,7 +30,7 @@ _LEAST_KEY: Final = 10
 
 
 class BulkLoad:
-    """The bulk load of one shard, once."""
+    """One bulk load of one shard."""
 
     __slots__ = ("_known", "_shard")
 
@@ -40,7 +40,8 @@ class BulkLoad:
         self._known: dict[bytes, dict[int, bytes]] = {}
 
     def forget(self) -> None:
-        """Forget which offsets belong to which key. Call it when offsets are removed in another way."""
+        """Forget the offsets of each key. Call it when another record has removed offsets, because the shard may have
+        dropped them."""
         self._known.clear()
 
     def load(self, data: bytes, count: int, base_offset: int, base_timestamp: int) -> Iterator[tuple[int, int]]:
@@ -63,11 +64,11 @@ class BulkLoad:
 
     def _plain(self, data: bytes, position: int, most: int, base_offset: int) -> tuple[int, int]:
         """Load plain commits from `position` on. Return the position of the first other record, and the number of plain
-        ones.
+        commits before it.
 
-        A plain commit has no headers, lengths of at most two bytes, and a key of type 0 or 1. Nothing of a record is
-        kept before its lengths add up. The numbers are decoded in line each time, because a call for each would cost
-        more than everything else.
+        A plain commit has no headers, lengths of at most two bytes, and a key of type 0 or 1. No part of a record is
+        stored until its lengths fit together. Numbers are decoded in line, because a call for each number would cost
+        more than all other work.
         """
         known = self._known
         start = position

@@ -28,8 +28,8 @@ class ConsumerGroupConfig(NamedTuple):
 
 class GroupConfigs:
     def __init__(self, config: Callable[[], Config], overrides: Callable[[str], Mapping[str, str]]) -> None:
-        """`config` returns the broker's present configuration. `overrides` returns those of a group, empty for most
-        groups. Both return the same object until something changed."""
+        """`config` returns the broker's present configuration. `overrides` returns the overrides of a group, which are
+        empty for most groups. Both must return the same object until something changes."""
         self._config = config
         self._overrides = overrides
         self._seen: Config | None = None

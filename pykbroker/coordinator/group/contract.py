@@ -1,15 +1,15 @@
 """Three small protocols that a kind of group implements for the shard. `group_kinds.py` has the table of the kinds
 served.
 
-A *group* is a value of the shard's one dict: the content of its records, the answers to questions about any group
-(ListGroups, DeleteGroups, committed offsets, expiry), and the checks of commits. A *step* is one input to one group: a
-timer or a request of a member. It lives as long as the input and adds to one `Result`. A *kind* makes steps and replays
-its records.
+A *group* is a value in the shard's one dict. It has the content of its records, answers the questions about any group
+(ListGroups, DeleteGroups, committed offsets, expiry), and checks commits. A *step* is one input to one group: a timer
+or a request of a member. It lives as long as the input and adds to one `Result`. A *kind* makes steps and replays its
+records.
 
-Requests of one protocol's own members (ConsumerGroupHeartbeat, ShareGroupHeartbeat) are not part of this, because each
-protocol has its operation in the shard. JoinGroup, SyncGroup, Heartbeat and LeaveGroup are part of it, because members
-of the classic protocol take part in groups of two kinds. A kind without such members refuses them (in Apache Kafka
-INCONSISTENT_GROUP_PROTOCOL for JoinGroup, UNKNOWN_MEMBER_ID for the others).
+Requests of one protocol's own members (ConsumerGroupHeartbeat, ShareGroupHeartbeat) are not part of a step, because
+each protocol has its operation in the shard. JoinGroup, SyncGroup, Heartbeat and LeaveGroup are part of a step, because
+members of the classic protocol take part in groups of two kinds. A kind without such members refuses these requests (in
+Apache Kafka INCONSISTENT_GROUP_PROTOCOL for JoinGroup, UNKNOWN_MEMBER_ID for the others).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """True if the group has no members. It may be deleted then, and goes when its offsets have expired."""
+        """True if the group has no members. It may then be deleted, and is removed when its offsets have expired."""
         ...
 
     def is_subscribed(self, topic: str) -> bool:
@@ -62,13 +62,13 @@ class Group(Protocol):
         ...
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Note that these topics were created, deleted or changed. It changes soft state only, because the group looks
-        at its next input."""
+        """Note that these topics were created, deleted or changed. This changes soft state only, because the group
+        looks at the topics at its next input."""
         ...
 
     def offsets_expire_from_ms(self) -> int | None:
-        """Return the time at which the retention of the group's offsets began: -1 if at each offset's commit, None if
-        not yet."""
+        """Return the time at which the retention of the group's offsets began. -1 means that the retention of each
+        offset begins at its commit, and None that no retention has begun."""
         ...
 
     def session_after_commit(self, member_id: str) -> int | None:
@@ -98,7 +98,7 @@ class Step(Protocol):
     @property
     def becomes(self) -> ClassicGroup | None:
         """The classic group that replaces this one when the records of this input are replayed, because all members
-        that stay use the classic protocol. None if there is none."""
+        that stay use the classic protocol. None if the group keeps its kind."""
         ...
 
     def resume(self) -> None:
@@ -118,7 +118,7 @@ G = TypeVar("G", bound=Group, covariant=True)
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class GroupKind(Generic[G]):
-    """One kind of group. Its methods take a group of any kind and assert that it is of their own."""
+    """One kind of group. Its methods take a group of any kind and assert that it is of this kind."""
 
     group: type[G]
     #: the types of its records' keys

@@ -1,4 +1,5 @@
-"""The kinds of groups: two that are served, and two that are kept for others (kept_groups.py).
+"""The kinds of groups: two that are served, and two whose records are only kept, for coordinators on other brokers that
+serve them (kept_groups.py).
 
 Responsible for the table alone (contract.py has the protocols of a kind).
 """

@@ -1,6 +1,6 @@
-"""Java's hashes and orders that clients of Apache Kafka can see: of text, of ids and of a HashMap that is walked.
+"""Java's hashes of texts and ids, and Java's orders of texts, ids and HashMaps, where clients of Apache Kafka see them.
 
-Invariant: the same text gives the same number on each broker, whatever its language.
+Invariant: a text gives the same number on each broker, whether that is Apache Kafka in Java or pykbroker.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _BUCKETS = 16
 _LOAD_FACTOR = 0.75
 
 
-#: A longer text is hashed each time, because clients choose names of groups, and 65,536 of the longest would take 2
-#: GiB.
+#: A longer text is hashed each time, because clients choose names of groups, and 65,536 of the longest names would take
+#: 2 GiB.
 _KEPT_CHARACTERS = 256
 
 
@@ -69,8 +69,8 @@ def uuid_order(uuid: bytes) -> tuple[int, int]:
 
 
 def collection_buckets(size: int) -> int:
-    """Return the initial number of buckets of `new HashSet<>(collection)`. If the elements fit exactly, it is the next
-    greater one."""
+    """Return the initial number of buckets of `new HashSet<>(collection)`. If the elements would fill the buckets
+    exactly up to the load factor, the number is doubled: 12 elements get 32 buckets."""
     return max(_BUCKETS, 1 << int(size / _LOAD_FACTOR).bit_length())
 
 

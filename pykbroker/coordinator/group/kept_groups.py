@@ -38,7 +38,7 @@ from pykbroker_wire.stored.group.streams_group_metadata import StreamsGroupMetad
 SHARE: Final = "share"
 STREAMS: Final = "streams"
 
-#: From this version on members of the newer protocols get STALE_MEMBER_EPOCH from OffsetCommit.
+#: From this version of OffsetCommit on, members of the newer protocols get STALE_MEMBER_EPOCH.
 _COMMIT_WITH_EPOCH_FROM: Final = 9
 _UNKNOWN_EPOCH: Final = -1
 
@@ -128,7 +128,7 @@ class ShareGroup(KeptGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Allow it: the group has no offsets."""
+        """Do nothing, because the group has no offsets to fetch."""
 
     def check_offset_delete(self) -> None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -156,7 +156,7 @@ class StreamsGroup(KeptGroup):
         api_version: int = _COMMIT_WITH_EPOCH_FROM,
     ) -> None:
         if generation < 0 and self.is_empty:
-            # The client is an administrator's.
+            # The client is an admin client.
             return
         if transactional and generation == -1 and not member_id and instance_id is None:
             return
@@ -173,7 +173,7 @@ class StreamsGroup(KeptGroup):
             raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
 
     def check_offset_delete(self) -> None:
-        """Allow it for topics that the group does not read."""
+        """Do nothing. The shard refuses topics to which the group subscribes."""
 
     def _epoch_of(self, member_id: str) -> int:
         if member_id not in self.members:
@@ -192,7 +192,7 @@ class KeptStep:
         """Do nothing, because the group has no soft state."""
 
     def timer(self, key: TimerKey, event: object) -> None:
-        """Ignore a timer of the group of another kind that had this id."""
+        """Do nothing. A group of another kind, which had this id before, has set the timer."""
 
     def join(self, request: JoinGroupRequest, client: object, token: Token) -> None:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -226,8 +226,8 @@ def _group_id(key: TopLevel) -> str:
 
 
 def _replayed(group: KeptGroup | None, record: CoordinatorRecord, new: type[KeptGroup]) -> KeptGroup | None:
-    """Replay a record. A group begins with its own record or that of a member, and ends with the tombstone of its
-    own."""
+    """Replay a record. A group begins with its own record or a member's record, and ends with the tombstone of its own
+    record."""
     key, value = record.key, record.value
     if isinstance(key, _GroupKey):
         return None if value is None else group or new(key.group_id)

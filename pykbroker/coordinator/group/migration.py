@@ -1,7 +1,7 @@
 """Classic groups become consumer groups and back, while their members stay (KIP-848, group.consumer.migration.policy).
 
-Responsible for when that is allowed, and for the group of the other kind as a value with its records. Not responsible
-for requests (consumer/consumer_heartbeat.py, mixed.py), nor for replay (shard.py).
+Responsible for when that is allowed, and for building the group of the other kind with its records. Not responsible for
+requests (consumer/consumer_heartbeat.py, mixed.py), nor for replay (shard.py).
 
 A classic group becomes a consumer group when a member of the new protocol joins. Its members go on with JoinGroup,
 SyncGroup and Heartbeat (mixed.py), because their subscriptions and assignments are those of the embedded protocol. A
@@ -85,8 +85,8 @@ def consumer_group_for(
     settings: GroupSettings,
     result: Result,
 ) -> ConsumerGroup:
-    """Return the consumer group of a ConsumerGroupHeartbeat: the existing one, or a new one if a member joins, made
-    from a classic group or from nothing. Raises KafkaError."""
+    """Return the consumer group for a ConsumerGroupHeartbeat: the existing group, or a new one if a member joins. The
+    new group continues the classic group with this id, if there is one. Raises KafkaError."""
     if isinstance(group, ConsumerGroup):
         return group
     group_id = request.group_id
@@ -111,7 +111,7 @@ def consumer_group_for(
 def _upgrade(
     group: ClassicGroup, topics: GroupTopics, settings: GroupSettings, result: Result
 ) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
-    """Return the consumer group that this one becomes. The soft state of the classic one stays as it is (see
+    """Return the consumer group that `group` becomes, and its records. The soft state of `group` stays as it is (see
     `give_way`)."""
     group_id = group.group_id
     if not settings.migration.upgrades:
@@ -188,7 +188,7 @@ def _from_classic(group: ClassicGroup, topics: GroupTopics) -> ConsumerGroup:
 
 
 def gives_way_to_classic(group: Group) -> bool:
-    """Return True if a classic group takes the id when its first member joins."""
+    """Return True if a new classic group takes the group's id when a member joins with JoinGroup."""
     return isinstance(group, ConsumerGroup) and group.is_empty
 
 
@@ -222,7 +222,7 @@ def to_classic(
     joining: ConsumerMember | None = None,
     rebalance: bool = True,
 ) -> ClassicGroup:
-    """Return the classic group that this one becomes, and add its records to `result`. `joining` replaces the holder of
+    """Return the classic group that `group` becomes, and add its records to `result`. `joining` replaces the holder of
     its instance id."""
     group_id = group.group_id
     replaced = None if joining is None else group.static_member(joining.instance_id)

@@ -1,11 +1,12 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848, upgrade).
 
 Responsible for translating. A JoinGroup is a heartbeat with all fields (the embedded subscription has topics, rack and
-owned partitions), a generation is the member's epoch, and an assignment is the coordinator's in the embedded protocol.
-No member waits for others, because each is asked to rejoin (REBALANCE_IN_PROGRESS) on its own when it has a step to
-take towards its target. There is no leader. Not responsible for the steps themselves (consumer/consumer_heartbeat.py).
+owned partitions), a generation is the member's epoch, and an assignment is the coordinator's, encoded in the embedded
+protocol. No member waits for others, because each is asked to rejoin (REBALANCE_IN_PROGRESS) on its own when it has a
+step to take towards its target. There is no leader. Not responsible for the steps themselves
+(consumer/consumer_heartbeat.py).
 
-If a member was asked to rejoin, or has joined and does not sync, the group waits for its rebalance timeout.
+A member that was asked to rejoin, or that has joined and does not sync, is removed after its rebalance timeout.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class MixedStep(ConsumerStep):
         try:
             self.becomes = to_classic(group, self.topics, self.settings, self.now_ms, self.result, leaving=leaving)
         except KafkaError as error:
-            # The members that leave are removed, whatever becomes of the others.
+            # The members that leave are removed, even if the group stays a consumer group.
             logger.warning("Group %s stays a consumer group: %s", group.group_id, error)
             return False
         return True
@@ -79,7 +80,7 @@ class MixedStep(ConsumerStep):
         subscription = _subscription(request)
         updated = _updated(member, request, subscription, client)
         changed = self.write_member(member, updated)
-        # Regular expressions of other members that are due are resolved with the rights of this client.
+        # This client's rights also count when regular expressions of other members are due and are resolved now.
         regex = self.regexes.update(member, updated, client.may_describe)
         changed = changed or regex.changed
         epoch = group.epoch

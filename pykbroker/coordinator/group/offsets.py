@@ -1,10 +1,11 @@
 """Committed offsets of all groups of one shard: replayed state and the reads from it.
 
-Responsible for commit, fetch, delete and expiry of offsets, and for those that a transaction has not decided yet. Not
-responsible for permission to commit (the group checks it) nor for when expiry runs (shard.py).
+Responsible for commit, fetch, delete and expiry of offsets, and for commits of transactions that are not decided yet.
+Not responsible for permission to commit (the group checks it) nor for when expiry runs (shard.py).
 
 Invariants: `replay` and `end_transaction` are the only mutators. An undecided offset is never served. If a plain commit
-and a transaction's meet, the later one in the log wins, whenever the transaction ends.
+and a transaction's commit are for the same partition of a group, the later one in the log wins, whenever the
+transaction ends.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class CommittedOffset:
         self.value: OffsetCommitValue = decode_offset(entry[_AT_BYTES:])
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Return True if it was committed for the topic with this id, or if one of the ids is unknown. A name may be
-        used again."""
+        """Return True if it was committed for the topic with this id, or if one of the two ids is unknown. The name
+        does not decide, because a new topic may have the name of a deleted topic."""
         return topic_id == ZERO_UUID or self.value.topic_id in (topic_id, ZERO_UUID)
 
     def expired(self, retained_from_ms: int, now_ms: int, retention_ms: int) -> bool:
@@ -60,7 +61,7 @@ _Topics = dict[str, _Partitions]
 
 
 class Offsets:
-    """Stored by group, topic and partition."""
+    """The offsets of one shard, by group, topic and partition."""
 
     __slots__ = ("_by_group", "_open", "_pending")
 
@@ -68,7 +69,7 @@ class Offsets:
         self._by_group: dict[str, _Topics] = {}
         #: producer id -> commits of its open transaction
         self._pending: dict[int, dict[tuple[str, str, int], bytes]] = {}
-        #: the same in reverse: group -> (topic, partition) -> producers
+        #: group -> (topic, partition) -> producers whose open transactions have a commit for it
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
 
     # -- replay -------------------------------------------------------------------------------------------------------
@@ -89,7 +90,7 @@ class Offsets:
             self._open.setdefault(key.group, {}).setdefault((key.topic, key.partition), set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Apply the marker of a transaction: its commits count now, or are dropped."""
+        """Apply the marker of a transaction. If `commit`, its commits count from now on, otherwise they are dropped."""
         pending = self._pending.pop(producer_id, None)
         if pending is None:
             return
@@ -101,7 +102,7 @@ class Offsets:
         if commit:
             for (group, topic, partition), entry in pending.items():
                 before = self._by_group.get(group, {}).get(topic, {}).get(partition)
-                # The place in the log comes first, so entries compare by it.
+                # An entry begins with its place in the log, so a later entry compares as greater.
                 if before is None or before < entry:
                     self._put(group, topic, partition, entry)
 
@@ -113,7 +114,8 @@ class Offsets:
                 del self._open[group]
 
     def partitions_of(self, group: str, topic: str) -> dict[int, bytes]:
-        """Return the entries of one topic, for a load that adds to them (bulk.py): place in the log, then value."""
+        """Return the entries of one topic, to which the bulk load adds (bulk.py). Each is the place in the log, then
+        the value."""
         return self._by_group.setdefault(group, {}).setdefault(topic, {})
 
     def _put(self, group: str, topic: str, partition: int, entry: bytes) -> None:

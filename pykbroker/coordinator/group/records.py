@@ -4,12 +4,12 @@ A key is its type as int16 and a body of version 0. A value is its version as in
 4.3.1 writes: GroupMetadata 3; OffsetCommit 4, or 1 with an explicit expiry (OffsetCommit requests up to version 4),
 which no other version can store.
 
-Values of committed offsets stay bytes, in state too. So a million of them are loaded without decoding, and the garbage
+Values of committed offsets stay bytes, in memory too. So a million of them are loaded without decoding, and the garbage
 collector has nothing to follow (with objects it stopped the loop for a tenth of a second).
 
-Responsible for building, encoding and decoding records. A few record types of groups that are kept here without service
-(kept_groups.py) are known by their keys. Records of other types are skipped when the log is read (`decode` returns
-None), because they belong to other coordinators. Not responsible for the meaning of records.
+Responsible for building, encoding and decoding records. Only the keys are decoded for a few record types of groups that
+are kept here without service (kept_groups.py). Records of other types are skipped when the log is read (`decode`
+returns None), because they belong to other coordinators. Not responsible for the meaning of records.
 """
 
 from __future__ import annotations

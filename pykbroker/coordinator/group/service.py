@@ -1,7 +1,7 @@
 """Groups as request handlers see them: one method per API, which returns an answer or a future of one.
 
 Responsible for finding the partition of `__consumer_offsets` for a group, for the checks that need no group, and for
-spreading a request over partitions and joining the answers. It also has each API's answer for the case that its
+spreading a request over partitions and joining the answers. It also builds each API's answer for the case that the
 coordinator cannot answer. Not responsible for authorization and topics (api/), nor for anything that a group decides
 (shard.py).
 """
@@ -103,15 +103,16 @@ class GroupService:
         self._transactional = TransactionalOffsets(OFFSETS_TOPIC, self.coordinator, replicas)
 
     def start(self) -> None:
-        """Keep groups on their present partitions. Call it when the metadata is complete."""
+        """Keep the number of partitions by which groups are found. Call it when the metadata is complete."""
         self._partitions.start(self._metadata.image)
 
     def close(self) -> None:
-        """Stop. Requests that wait are answered NOT_COORDINATOR."""
+        """Stop, and answer the requests that wait with NOT_COORDINATOR."""
         self.coordinator.close()
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Publisher of the metadata loader: groups look at topics that changed, and offsets of deleted topics go."""
+        """Publisher of the metadata loader: groups look at topics that changed, and offsets of deleted topics are
+        removed."""
         self._partitions.look(new)
         changed = self.topics.publish(delta, old, new)
         if changed:
@@ -320,8 +321,8 @@ class GroupService:
         verifier: Verifier,
         when_done: CallWhenDone = at_any_time,
     ) -> Later[TxnOffsetCommitResponse]:
-        """`topics` are the topics of the request that may be committed. `when_done` runs the step that follows the wait
-        before the append."""
+        """`topics` are the topics of the request that may be committed. `when_done` runs the step between the wait for
+        the transaction's coordinator and the append."""
         if not request.group_id:
             code = ErrorCode.INVALID_GROUP_ID
             return TxnOffsetCommitResponse(topics=[refused(topic, code) for topic in topics])
@@ -340,8 +341,8 @@ class GroupService:
         """`topics` None stands for all topics. The answer has the form of version 8 and later."""
 
         def refuse(code: ErrorCode) -> OffsetFetchResponseGroup:
-            # Old consumers know NOT_COORDINATOR here and not COORDINATOR_NOT_AVAILABLE. It also makes them look for the
-            # coordinator.
+            # Old consumers do not expect COORDINATOR_NOT_AVAILABLE here. They expect NOT_COORDINATOR, which also makes
+            # them look for the coordinator.
             if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 code = ErrorCode.NOT_COORDINATOR
             return OffsetFetchResponseGroup(group_id=group_id, error_code=code)
@@ -366,8 +367,8 @@ class GroupService:
     # -- administration -----------------------------------------------------------------------------------------------
 
     def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Later[tuple[ErrorCode, list[ListedGroup]]]:
-        """Return the groups that this node coordinates. It is an error while a partition is loading, because groups
-        would be missing."""
+        """Return the groups that this node coordinates. The code is an error while a partition is loading, because
+        groups would be missing."""
         wanted_states = frozenset(state.strip().lower() for state in states)
         wanted_types = frozenset(kind.strip().lower() for kind in types)
 

@@ -5,10 +5,10 @@ for the end of loading. Not responsible for the kinds of groups (contract.py, gr
 consumer/, mixed.py) and groups that change their kind (migration.py). It leaves futures, the log and the clock to
 machine.py, and requests that need no group to service.py.
 
-Each operation is pure: `(…, token, now_ms) -> Result`, or KafkaError if it was refused as a whole and nothing changed.
-`groups` has the groups of all kinds. A group becomes one of another kind in one Result: tombstones of the old group,
-records of the new one. The new group may have soft state before its record is replayed, and waits in `_awaiting_record`
-until then.
+Each operation is pure: `(…, token, now_ms) -> Result`. It raises KafkaError if it is refused as a whole, and then
+nothing has changed. `groups` has the groups of all kinds. A group becomes one of another kind in one Result: tombstones
+of the old group, records of the new one. The new group may have soft state before its record is replayed, and waits in
+`_awaiting_record` until then.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class GroupShard:
     # -- replicated state ---------------------------------------------------------------------------------------------
 
     def replay(self, record: CoordinatorRecord, at: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Replay a record. It is the only mutator of replicated state: while loading, and after each append."""
+        """Replay a record, while loading and after each append. Only this and `end_transaction` change replicated
+        state."""
         key, value = record.key, record.value
         if isinstance(key, OffsetCommitKey):
             assert value is None or isinstance(value, bytes)
@@ -114,9 +115,10 @@ class GroupShard:
             del self.groups[group_id]
 
     def hold_offsets(self, group_id: str) -> None:
-        """Keep a group for a commit in the log, decided or not. If the group has no other records, it is that of a
-        consumer that assigns its partitions itself: without members or protocol. It stays until it expires, even if the
-        commit is aborted. Its timestamp does not matter, because each of its offsets expires from its own commit."""
+        """Make sure that the group of a commit in the log exists, whether the commit is decided or not. A group without
+        records of its own belongs to a consumer that assigns its partitions itself, and has no members or protocol. It
+        stays until it expires, even if the commit is aborted. Its timestamp does not matter, because each of its
+        offsets expires from its own commit."""
         if group_id not in self.groups:
             self.groups[group_id] = ClassicGroup(group_id, -1)
 
@@ -126,7 +128,8 @@ class GroupShard:
         self.offsets.end_transaction(producer_id, commit=commit)
 
     def loaded(self, now_ms: int) -> Iterator[Result]:
-        """Start soft state when the log is read to its end. It comes in slices, and the caller may pause after each."""
+        """Start soft state after the log was read to its end. This is done in slices, and the caller may pause after
+        each."""
         # Timers run during the pauses, so groups come and go.
         for number, group in enumerate(list(self.groups.values())):
             if self.groups.get(group.group_id) is group:
@@ -135,7 +138,7 @@ class GroupShard:
                 if result.timers or number % _LOADED_GROUPS == 0:
                     yield result
         for number, group_id in enumerate(self.offsets.groups()):
-            # The writer of the log may have deleted a group without its offsets. They have to expire.
+            # Another program may have written the log and deleted a group but not its offsets. Those must still expire.
             self.hold_offsets(group_id)
             if number % _LOADED_GROUPS == 0:
                 yield Result()
@@ -158,7 +161,8 @@ class GroupShard:
         return result
 
     def _expire(self, group_ids: list[str], now_ms: int, result: Result) -> None:
-        """Remove offsets past their retention, and empty groups without offsets. `group_ids` is taken from the end."""
+        """Remove offsets past their retention, and empty groups without offsets. Groups are taken from the end of
+        `group_ids`."""
         result.atomic = False
         groups = offsets = 0
         while group_ids and groups < _EXPIRE_GROUPS and offsets < _EXPIRE_OFFSETS:
@@ -183,8 +187,8 @@ class GroupShard:
             result.set_timer(_EXPIRE, self.settings.offsets_retention_check_interval_ms)
 
     def topics_changed(self, names: set[str], now_ms: int) -> Result:
-        """Let groups that subscribe look at these topics at their next heartbeat. They were created, deleted, or got
-        other partitions or replicas."""
+        """Let groups that subscribe to these topics look at them at their next heartbeat. The topics were created,
+        deleted, or got other partitions or replicas."""
         for group in self.groups.values():
             group.topics_changed(names)
         return Result()
@@ -217,7 +221,7 @@ class GroupShard:
             if isinstance(group, ClassicGroup):
                 Rebalance(group, self.settings, now_ms, undone).unwritten(error)
             if before is not None:
-                # These timers come after those of the dropped group, because the group that stays keeps the sessions of
+                # These timers override those of the dropped group, because the group that stays keeps the sessions of
                 # its members.
                 stays = before(error, now_ms)
                 assert not stays.records
@@ -402,7 +406,7 @@ class GroupShard:
     # -- administration -----------------------------------------------------------------------------------------------
 
     def list_groups(self, states: frozenset[str], types: frozenset[str], token: Token, now_ms: int) -> Result:
-        """Filters are in lower case. An empty one lets all groups pass."""
+        """Filters are in lower case. All groups pass an empty filter."""
         result = Result()
         listed = [
             ListedGroup(

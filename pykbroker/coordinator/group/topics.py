@@ -1,7 +1,8 @@
 """The topics as group coordinators need them: names, ids, partitions, racks, and a hash that shows a change.
 
 Responsible for answering the questions of groups and assignors from the metadata image, and for Apache Kafka's metadata
-hash (one per topic, kept until the topic changes; one per group over those). Not responsible for subscriptions.
+hash (one per topic, kept until the topic changes; one per group, computed from the topics' hashes). Not responsible for
+subscriptions.
 
 Invariant: the hash of a topic is that of Apache Kafka 4.3.1, because it is written into the group's record.
 """
@@ -19,12 +20,12 @@ from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 if TYPE_CHECKING:
     from pykbroker.metadata.delta import MetadataDelta
 
-#: The version of the hash. It comes before a topic's fields, for the case that they change.
+#: The version of the hash. It is hashed before a topic's fields, in case a later version has other fields.
 _HASH_MAGIC = b"\0"
 
 
 class GroupTopics:
-    """The topics at one moment; `publish` brings a newer one. All shards share it. It is also the assignors'
+    """The topics at one moment; `publish` takes a newer image. All shards share it. It is also the assignors'
     `Topics`."""
 
     __slots__ = ("_hashes", "image", "new_topics_offset")
@@ -124,7 +125,7 @@ def _java_order(text: str) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """Encode the characters as UTF-16, then their number."""
+    """Return the text as UTF-16, followed by the number of its UTF-16 units."""
     units = text.encode("utf-16-le", "surrogatepass")
     return units + (len(units) // 2).to_bytes(4, "little")
 

@@ -2,12 +2,12 @@
 (KIP-890).
 
 Responsible for the checks of the group for such a commit, for the guard that proves that the transaction's coordinator
-has the partition, and for the errors without a guard. Not responsible for pending offsets (offsets.py), for the marker
-(machine.py), nor for asking the transaction's coordinator (coordinator/transaction/verifier.py).
+has the partition, and for the errors if there is no guard. Not responsible for pending offsets (offsets.py), for the
+marker (machine.py), nor for asking the transaction's coordinator (coordinator/transaction/verifier.py).
 
-If the transaction's coordinator did not know of an offset, the offset would wait for a marker that never comes, and a
-member that needs stable offsets would wait too. So the log demands proof where the first batch of a transaction begins.
-It gives a guard, the coordinator confirms or adds the partition, and the batch carries the guard.
+If the transaction's coordinator did not have the partition of an offset, the offset would wait for a marker that never
+comes, and a member that needs stable offsets would wait too. So the log demands proof for the first batch of a
+transaction. It gives a guard, the coordinator confirms or adds the partition, and the batch is appended with the guard.
 """
 
 from __future__ import annotations
@@ -177,6 +177,7 @@ def _for_client(code: ErrorCode, api_version: int) -> ErrorCode:
     if code is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_FROM:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.NETWORK_EXCEPTION:
-        # Clients retry it without looking for the coordinator again. Older ones would not expect the other error.
+        # Clients retry this code without looking for the coordinator again. Older clients do not expect
+        # NETWORK_EXCEPTION.
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return client_code(code)

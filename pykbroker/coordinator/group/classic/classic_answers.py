@@ -1,6 +1,6 @@
 """The answers to a member of a classic group that joins or syncs, and the group as DescribeGroups shows it.
 
-Responsible for the values alone: nothing is changed here. Not responsible for when they are sent (classic_step.py,
+Responsible for the values alone. Nothing is changed here. Not responsible for when they are sent (classic_step.py,
 rebalance.py).
 """
 
@@ -15,7 +15,7 @@ from pykbroker_wire.messages.describe_groups import DescribedGroup, DescribedGro
 from pykbroker_wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from pykbroker_wire.messages.sync_group import SyncGroupResponse
 
-#: DescribeGroups says so from this version on; before, a missing group is described as Dead.
+#: From this version of DescribeGroups on, a missing group is an error. Before, it is only described as Dead.
 _MISSING_GROUP_IS_ERROR_FROM: Final = 6
 
 

@@ -126,8 +126,8 @@ class Member:
 
     @property
     def excused_from_heartbeat(self) -> bool:
-        """Return True for a member whose request waits here, because it is probably alive. A new member has never
-        proved that."""
+        """Return True if a request of the member waits here, because the member is then probably alive. A new member is
+        not excused, because it has never proved that it is alive."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -166,7 +166,7 @@ class ClassicGroup:
         self.stored: GroupMetadataValue | None = None
         self.state = ClassicGroupState.EMPTY
         self.previous_state = ClassicGroupState.DEAD
-        #: -1 in records before version 2
+        #: when the state last changed; -1 after a record of a version before 2
         self.state_timestamp_ms = now_ms
         self.generation = 0
         self.protocol_type: str | None = None
@@ -307,8 +307,8 @@ class ClassicGroup:
         self.pending_sync.discard(member_id)
 
     def replace_static(self, instance_id: str, new_member_id: str) -> Member:
-        """Put the same instance under a new member id (KIP-345). It keeps its assignment and, if it was the leader, the
-        lead."""
+        """Give the member of an instance a new member id (KIP-345). It keeps its assignment and, if it was the leader,
+        stays the leader."""
         old_member_id = self.static_members[instance_id]
         old = self.members[old_member_id]
         member = Member(
@@ -321,7 +321,7 @@ class ClassicGroup:
             old.protocols,
             old.assignment,
         )
-        # Replaced in place, because the order of members is the order of joining.
+        # The entry is replaced in place, because the order of members is the order of joining.
         self.members = {
             (new_member_id if member_id == old_member_id else member_id): (
                 member if member_id == old_member_id else other
@@ -384,14 +384,14 @@ class ClassicGroup:
             return bool(protocol_type) and bool(offered)
         if protocol_type != self.protocol_type:
             return False
-        # While the last member leaves, there is no other member to agree with.
+        # There may be no members here, while the last one leaves. Then any protocol is supported.
         for member in self.members.values():
             offered &= member.protocol_names
         return bool(offered)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support. If several have the most votes, the first
-        in the order of Java's HashMap wins. Any order would do, but all coordinators must agree."""
+        """Each member votes for the first of its protocols that all members support. If several have the most votes,
+        the first in the order of Java's HashMap wins. Any order would do, but all coordinators must agree."""
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -478,15 +478,15 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def session_after_commit(self, member_id: str) -> int | None:
-        """Return the session timeout of a member that is alive because it has committed, None in states where that does
-        not count."""
+        """Return the session timeout of a member that has committed, because a commit shows that the member is alive.
+        Return None in states in which a commit does not count."""
         if self.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
             return self.members[member_id].session_timeout_ms
         return None
 
     def offsets_expire_from_ms(self) -> int | None:
-        """Return the time at which the retention of this group's offsets began: -1 if at each offset's commit, None if
-        not yet."""
+        """Return the time at which the retention of this group's offsets began: -1 if it begins at each offset's
+        commit, None if it has not begun."""
         if self.protocol_type is not None:
             if self.state is ClassicGroupState.EMPTY:
                 return self.state_timestamp_ms

@@ -1,15 +1,15 @@
 """The requests of a member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Responsible for the effect of each request on the group: which answer leaves now, which request waits, which record is
+Responsible for the effect of each request on the group: which answer is sent now, which request waits, which record is
 written. Pure: requests come in as values, `Result` goes out. Not responsible for the phases of a rebalance
 (rebalance.py), for the rules of the group (classic_group.py), offsets, nor for checks that need no group (service.py).
 Sources: KIP-345 (static members), KIP-389 (group size), KIP-394 (member id round), KIP-814 (skip assignment).
 
-The assignment is Stable as soon as it is in the local log, and the answers with it leave when it is committed. If its
-append is refused, the waiting SyncGroups fail and another rebalance starts. A refused record of an empty group loses
-nothing, because after a failover the former generation comes back and times out.
+The group is Stable as soon as its assignment is in the local log. Answers with the assignment are sent when it is
+committed. If its append is refused, the waiting SyncGroups fail and another rebalance starts. A refused record of an
+empty group loses nothing, because after a failover the former generation comes back and times out.
 
-Unlike in Apache Kafka, each waiting request is answered, also one that another request of the same member replaces.
+Unlike in Apache Kafka, each waiting request is answered, even if another request of the same member replaces it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class ClassicStep:
         if not self._has_room_for(member_id):
             self._rebalance.drop(member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
             self._refuse(token, UNKNOWN_MEMBER, ErrorCode.GROUP_MAX_SIZE_REACHED)
-            # It may have been the last member that the others waited for. Apache Kafka lets them wait for the timeout.
+            # The refused member may be the last one that the others waited for. In Apache Kafka the others wait for the
+            # timeout.
             return self._rebalance.complete_if_all_joined()
         if group.state is ClassicGroupState.DEAD:
             return self._refuse(token, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -109,8 +110,8 @@ class ClassicStep:
     def _has_room_for(self, member_id: str) -> bool:
         group = self.group
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
-            # Counting the members that wait lets a group shrink after the limit was lowered, because the last to rejoin
-            # are refused.
+            # Only members whose JoinGroup waits count. So a group shrinks after the limit was lowered, because the last
+            # members to rejoin are refused.
             member = group.members.get(member_id)
             return (
                 member is not None and member.awaiting_join is not None
@@ -216,8 +217,8 @@ class ClassicStep:
                 answer.members = all_members(group)
                 answer.skip_assignment = True
         else:
-            # Before KIP-814 a member that gets its own id as the leader would assign, so it gets the id of the former
-            # leader.
+            # A client from before KIP-814 would compute an assignment if it got its own id as the leader. So it gets
+            # the id of the former leader.
             answer.leader = old_leader or ""
         self.result.reply(token, answer)
         self.result.records.append(
@@ -249,7 +250,8 @@ class ClassicStep:
     def _take_assignment(self, given: dict[str, bytes]) -> None:
         group = self.group
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
-        # Before the state changes, because the record has the time of the end of the join phase, as in Apache Kafka.
+        # The record is built before the state changes, because its time is the end of the join phase, as in Apache
+        # Kafka.
         self.result.records.append(group_record(group, assignments))
         group.move_to(ClassicGroupState.STABLE, self._rebalance.now_ms)
         for member in group.members.values():
@@ -280,7 +282,8 @@ class ClassicStep:
         )
 
     def _member_of(self, request: SyncGroupRequest | HeartbeatRequest) -> Member:
-        """Return the member that sent the request. Raises KafkaError if it is not one of the present generation."""
+        """Return the member that sent the request. Raises KafkaError if the request is not from a member of the present
+        generation."""
         group = self.group
         if group.state is ClassicGroupState.DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -83,7 +83,7 @@ class Rebalance:
 
     def assignment_lost(self, error: ErrorCode) -> None:
         """Begin a rebalance after the assignment could not be written. It is logged once a minute, because the members
-        come again at once."""
+        rejoin at once."""
         self.prepare(f"the assignment could not be written: {error.name}")
         if self.group.quiet_until_ms <= self.now_ms:
             self.group.quiet_until_ms = self.now_ms + QUIET_MS
@@ -170,7 +170,7 @@ class Rebalance:
         self.result.set_timer(session_timer(self.group.group_id, member.member_id), member.session_timeout_ms)
 
     def expect_new(self, member_id: str) -> None:
-        """Start the session of a member that has been in no generation yet, so that it sends no heartbeats."""
+        """Start the session of a member that has been in no generation yet and therefore sends no heartbeats."""
         self.result.set_timer(session_timer(self.group.group_id, member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
 
     def _session_over(self, member_id: str) -> None:
@@ -201,7 +201,7 @@ class Rebalance:
             assert isinstance(event, int)
             self._sync_overdue(event)
         elif kind != "join":
-            # The timer belongs to the consumer group that this one was.
+            # The timer was set when this group was a consumer group.
             pass
         elif event is None:
             self._join_overdue()
@@ -231,7 +231,7 @@ class Rebalance:
             self.expect_heartbeat(member)
 
     def give_way(self) -> None:
-        """Answer all waiting requests, because the group becomes a consumer group and its members rejoin that one."""
+        """Answer all waiting requests, because the group becomes a consumer group, which its members must rejoin."""
         group = self.group
         for member in group.members.values():
             self.answer_join(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
@@ -268,7 +268,8 @@ class Rebalance:
     # -- failover -----------------------------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Start the sessions of all members after loading, because no member has sent a request yet."""
+        """Start the sessions of all members after loading, because no member has sent a request to this coordinator
+        yet."""
         group = self.group
         group.take_up_stored()
         self.expect_heartbeats()

@@ -7,12 +7,12 @@ steps of a member towards its target (reconcile.py) nor for the target (target.p
 
     Empty         no members
     Assigning     the group epoch is ahead of the target assignment's
-    Reconciling   a member has not reached the target yet
-    Stable        every member has
+    Reconciling   at least one member has not reached the target yet
+    Stable        every member has reached the target
 
-There are three epochs. The group's rises when members, subscriptions or topics change. The target's is the group's
-epoch at the time of its computation. A member's is that of the target that it has reached. A partition's epoch is its
-owner's.
+There are three epochs. The group epoch rises when members, subscriptions or topics change. The epoch of the target is
+the group epoch at the time of its computation. A member has the epoch of the target that it has reached, and a
+partition the epoch of its owner.
 
 Invariants: members, target and counts change by replay alone (`update_…`, `remove_…`, `set_…`). A partition has at most
 one owner, which may read it or has not confirmed yet that it stopped. Epochs only rise, except that a static member has
@@ -41,7 +41,7 @@ LEAVE_STATIC_EPOCH: Final = -2
 #: The epoch of a partition without an owner.
 NO_EPOCH: Final = -1
 
-#: OffsetCommit of a member needs this version, because older ones do not know STALE_MEMBER_EPOCH.
+#: OffsetCommit of a member needs this version, because older versions do not have STALE_MEMBER_EPOCH.
 _COMMIT_WITH_EPOCH_FROM: Final = 9
 
 #: topic id -> partition -> epoch in which the member got it
@@ -98,7 +98,7 @@ class ConsumerMember(NamedTuple):
     assignor: str | None = None
     state: MemberState = MemberState.STABLE
     assigned: AssignedPartitions = NOTHING
-    #: what it has not confirmed to have stopped reading
+    #: partitions that the member has to give up, and has not confirmed yet that it stopped reading
     revoking: AssignedPartitions = NOTHING
     classic: ClassicMetadata | None = None
 
@@ -112,14 +112,14 @@ class ConsumerMember(NamedTuple):
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that a regular expression matched, with the metadata offset and the time."""
+    """The topics that a regular expression matched, with the metadata offset and the time of that match."""
 
     topics: frozenset[str]
     metadata_offset: int
     timestamp_ms: int
 
 
-#: By topic, the number of members that name it, and the number of regular expressions that match it.
+#: topic -> the number of members that subscribe to it by name, and the number of regular expressions that match it
 SubscriberCounts = dict[str, tuple[int, int]]
 
 
@@ -166,7 +166,7 @@ class ConsumerGroup:
         #: topic id -> partition -> epoch of its owner
         self.partition_epochs: dict[bytes, dict[int, int]] = {}
         self.subscribers: SubscriberCounts = {}
-        #: regular expression -> how many members ask for it
+        #: regular expression -> number of members that subscribe with it
         self.regexes: dict[str, int] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
         self.assignors: dict[str, int] = {}
@@ -176,7 +176,7 @@ class ConsumerGroup:
         #: a record of a release before 4.1 exists, to be deleted with the next change
         self.has_partition_metadata = False
         self._state: ConsumerState | None = ConsumerState.EMPTY
-        # Soft state: the time at which the topics are looked at again, and the epoch in which that was decided.
+        # Soft state: the time at which the topics are looked at again, and the group epoch in which this time was set.
         self.refresh_deadline_ms = 0
         self.refresh_epoch = 0
         #: True while regular expressions are being resolved
@@ -222,7 +222,7 @@ class ConsumerGroup:
             return
         self._recount(old, None)
         self._release(old)
-        # Also the former instances of the member, because a member may join again as another instance.
+        # Remove the former instances of the member too, because a member may join again as another instance.
         for instance_id in [instance for instance, holder in self.static_members.items() if holder == member_id]:
             del self.static_members[instance_id]
         self.rejoin_timers.discard(member_id)
@@ -276,7 +276,7 @@ class ConsumerGroup:
             for partition in partitions:
                 before = epochs.get(partition)
                 if before is not None and before >= epoch:
-                    # Another program wrote this log. It must be readable all the same.
+                    # Another program wrote this log, and it must be readable even so.
                     logger.error(
                         "Group %s: partition %d of topic %s is owned in epoch %d when member %s gets it in epoch %d",
                         self.group_id,
@@ -357,8 +357,8 @@ class ConsumerGroup:
         self, default: str, old: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> str:
         """Return the assignor that most members ask for. If several have the most votes, the first in the order of
-        Java's HashMap wins: that of `new`, if no other member asks for it. (HashMap.compute adds at the head of a
-        bucket, and two assignors always share one.)"""
+        Java's HashMap wins. That is the assignor of `new` if no other member asks for it, because HashMap.compute adds
+        at the head of a bucket, and the two assignors always share a bucket."""
         votes = dict(self.assignors)
         if old is not None:
             _count(votes, old.assignor, -1)
@@ -405,7 +405,8 @@ class ConsumerGroup:
         )
 
     def offsets_expire_from_ms(self) -> int | None:
-        """Return -1: an offset expires from its commit, if no member subscribes to its topic."""
+        """Return -1, because the retention of an offset begins at its commit. It expires if no member subscribes to its
+        topic."""
         return -1
 
     def session_after_commit(self, member_id: str) -> int | None:
@@ -455,7 +456,7 @@ class ConsumerGroup:
             raise KafkaError(stale)
 
         def check(topic: str, topic_id: bytes, partition: int) -> None:
-            """Accept an older epoch for a partition that the member has owned since then (KIP-1251)."""
+            """Accept an older epoch if the member has owned the partition since that epoch (KIP-1251)."""
             since = member.assigned.get(topic_id, {}).get(partition)
             if since is None:
                 since = member.revoking.get(topic_id, {}).get(partition)
@@ -476,7 +477,7 @@ class ConsumerGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def check_offset_delete(self) -> None:
-        """Allow it. The shard refuses topics to which a member subscribes."""
+        """Do nothing. The shard refuses topics to which a member subscribes."""
 
 
 def count_topics(subscribers: SubscriberCounts, topics: Iterable[str], *, by_name: int = 0, by_regex: int = 0) -> None:

@@ -5,8 +5,8 @@ timers come in as values, `Result` goes out. Not responsible for members of the 
 groups into groups of the other kind (migration.py), for finding the topics of regular expressions (resolving.py), nor
 for checks that need no group (service.py).
 
-Beyond Apache Kafka: if a member's heartbeat comes on another connection than the one on which its last assignment was
-sent, the answer has its whole assignment.
+Unlike in Apache Kafka, the answer has a member's whole assignment if its heartbeat comes on another connection than the
+one on which its last assignment was sent.
 
 A heartbeat takes these steps, each of which may write a record:
 
@@ -113,7 +113,7 @@ class ConsumerStep:
     # -- join and heartbeat -------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: ConsumerClient, token: Token) -> None:
-        """A member joins with `member_epoch` 0 and continues with any other."""
+        """A member joins with `member_epoch` 0 and continues with any other epoch."""
         group = self.group
         group_id = group.group_id
         joins = request.member_epoch == 0
@@ -224,7 +224,7 @@ class ConsumerStep:
             existing.member_id,
         )
         member = existing._replace(member_id=member_id, epoch=0, previous_epoch=0)
-        # The old member goes with its timers, and the new one gets its state.
+        # The old member id is removed with its timers, and the new id gets the member's state.
         self.forget(existing.member_id)
         self._watch_again_if_refused()
         records = self.result.records
@@ -298,8 +298,8 @@ class ConsumerStep:
         return epoch, target
 
     def _may_compute_target(self) -> bool:
-        """Members that start together get one target instead of one each. A clock that was set back, or that of a new
-        coordinator, does not make the group wait until the clock reaches the former time."""
+        """Return False for a while after the last target, so that members that start together get one target. If the
+        clock was set back, or if that of a new coordinator is earlier, the group does not wait for the former time."""
         interval_ms = self.settings.consumer_config(self.group.group_id).assignment_interval_ms
         last_ms = self.group.target_timestamp_ms
         return last_ms == 0 or not last_ms <= self.now_ms < last_ms + interval_ms
@@ -352,7 +352,7 @@ class ConsumerStep:
         self.result.reply(token, response)
 
     def fence(self, members: Sequence[ConsumerMember]) -> None:
-        """Remove the members. The others get their partitions at the next heartbeat."""
+        """Remove these members. The other members get their partitions at their next heartbeats."""
         if not members:
             return
         group = self.group
@@ -374,12 +374,13 @@ class ConsumerStep:
             self.forget(member.member_id)
 
     def gives_way_without(self, leaving: Sequence[ConsumerMember]) -> bool:
-        """Return True if the members that stay form a group of another kind. The Result then has its records
-        (mixed.py)."""
+        """Return True if the members that stay form a group of another kind. The Result then has the records of that
+        group (mixed.py)."""
         return False
 
     def forget(self, member_id: str) -> None:
-        """Drop the soft state of a member that leaves, or that another one replaces under the same id or a new one."""
+        """Drop the soft state of a member that leaves, or that another member replaces under the same id or a new
+        id."""
         group_id = self.group.group_id
         for key in (session_timer, rebalance_timer, rejoin_timer, resync_timer):
             self.result.cancel_timer(key(group_id, member_id))
@@ -387,8 +388,8 @@ class ConsumerStep:
         self.group.answered_on.pop(member_id, None)
 
     def _watch_again_if_refused(self) -> None:
-        """Set the session timers again if the append is refused. Timers move even then, and each member needs a session
-        that can end."""
+        """Set the session timers again if the append is refused. Timers move even if an append is refused, and each
+        member needs a session that can end."""
         group, timeout_ms = self.group, self.settings.consumer_config(self.group.group_id).session_timeout_ms
 
         def watch(_error: ErrorCode, _now_ms: int) -> Result:
@@ -410,7 +411,7 @@ class ConsumerStep:
                 self._topics_found(found)
             return
         if len(key) != 3:
-            # The timer belongs to the classic group that this one was.
+            # The timer was set when this group was a classic group.
             return
         member = self.group.members.get(key[2])
         if member is None or (kind == "rebalance" and member.epoch != event):
@@ -432,7 +433,8 @@ class ConsumerStep:
     # -- failover -----------------------------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Start the sessions of all members after loading, because no member has sent a request yet."""
+        """Start the sessions of all members after loading, because no member has sent a request to this coordinator
+        yet."""
         group = self.group
         timeout_ms = self.settings.consumer_config(group.group_id).session_timeout_ms
         for member in group.members.values():
@@ -466,7 +468,8 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
     if epoch > member.epoch:
         relation = "greater"
     elif epoch < member.epoch and not (epoch == member.previous_epoch and _is_part_of(owned, member.assigned)):
-        # The answer with the new epoch may have been lost, if the member owns only partitions that it was given.
+        # The previous epoch is accepted if the member owns only partitions that it was given, because the answer with
+        # the new epoch may have been lost.
         relation = "smaller"
     else:
         return

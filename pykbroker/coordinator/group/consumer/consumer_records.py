@@ -165,8 +165,8 @@ def removed_member(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = None) -> list[CoordinatorRecord]:
-    """Return the tombstones of the whole group. `renamed`: (old, new) id of a member whose old records are deleted
-    already."""
+    """Return the tombstones of the whole group. `renamed` is the (old, new) id of a member whose old records are
+    deleted already."""
     group_id = group.group_id
     members: Iterable[str] = list(group.members)
     if renamed is not None:
@@ -195,7 +195,7 @@ def whole_group(group: ConsumerGroup) -> list[CoordinatorRecord]:
     ]
 
 
-# -- and back ---------------------------------------------------------------------------------------------------------
+# -- decoding ---------------------------------------------------------------------------------------------------------
 
 
 def with_metadata(member: ConsumerMember, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:

@@ -3,10 +3,10 @@
 Responsible for the table below, as a pure function. Not responsible for records and timers (consumer_heartbeat.py), nor
 for the target (target.py).
 
-    Stable                 a newer target: revoke first, else take what is free
-    UnrevokedPartitions    waits until the member says that it owns none of them any more, then as above
-    UnreleasedPartitions   takes what has become free meanwhile
-    Unknown                a state that a later release wrote: the member must start anew
+    Stable                 if the target is newer: revoke first, else take the partitions that are free
+    UnrevokedPartitions    waits until the member reports none of these partitions as its own, then as above
+    UnreleasedPartitions   as above: revoke first, else take the partitions that have become free
+    Unknown                a state that a later release wrote: the member must give up all partitions first
 
 Invariant: a member gets a partition only if no member owns it, or if the member itself had to revoke it and has
 confirmed that.

@@ -9,7 +9,7 @@ There are these differences:
 
 * `\\C` (one byte) and two groups of one name are errors in RE2/J, and so they are here; a backslash before a letter
   that is not ASCII means that letter;
-* RE2 multiplies nested repetitions: `(a{500}){3}` is over its limit of 1,000, and RE2/J checks each alone;
+* RE2 multiplies nested repetitions: `(a{500}){3}` is over its limit of 1,000, and RE2/J checks each repetition alone;
 * a pattern that needs over 1 MiB (`\\pL{100}`), has over 16,384 characters or 100 Unicode classes is refused, and
   RE2/J has no such limits.
 
@@ -27,11 +27,11 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     import re2
 
-#: Names that are compared in one go. They take a tenth of a millisecond, or some ten with a pattern that was made to be
-#: slow.
+#: The number of names that are compared without a pause. They take a tenth of a millisecond, or some ten milliseconds
+#: with a pattern that was made to be slow.
 SLICE: Final = 100
 #: The most memory of a pattern. A pattern that fits compiles in some 20 milliseconds, or in 100 if it was made to be
-#: slow. Clients choose patterns, so the kept ones must not add up to the broker's memory.
+#: slow. Clients choose patterns, so the kept patterns must not fill the broker's memory.
 PATTERN_BYTES: Final = 2**20
 KEPT_PATTERNS: Final = 64
 #: Most characters of a pattern. A literal character is at least one instruction of 16 bytes, and RE2 gives a program a
@@ -40,7 +40,7 @@ LONGEST_PATTERN: Final = PATTERN_BYTES // 64
 #: Most classes such as `\pL` in one pattern. RE2 walks over hundreds of ranges for each, before it checks their memory.
 MOST_UNICODE_CLASSES: Final = 100
 
-#: The messages of RE2, and those of RE2/J, which clients see. `)` surprises RE2/J, too.
+#: The messages of RE2, and those of RE2/J, which clients see. RE2/J itself calls a `)` too many an internal error.
 _WORDS: Final = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",
@@ -91,7 +91,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def _as_re2(text: str) -> str:
-    """Return the pattern in a form in which RE2 gives it the meaning that RE2/J gives it, in one pass.
+    """Return a pattern that means in RE2 the same as `text` in RE2/J. It is made in one pass.
 
     No position is looked at twice, because a client chooses the text. Text that RE2 refuses in any case, such as a
     class without an end, is passed on as it is.
@@ -142,7 +142,8 @@ def _end_of_class(text: str, position: int, last_end: int) -> int:
     """Return the position after a class such as `[a-z]` that begins at `position`, or the text's end if the class has
     none.
 
-    `last_end` is the last `:]` of the text, so that no `[:` is searched in vain for the end of its name."""
+    `last_end` is the last `:]` of the text. After it no search for the end of a `[:` is started, because it would
+    fail."""
     position += 1
     if text.startswith("^", position):
         position += 1
@@ -169,8 +170,8 @@ def _invalid(text: str, reason: str) -> KafkaError:
 
 
 def resolve(patterns: Iterable[str], topic_names: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Resolve all patterns at once. With 10,000 names each pattern takes some 10 ms, so a loop that serves others takes
-    slices."""
+    """Resolve all patterns at once. With 10,000 names each pattern takes some 10 ms, so the event loop uses
+    `resolve_in_slices`."""
     slices = resolve_in_slices(patterns, topic_names)
     while True:
         try:
@@ -183,8 +184,8 @@ def resolve(patterns: Iterable[str], topic_names: Sequence[str]) -> dict[str, fr
 def resolve_in_slices(
     patterns: Iterable[str], topic_names: Sequence[str]
 ) -> Generator[None, None, dict[str, frozenset[str]]]:
-    """Like `resolve`, but yields after each SLICE names of a pattern. An invalid pattern matches nothing. It came from
-    a log that another broker wrote."""
+    """Like `resolve`, but yields after each SLICE names of a pattern. An invalid pattern matches nothing. Only a log
+    that another broker wrote can have one."""
     resolved: dict[str, frozenset[str]] = {}
     for text in dict.fromkeys(patterns):
         found: list[str] = []

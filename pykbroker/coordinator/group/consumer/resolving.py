@@ -1,9 +1,10 @@
 """The regular expressions of a consumer group: finds their topics between its heartbeats (KIP-848).
 
-Responsible for when they are resolved, for which topics a member may see, and for the records of both. Not responsible
-for what a pattern matches (regex.py), nor for the group epoch (consumer_heartbeat.py).
+Responsible for when they are resolved, for which topics a member may see, and for the records of resolved expressions.
+Not responsible for what a pattern matches (regex.py), nor for the group epoch (consumer_heartbeat.py).
 
-They are resolved after the answer, in slices, each by a timer without delay. The next heartbeat finds the topics.
+They are resolved after the answer of the heartbeat, in slices. A timer without delay runs each slice. The next
+heartbeat uses the topics that were found.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class RegexChange(NamedTuple):
 
 
 class FoundTopics(NamedTuple):
-    #: how many members subscribe to each topic, with what was found
+    #: the number of subscribers of each topic, with the topics that were found
     subscribers: SubscriberCounts
     changed: bool
 
@@ -56,14 +57,15 @@ class RegexResolving:
         self._topics = topics
         self._now_ms = now_ms
         self._result = result
-        #: the work, and which topics may be seen; it starts once this input can no longer be refused
+        #: the work, and a function that returns True for topics that the client may see; the work starts once this
+        #: input can no longer be refused
         self._due: tuple[ResolvingSteps, Callable[[str], bool]] | None = None
 
     def update(
         self, member: ConsumerMember, updated: ConsumerMember, may_describe: Callable[[str], bool]
     ) -> RegexChange:
-        """Note that the member becomes `updated`, which may have another regular expression. All of them may be due
-        again."""
+        """Note that the member becomes `updated`, which may have another regular expression. All expressions of the
+        group may be due again."""
         group = self._group
         old, new = member.regex, updated.regex
         change = RegexChange()
@@ -103,14 +105,14 @@ class RegexResolving:
         return change
 
     def start(self) -> None:
-        """Start the work that `update` found due, as the last step of an input. If the input were refused after this,
-        the timer would be lost and `resolving` would stay."""
+        """Start the work that `update` found due. Call it as the last step of an input. If the input were refused after
+        this, the timer would be lost and `resolving` would stay."""
         if self._due is not None:
             self._result.set_timer(regex_timer(self._group.group_id), 0, self._due)
             self._group.resolving = True
 
     def resolve(self, slices: ResolvingSteps, may_describe: Callable[[str], bool]) -> FoundTopics | None:
-        """Do one slice of the work. Return what all of it has found, once it is done."""
+        """Do one slice of the work. Return the topics after the last slice, otherwise None."""
         group = self._group
         try:
             next(slices)

@@ -66,8 +66,8 @@ def _subscribers(
 
 
 def _memo(topics: GroupTopics) -> Callable[[frozenset[str]], frozenset[bytes]]:
-    """Keep one set of ids for each subscription. Members mostly share theirs, and the assignors compare shared sets
-    fast."""
+    """Keep one set of ids for each subscription. Most members share a subscription, and the assignors compare shared
+    sets fast."""
     seen: dict[frozenset[str], frozenset[bytes]] = {}
 
     def ids_of(names: frozenset[str]) -> frozenset[bytes]:

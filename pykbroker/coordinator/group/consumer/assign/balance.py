@@ -1,6 +1,6 @@
 """`uniform` for members with different subscriptions.
 
-1. Each member keeps what it had of topics to which it still subscribes.
+1. Each member keeps the partitions that it had, if it still subscribes to their topic.
 2. Partitions without an owner go, topic by topic, to the subscriber with the fewest partitions. Topics with the most
    partitions per subscriber come first, because they leave the least choice.
 3. Topic by topic again, the most loaded subscribers give partitions to the least loaded ones, until a whole round moves
@@ -70,7 +70,7 @@ class _Mixed:
         for _ in range(ROUNDS):
             for place, topic_id in enumerate(topics):
                 if place == last_moved:
-                    return  # a whole round without a move since this one
+                    return  # since this topic's move, a whole round has moved nothing
                 if self._even_out_topic(topic_id) or last_moved == -1:
                     last_moved = place
 
@@ -119,12 +119,13 @@ class _Scale:
 
     Two ranges of equally loaded members are kept. The left one grows to the right as its members get partitions, the
     right one to the left as its members give partitions up. Within a range each member has a turn before its level
-    changes. `loads` is the caller's list, and the caller changes it as the scale demands.
+    changes. `loads` is the caller's list. The caller changes it when it moves a partition from or to a member that the
+    scale has returned.
     """
 
     def __init__(self, subscribers: Sequence[int], loads: list[int]) -> None:
         self._loads = loads
-        self._members = sorted(subscribers, key=loads.__getitem__)  # stable: ties by place
+        self._members = sorted(subscribers, key=loads.__getitem__)  # stable: equal loads in order of place
         least, most = loads[self._members[0]], loads[self._members[-1]]
         self.spread = most - least
         self._left_end = 0
@@ -162,7 +163,8 @@ class _Scale:
         return member
 
     def exclude_most_loaded(self) -> None:
-        """Move the member that `next_most_loaded` returned last out of its range, because it has nothing to give."""
+        """Take the member that the last `next_most_loaded` returned out of its range, because it has no partition to
+        give."""
         place, last = self._right_next + 1, self._right_end - 1
         self._members[place], self._members[last] = self._members[last], self._members[place]
         self._right_end = last

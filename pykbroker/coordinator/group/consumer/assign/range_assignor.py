@@ -1,9 +1,9 @@
-"""`range`: of each topic, each subscriber gets one run of neighbouring partitions; the first ones get one more.
+"""`range`: each subscriber gets one run of neighbouring partitions of each topic. The first subscribers get one more.
 
-All subscribers stand in the same order for each topic, so topics with as many partitions and the same subscribers are
-co-partitioned. Static members come first, by instance id, then the others by member id. A member's partitions depend on
-that order alone. So static members keep their partitions when they come back under another member id; there is no other
-stickiness.
+All subscribers stand in the same order for each topic, so topics with the same number of partitions and the same
+subscribers are co-partitioned. Static members come first, by instance id, then the others by member id. A member's
+partitions depend on that order alone. So static members keep their partitions when they come back under another member
+id; there is no other stickiness.
 """
 
 from __future__ import annotations

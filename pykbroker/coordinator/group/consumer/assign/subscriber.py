@@ -25,8 +25,8 @@ class Topics(Protocol):
 
 
 def partition_counts(members: Mapping[str, Subscriber], topics: Topics) -> dict[bytes, int]:
-    """Return the counts of the topics that exist and that a member subscribes to. Members mostly share their
-    subscription, so each different one is read once."""
+    """Return the counts of the topics that exist and that a member subscribes to. Most members share a subscription, so
+    each different subscription is read once."""
     counts = {}
     for subscription in {member.topic_ids for member in members.values()}:
         for topic_id in subscription:
@@ -36,8 +36,8 @@ def partition_counts(members: Mapping[str, Subscriber], topics: Topics) -> dict[
 
 
 def still_there(partitions: frozenset[int], count: int) -> frozenset[int]:
-    """Return the partitions that exist. A target may name others that this broker does not know yet, because another
-    coordinator computed it."""
+    """Return the partitions that exist. A target may name partitions that this broker does not know yet, because
+    another coordinator computed it."""
     if partitions and max(partitions) >= count:
         return frozenset(partition for partition in partitions if partition < count)
     return partitions

@@ -1,7 +1,8 @@
-"""`uniform`: each member gets the same number of partitions, give or take one, and keeps what it had.
+"""`uniform`: each member gets the same number of partitions, give or take one, and keeps as many of its partitions as
+it can.
 
-If all members subscribe to the same topics, the result is exactly balanced (here). If they do not, it is as balanced as
-moves of single partitions of one topic at a time can make it (balance.py). Balance goes before stickiness.
+If all members subscribe to the same topics, the result is exactly balanced (this module). If they do not, it is as
+balanced as moves of single partitions of one topic at a time can make it (balance.py). Balance goes before stickiness.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def _share_out(members: Mapping[str, Subscriber], order: list[str], counts: Mapp
             if partitions:
                 own[topic_id] = set(partitions)
                 room -= len(partitions)
-        # A member that would need another partition for the larger share leaves that share to a later member, which may
-        # have it already, as long as enough members follow.
+        # A member that needs one more partition for the larger share does not get it as long as enough members follow.
+        # A later member may already have that many partitions.
         if room > 0 and takes_extra and len(order) - place > extra:
             takes_extra = False
             room -= 1
