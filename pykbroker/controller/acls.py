@@ -1,4 +1,4 @@
-"""CreateAcls and DeleteAcls: their requests as AccessControlEntryRecords and removals of these.
+"""CreateAcls and DeleteAcls: turns their requests into records that create and remove ACLs.
 
 Responsible for which ACLs are valid and for finding which of them exist already. Not responsible for permission to
 change ACLs (api/) nor for their effect (security/acl_index.py). Errors and limits are those of Apache Kafka's
@@ -46,8 +46,8 @@ def create_acls(state: ControllerState, acls: Iterable[Acl]) -> Result[list[Verd
 
 
 def delete_acls(state: ControllerState, filters: Sequence[AclFilter]) -> Result[list[Removed]]:
-    """Remove the ACLs that each filter finds. Raises KafkaError, and removes nothing, if one operation may not remove
-    so many."""
+    """Remove the ACLs that each filter finds. Raises KafkaError, and removes nothing, if the ACLs are more than one
+    operation may remove."""
     removed: list[Removed] = []
     gone: dict[bytes, None] = {}
     existing = _Indexed(state.image.acls, len(filters))
@@ -75,7 +75,7 @@ def delete_acls(state: ControllerState, filters: Sequence[AclFilter]) -> Result[
 
 
 class _Indexed:
-    """The existing ACLs, indexed by the fields of filters: one of many filters looks at few of them."""
+    """The existing ACLs, indexed by the fields of filters, so that each of many filters looks at few ACLs."""
 
     def __init__(self, acls: Mapping[bytes, Acl], filters: int) -> None:
         self._acls = acls
@@ -83,7 +83,7 @@ class _Indexed:
         self._by_field: dict[str, dict[str, list[tuple[bytes, Acl]]]] = {}
 
     def candidates(self, wanted: AclFilter) -> Collection[tuple[bytes, Acl]]:
-        """Return all ACLs that `wanted` may match, and others."""
+        """Return all ACLs that `wanted` may match, and perhaps others."""
         found: Collection[tuple[bytes, Acl]] = self._acls.items()
         for field in self._fields:
             value = getattr(wanted, field)

@@ -5,7 +5,7 @@ at once so that the next operation sees it, answer when it is committed. An oper
 answered when everything before it is committed. When leadership is lost, all uncommitted changes are dropped from the
 state and their callers get NOT_CONTROLLER.
 
-On the other nodes it follows the log, so that it can take over at once. It is also responsible for its own timers:
+On nodes that do not lead, it replays the log, so that it can take over at once. It is also responsible for its timers:
 silent brokers, idle records, leader balancing. Not responsible for decisions (the other modules of this folder make
 them).
 
@@ -57,7 +57,7 @@ T = TypeVar("T")
 TRANSACTIONS_FROM = 14
 NO_OP_FROM = 5
 
-#: As in Apache Kafka. Operations of users never need more records (RecordList).
+#: As in Apache Kafka. An operation of a user never has more records (RecordList).
 MAX_RECORDS_PER_BATCH = 10_000
 
 
@@ -88,7 +88,7 @@ class _Pending:
 
 
 class ActiveController:
-    """A MetadataListener of the quorum (docs/architecture.md 3.5), active while this node leads."""
+    """A MetadataListener of the quorum, active while this node leads."""
 
     def __init__(
         self,
@@ -103,8 +103,8 @@ class ActiveController:
         policies: Policies | None = None,
     ) -> None:
         """`bootstrap` has the first records of a new cluster. Without it the first leader writes the newest
-        metadata.version, as Apache Kafka does for a directory without such records. `own_incarnation` is that of the
-        broker half in this process, if there is one."""
+        metadata.version, as Apache Kafka does for a directory without such records. `own_incarnation` is the
+        incarnation id of the broker half in this process, if there is one."""
         self.state = ControllerState(node_id, cluster_id, config, runtime.random, policies)
         self.is_active = False
         self.epoch = -1
@@ -123,13 +123,14 @@ class ActiveController:
         self._replayed_offset = -1
         # The part of `state` that remains when leadership is lost.
         self._committed = Checkpoint(EMPTY_IMAGE)
-        # The committed state once the batch that ends at an offset is committed. A large operation is several batches.
+        # The last offset of each batch, and the state up to it, which becomes `_committed` when the batch is committed.
+        # A large operation is several batches.
         self._appended: deque[tuple[int, Checkpoint]] = deque()
         self._pending: deque[_Pending] = deque()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._last_append_ms = 0
         self._stopped = False
-        # The error for which a batch of this leader could not be replayed. The batch is in the log, and not in the
+        # The error for which a batch of this leader could not be replayed. The batch is in the log but not in the
         # state.
         self._fault: Exception | None = None
 
@@ -157,7 +158,8 @@ class ActiveController:
     ) -> asyncio.Future[T]:
         """Run an operation now. Its response comes once it is committed, or the future fails with KafkaError.
 
-        `takes_room`: brokers will need room on their disks for it, so it is refused while this node's disk is full.
+        `takes_room`: True if brokers will need room on their disks for the operation. It is then refused while this
+        node's disk is full.
         """
         future: asyncio.Future[T] = self._runtime.loop.create_future()
         if not self.is_active or self._fault is not None:
@@ -168,8 +170,8 @@ class ActiveController:
             return future
         try:
             result = operation(self.state, self._now_ms())
-            # An operation larger than a batch (a broker with very many partitions goes) is consistent after each of its
-            # batches.
+            # The state is consistent after each batch, even if an operation has several (a broker with very many
+            # partitions stops).
             for first in range(0, len(result.records), MAX_RECORDS_PER_BATCH):
                 self._append(result.records[first : first + MAX_RECORDS_PER_BATCH])
             result.appended()
@@ -201,13 +203,13 @@ class ActiveController:
         except NotLeader:
             raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
         except StorageError as error:
-            # The disk is full and nothing was appended. The quorum has logged it, and logs when there is room again.
+            # The disk is full and nothing was appended. The quorum has logged this, and logs again when there is room.
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         if last_offset != base_offset + len(records) - 1:
             raise AssertionError(f"batch of {len(records)} records expected at {base_offset} ended at {last_offset}")
         if not self.is_active or self.epoch != epoch:
-            # The append found that the quorum's time was up (for example, this node was paused). `_renounce` has reset
-            # the state, and these records may never be committed.
+            # In the append the quorum noticed that its leadership is over (for example, this node was paused).
+            # `_renounce` has reset the state, and these records may never be committed.
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         try:
             state.replay(records, base_offset, epoch)
@@ -220,7 +222,7 @@ class ActiveController:
         self._last_append_ms = self._now_ms()
 
     def _run(self, name: str, operation: Callable[[ControllerState, int], Result[Any]]) -> asyncio.Future[Any]:
-        """Run an operation of the controller's own. No client waits for its answer."""
+        """Run an operation that the controller itself starts. No client waits for its answer."""
         future = self.submit(name, operation)
         future.add_done_callback(lambda done: None if done.cancelled() else done.exception())
         return future
@@ -367,7 +369,7 @@ class ActiveController:
         idle_ms = self._config.int("metadata.max.idle.interval.ms")
         due_ms = self._last_append_ms + idle_ms - self._now_ms()
         if due_ms <= 0:
-            # On a full disk the room that is left is for changes.
+            # When the disk is almost full, the last room is for changes.
             if self.state.metadata_version >= NO_OP_FROM and not self._quorum.is_short_of_room:
                 self._run("no-op", lambda state, now_ms: Result(None, [NoOpRecord()]))
             due_ms = idle_ms
@@ -375,7 +377,8 @@ class ActiveController:
             self._after("idle", due_ms, self._write_idle_record)
 
     def _arm_session_timer(self) -> None:
-        """Check the sessions when the next one would be over. After a heartbeat in between, the check finds nothing."""
+        """Check the sessions when the next session would be over. If a heartbeat comes before that, the check finds
+        none."""
         if "sessions" in self._timers or not self.is_active:
             return
         deadlines = (self.state.sessions.next_deadline_ms(), self.state.held.next_deadline_ms())
@@ -402,9 +405,9 @@ class ActiveController:
         self._arm_session_timer()
 
     def fence_early(self, broker_id: int, broker_epoch: int, refused: Sequence[tuple[str, int]]) -> None:
-        """Fence an incarnation of a broker whose process is gone, and end its session, so that the next one may
-        register at once. `refused`: the endpoints that refuse connections; empty if the broker has ended its connection
-        and is not back."""
+        """Fence an incarnation of a broker whose process is gone, and end its session, so that the next incarnation may
+        register at once. `refused` has the endpoints that refuse connections. It is empty if the broker has ended its
+        connection and is not back."""
         fenced = self._run(
             "early fence", lambda state, now_ms: fence_gone_broker(state, broker_id, broker_epoch, now_ms)
         )

@@ -16,14 +16,14 @@ from pykbroker_wire.messages import alter_partition as ap
 from pykbroker_wire.messages import assign_replicas_to_dirs as ar
 from pykbroker_wire.primitives import TopLevel
 
-#: a broker and the epoch that the leader knows of it, -1 if the request has none
+#: a broker, and its epoch as the leader has it, -1 if the request has none
 Replica = tuple[int, int]
 
 
 def alter_partition(
     state: ControllerState, request: ap.AlterPartitionRequest, version: int
 ) -> Result[ap.AlterPartitionResponse]:
-    """Check the leader's new ISR against all changes since its decision, and write it."""
+    """Check the leader's new ISR against all changes since the leader's decision, and write it."""
     state.check_broker_epoch(request.broker_id, request.broker_epoch)
     records: list[TopLevel] = []
     topics = []
@@ -72,7 +72,7 @@ def _alter_one(
         records.append(record)
         partition = merge_partition(partition, record)
         if record.leader not in (broker_id, NO_LEADER_CHANGE):
-            # The new ISR ended a reassignment, and that moved the leadership. So the answer is an error, although a
+            # The new ISR ended a reassignment, and the end moved the leadership. So the answer is an error, although a
             # record is written.
             return _failed(index, ErrorCode.NEW_LEADER_ELECTED)
     return ap.ResponsePartitionData(
@@ -129,8 +129,8 @@ def _eligible(state: ControllerState, replica: int, epoch: int) -> bool:
 def assign_replicas_to_dirs(
     state: ControllerState, request: ar.AssignReplicasToDirsRequest
 ) -> Result[ar.AssignReplicasToDirsResponse]:
-    """Note in which directories a broker keeps its replicas (KIP-858). Replicas in an offline directory leave the
-    ISRs."""
+    """Note in which directories a broker keeps its replicas (KIP-858). Replicas in an offline directory are removed
+    from the ISRs."""
     if state.metadata_version < DIRECTORIES_FROM:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker = state.check_broker_epoch(request.broker_id, request.broker_epoch)

@@ -2,7 +2,7 @@
 blocks of producer ids that brokers are given (KIP-730).
 
 A broker's epoch is the offset at which its registration was appended. A new incarnation of a broker starts fenced, and
-its partitions get new leaders and epochs at once, so that no node takes it for the former incarnation.
+its partitions get new leaders and epochs at once, so that no node confuses it with the former incarnation.
 """
 
 from __future__ import annotations
@@ -105,20 +105,20 @@ def register_broker(
 
 
 def _previous_incarnation_gone(state: ControllerState, broker_id: int, *, clean: bool) -> list[TopLevel]:
-    """Take a broker's former incarnation out of the ISRs. `clean`: the broker has sent the epoch of its last clean
-    stop, and it is the registered one. A broker that was unregistered has no epoch to compare with, so its stop was not
-    clean."""
+    """Take a broker's former incarnation out of the ISRs. `clean`: True if the broker has sent the epoch of its last
+    clean stop, and this is the registered epoch. A broker that was unregistered has no epoch to compare with, so its
+    stop was not clean."""
     if state.metadata_version < ELR_FROM or not state.image.features.elr_enabled or clean:
         return leader_and_isr_updates(state, with_broker_in_isr(state, broker_id), remove=broker_id)
-    # The broker may have lost unsynced records, so it leaves the ELR as well (KIP-966).
+    # The broker may have lost unsynced records, so it is removed from the ELR as well (KIP-966).
     return leader_and_isr_updates(
         state, with_broker_in_isr(state, broker_id), unclean_shutdown=broker_id
     ) + leader_and_isr_updates(state, with_broker_in_elr(state, broker_id), unclean_shutdown=broker_id)
 
 
 def _check_hosts(listeners: Iterable[BrokerListener | ControllerListener]) -> None:
-    """Refuse a listener without a host, which clients would get as it is. Apache Kafka does not write one either, and
-    answers UNKNOWN_SERVER_ERROR."""
+    """Refuse a listener without a host, because clients would get the empty host. Apache Kafka does not write such a
+    listener either, and answers UNKNOWN_SERVER_ERROR."""
     hostless = [listener.name for listener in listeners if not listener.host.strip()]
     if hostless:
         raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"No host in the listeners {', '.join(hostless)}")
@@ -143,8 +143,8 @@ def _check_directories(state: ControllerState, request: BrokerRegistrationReques
 
 
 def _checked_features(state: ControllerState, request: BrokerRegistrationRequest) -> list[BrokerFeature]:
-    """Check the broker's ranges: each must contain the finalised level. For a feature that it does not name, the broker
-    supports only level 0."""
+    """Check the broker's ranges: each must contain the finalised level. A broker supports only level 0 of a feature
+    that it does not name."""
     finalized = state.image.features.all()
     ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
     # As in Apache Kafka, the features that the broker names are checked first, and it must name metadata.version.
@@ -234,7 +234,8 @@ def heartbeat(
             # session runs out by itself, and a broker that is back quickly is refused for up to 9 s.
             state.sessions.end(session)
         if in_shutdown:
-            # As in Kafka: the end of the batch that moves the last leadership, or the end of the log if there is none.
+            # As in Kafka, this is the end of the batch that moves the last leadership, or the end of the log without
+            # such a batch.
             state.heartbeats.begin_shutdown(broker_id, max(next_offset + len(records) - 1, 0))
 
     return Result(
@@ -299,8 +300,8 @@ def _directory_records(state: ControllerState, broker: BrokerImage, request: Bro
 
 
 def stale_broker(state: ControllerState, now_ms: int) -> BrokerImage | None:
-    """Return the broker to fence next: the one whose session has been over for longest. Sessions of brokers that are
-    fenced, gone or replaced by another incarnation end here without a record."""
+    """Return the broker to fence next, whose session has been over for longest. Sessions of brokers that are fenced,
+    gone or replaced by another incarnation end here without a record."""
     while (session := state.sessions.expired(now_ms)) is not None:
         broker = state.image.brokers.get(session.broker_id)
         if broker is not None and broker.epoch == session.broker_epoch and not broker.fenced:
@@ -319,8 +320,8 @@ def fence_stale_broker(state: ControllerState, now_ms: int) -> Result[int | None
 
 
 def fence_gone_broker(state: ControllerState, broker_id: int, broker_epoch: int, now_ms: int) -> Result[None]:
-    """Fence a broker whose process is gone. Unclean elections of its partitions wait for it until its session would
-    have been over. Raises KafkaError if the broker has registered anew, or is in controlled shutdown."""
+    """Fence a broker whose process is gone. Unclean elections of its partitions wait for the broker until its session
+    would have been over. Raises KafkaError if the broker has registered anew, or is in controlled shutdown."""
     broker = state.check_broker_epoch(broker_id, broker_epoch)
     known = state.heartbeats.get(broker_id)
     if broker.in_controlled_shutdown or (known is not None and known.shutting_down):
@@ -333,7 +334,8 @@ def fence_gone_broker(state: ControllerState, broker_id: int, broker_epoch: int,
 
 
 def elect_held_leaders(state: ControllerState, broker_id: int) -> Result[None]:
-    """Do the elections that waited for a broker that was fenced early, because its session would be over now."""
+    """Carry out the elections that waited for a broker since its early fence. Call it when its session would be
+    over."""
     waiting = [item for item in without_leader(state) if state.held.holds(item[2])]
     state.held.release(broker_id)
     return Result(None, leader_and_isr_updates(state, waiting))

@@ -101,7 +101,7 @@ def _alter(
 def incremental_records(
     state: ControllerState, resource: ResourceKey, alterations: Iterable[Alteration], *, new_resource: bool
 ) -> list[ConfigRecord] | Verdict:
-    """Return the records of an incremental change, or the verdict if it is not allowed."""
+    """Return the records of an incremental change, or the verdict if the change is not allowed."""
     current = state.image.configs.of(*resource)
     after: dict[str, str | None] = {}
     for key, operation, value in alterations:
@@ -131,7 +131,7 @@ def incremental_records(
 def legacy_alter(
     state: ControllerState, changes: Mapping[ResourceKey, Mapping[str, str | None]], validate_only: bool
 ) -> Result[dict[ResourceKey, Verdict]]:
-    """AlterConfigs: the request has the whole configuration, and keys that it does not name are removed."""
+    """AlterConfigs. The request has the whole configuration, so keys that it does not name are removed."""
 
     def change(resource: ResourceKey) -> list[ConfigRecord] | Verdict:
         wanted = changes[resource]
@@ -153,7 +153,8 @@ def _validated(
     changed = {
         key: value
         for key, value in after.items()
-        # A broker's value is written even if it is the same, because that makes the broker reload a file.
+        # A broker's value is written even if it is the same, because that makes the broker read the file again that the
+        # value names.
         if current.get(key) != value or resource_type == ConfigResource.BROKER
     }
     changed.update(dict.fromkeys(removed, None))
@@ -279,7 +280,7 @@ def _parts(value: str | None, key: Key) -> list[str]:
 def effective_topic_configs(state: ControllerState, overrides: Mapping[str, str]) -> list[EffectiveConfig]:
     """Return all topic keys of a topic with these overrides, by name, as in a CreateTopics answer.
 
-    Unlike in DescribeConfigs, a key takes its source from the broker key that is set, in any unit (KIP-525).
+    Unlike in DescribeConfigs, the source of a key is the layer that sets one of its broker keys, in any unit (KIP-525).
     """
     configs = state.image.configs
     layers = (

@@ -31,7 +31,7 @@ def partition_change(
     partition: PartitionImage,
     active: Callable[[int], bool] | None = None,
 ) -> PartitionChange:
-    """Return a change with all fields that follow from the state. `active` returns True for brokers that may lead."""
+    """Return a change with the fields that follow from the state. `active` returns True for brokers that may lead."""
     is_active = state.is_active if active is None else active
     brokers = state.image.brokers
 
@@ -62,7 +62,8 @@ def leader_and_isr_updates(
     add: int = NO_LEADER,
     unclean_shutdown: int = NO_LEADER,
 ) -> list[TopLevel]:
-    """Return the changes after a broker goes (`remove`), comes (`add`) or came back without its unsynced records.
+    """Return the changes after a broker stops (`remove`), starts (`add`) or starts after an unclean stop
+    (`unclean_shutdown`).
 
     `add` may lead although it is still fenced in the image, because the record that unfences it is in the same batch.
     """
@@ -98,8 +99,8 @@ def without_leader(state: ControllerState) -> Iterable[tuple[TopicImage, int, Pa
 
 
 def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Result[ElectLeadersResponse]:
-    """ElectLeaders. Null topic partitions mean all. Then partitions that need no election are left out of the
-    answer."""
+    """ElectLeaders. Null topic partitions mean all partitions. Then the answer leaves out partitions that need no
+    election."""
     if request.election_type not in (0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     election = ElectionKind.PREFERRED if request.election_type == 0 else ElectionKind.UNCLEAN

@@ -1,8 +1,8 @@
 """The rules between min.insync.replicas and the eligible leader replicas (ELR, KIP-966).
 
 A replica in the ELR has all committed records, as long as nothing is committed below min.insync.replicas. A smaller
-minimum makes the ELR wrong: leader 1 commits alone and dies, and replica 2 of the ELR would be elected without the
-records that 1 committed. So each change of the minimum empties the ELR of the topics that it may affect. While the
+minimum makes the ELR wrong. For example, leader 1 commits records alone and dies. Then replica 2 of the ELR would be
+elected without these records. So each change of the minimum empties the ELR of the topics that it may affect. While the
 feature is finalised, all brokers have the same minimum: that of the cluster, or that of a topic.
 
 Not responsible for the changes of an ELR (partition_change.py), nor for a new cluster's first records (active.py).
@@ -21,7 +21,7 @@ MIN_ISR = "min.insync.replicas"
 
 
 def cluster_min_isr(state: ControllerState) -> ConfigRecord:
-    """Return the record that makes the minimum of this node's properties file that of the cluster."""
+    """Return the record that makes the minimum in this node's properties file the minimum of the cluster."""
     value = str(state.config.int(MIN_ISR))
     return ConfigRecord(resource_type=ConfigResource.BROKER, resource_name="", name=MIN_ISR, value=value)
 
@@ -29,7 +29,7 @@ def cluster_min_isr(state: ControllerState) -> ConfigRecord:
 def forbidden_change(
     state: ControllerState, resource_type: int, name: str, changed: Mapping[str, str | None]
 ) -> str | None:
-    """Return why a change of configuration is not allowed while the ELR is kept, or None. A value of None removes the
+    """Return why a change of configuration is not allowed while the ELR is in use, or None. A value of None removes the
     key."""
     if resource_type != ConfigResource.BROKER or MIN_ISR not in changed or not state.image.features.elr_enabled:
         return None
@@ -41,8 +41,8 @@ def forbidden_change(
 
 
 def clear_records(state: ControllerState, records: Iterable[TopLevel]) -> list[TopLevel]:
-    """Return the records that empty the ELRs that become wrong by changes of configuration among `records`: a topic's,
-    or all."""
+    """Return the records that empty the ELRs (of a topic, or of all topics) that the changes of configuration in
+    `records` make wrong."""
     if not state.image.features.elr_enabled:
         return []
     return [
@@ -64,7 +64,7 @@ def records_before_enabling(state: ControllerState) -> list[TopLevel]:
         if resource_type == ConfigResource.BROKER and name and MIN_ISR in values
     )
     if not state.image.features.elr_enabled and any(partition.elr for _, _, partition in state.partitions()):
-        # The minimum may have changed while the feature was off, and then the rest of the ELR is worthless. Apache
-        # Kafka keeps it.
+        # The minimum may have changed while the feature was off, and then an ELR from before may be wrong. Apache Kafka
+        # keeps it.
         records.append(ClearElrRecord(topic_name=""))
     return records

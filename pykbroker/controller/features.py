@@ -35,7 +35,7 @@ class Update(NamedTuple):
     upgrade_type: int
 
 
-#: Levels of metadata.version that changed the records' content. A downgrade below one of these would lose something.
+#: Levels of metadata.version that changed the records' content. A downgrade below one of these levels would lose data.
 _CHANGED_METADATA = frozenset({7, 8, 11, 12, 14, 15, 17, 20, 21, 22, 23, 24, 30})
 
 _DISABLED = VersionRange(0, 0)
@@ -51,8 +51,8 @@ def update_features(
 ) -> Result[Verdict]:
     """Make all updates or none. The response is the first verdict that is not OK.
 
-    The quorum writes `kraft.version`, and it knows the voters' support. `raise_kraft_version` is called last, when all
-    other checks have passed, and raises INVALID_UPDATE_VERSION.
+    The quorum writes `kraft.version`, and it has the voters' supported ranges. `raise_kraft_version` is called last,
+    when all other checks have passed, and raises INVALID_UPDATE_VERSION.
     """
     levels = {**state.image.features.all(), KRAFT_VERSION: kraft_version}
     proposed = {**levels, **{name: update.level for name, update in updates.items()}}
@@ -66,7 +66,7 @@ def update_features(
         if name != KRAFT_VERSION:
             records.append(FeatureLevelRecord(name=name, feature_level=update.level))
         elif update.upgrade_type == UpgradeType.UPGRADE:
-            # The answer waits until this record is committed, and so for the quorum's record before it.
+            # The answer waits until this record is committed, and thus also for the quorum's record before it.
             records.append(NoOpRecord())
     raised = updates.get(KRAFT_VERSION)
     if raised is not None and raised.upgrade_type == UpgradeType.UPGRADE:

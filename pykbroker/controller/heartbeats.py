@@ -1,7 +1,7 @@
 """The last heartbeat and the state of each broker: the controller's soft state about brokers.
 
-It is in no record, so a new controller gives each unfenced broker a whole session. Responsible for the transitions that
-a heartbeat may request. The records for them are in brokers.py.
+This state is in no record, so a new controller gives each unfenced broker a whole session. Responsible for the
+transitions that a heartbeat may request. The records for them are in brokers.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class BrokerSession(NamedTuple):
 class BrokerSessions:
     """The last heartbeat of each incarnation, also of a fenced one (Kafka's BrokerHeartbeatTracker).
 
-    So a broker that is starting, and is fenced for that time, keeps its id against a second process.
+    So while a broker starts and is still fenced, no second process can register with its id.
     """
 
     def __init__(self, timeout_ms: int) -> None:
@@ -40,7 +40,7 @@ class BrokerSessions:
         self._contacts.clear()
 
     def over_at_ms(self, session: BrokerSession) -> int | None:
-        """Return when the session is over if no heartbeat comes, None if it is over."""
+        """Return the time at which the session is over if no heartbeat comes, None if it is over already."""
         contact_ms = self._contacts.get(session)
         return None if contact_ms is None else contact_ms + self.timeout_ms
 
@@ -58,7 +58,7 @@ class BrokerSessions:
         return min(over)[1] if over else None
 
     def next_deadline_ms(self) -> int | None:
-        """Return when the next session would be over, None if there is no session."""
+        """Return the time at which the next session would be over, None if there is no session."""
         return min(self._contacts.values()) + self.timeout_ms + 1 if self._contacts else None
 
 
@@ -75,8 +75,8 @@ class BrokerControlState(Enum):
 
 @dataclass(slots=True)
 class Heartbeat:
-    """The state of one broker. `shutdown_offset` is set while it is in controlled shutdown: the offset at which its
-    last leadership moved away."""
+    """The state of one broker. While it is in controlled shutdown, `shutdown_offset` is the offset at which its last
+    leadership moved away."""
 
     fenced: bool
     metadata_offset: int = NEVER
@@ -109,7 +109,7 @@ class Heartbeats:
         self._brokers.pop(broker_id, None)
 
     def register(self, broker_id: int, fenced: bool) -> None:
-        """Take the state that a record has set."""
+        """Take the fenced state from a replayed record."""
         known = self._brokers.get(broker_id)
         offset = known.metadata_offset if known is not None and known.fenced != fenced else NEVER
         self.touch(broker_id, fenced, offset)
@@ -137,7 +137,7 @@ class Heartbeats:
     def next_state(
         self, broker_id: int, *, want_fence: bool, want_shutdown: bool, caught_up: bool, has_leaderships: bool
     ) -> BrokerControlState:
-        """Return the broker's state after a heartbeat with these wishes."""
+        """Return the broker's state after a heartbeat with these requests."""
         broker = self._brokers[broker_id]
         match broker.state:
             case BrokerControlState.FENCED:
@@ -155,7 +155,7 @@ class Heartbeats:
             case _:
                 if has_leaderships:
                     return BrokerControlState.CONTROLLED_SHUTDOWN
-                # All brokers that serve must know that the leaderships moved before the old leader goes away.
+                # All brokers that serve must have read the moves of the leaderships before the old leader stops.
                 lowest = self.lowest_active_offset()
                 if lowest is None or broker.shutdown_offset <= lowest:
                     return BrokerControlState.SHUTDOWN_NOW

@@ -1,7 +1,7 @@
 """One change of a partition as a record: its leader, its ISR and ELR (KIP-966), its reassignment (KIP-455).
 
-Pure: from the partition and the wanted change it elects a leader and writes only the differences. Each change of a
-partition goes through here, so that leader epochs and the ELR always follow the same rules.
+It is pure. It takes the partition and the wanted change, elects a leader, and returns only the differences. Each change
+of a partition goes through here, so that leader epochs and the ELR always follow the same rules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ElectionKind(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class PartitionChange:
-    """The wanted change of a partition. None leaves a part as it is. `build` may be called once."""
+    """The wanted change of a partition. A field that is None stays as it is. Call `build` only once."""
 
     partition: PartitionImage
     topic_id: bytes
@@ -69,7 +69,7 @@ class _Builder:
         self._update_elr()
         self._elect()
         if record.leader == NO_LEADER_CHANGE and not set(before.replicas) <= set(self.replicas):
-            # A replica is gone, and a new leader epoch refuses its late fetches.
+            # A replica was removed. With a new leader epoch its late fetches are refused.
             record.leader = before.leader
         if record.isr is not None or not change.elr_enabled:
             self.elr = []
@@ -94,15 +94,16 @@ class _Builder:
     def _complete_reassignment(self) -> None:
         """End a reassignment when the replicas that it adds are in sync.
 
-        The replicas that stay may be out of sync, so that a dead broker can be replaced while another one lags. They
-        are awaited only if the partition gets fewer replicas, because the ISR would become smaller than it is.
+        The replicas that stay may be out of sync, so that a dead broker can be replaced while another one lags. The
+        reassignment waits for them only if the partition gets fewer replicas, because the ISR could become smaller than
+        now.
         """
         if not self.removing and not self.adding:
             return
         isr = [replica for replica in self.isr if replica not in self.removing]
         replicas = [replica for replica in self.replicas if replica not in self.removing]
-        # A replica that the first reassignment adds and the second removes is not awaited. Apache Kafka awaits it, and
-        # such a reassignment never ends there.
+        # It does not wait for a replica that the first reassignment adds and the second removes. Apache Kafka waits for
+        # it, and such a reassignment never ends there.
         awaited = set(self.adding) - set(self.removing)
         if len(self.adding) < len(self.removing):
             awaited |= set(replicas)
@@ -156,8 +157,7 @@ class _Builder:
             self.isr = [leader]
             self.elr = [replica for replica in self.elr if replica != leader]
         if unclean:
-            # Records of the others that the new leader's log lacks are lost, so only the new leader is in sync
-            # (KIP-704).
+            # Records that only the other replicas have are lost, so only the new leader is in sync (KIP-704).
             self.record.isr = [leader]
             if self.before.leader_recovery_state != RECOVERING:
                 self.record.leader_recovery_state = RECOVERING

@@ -1,8 +1,8 @@
 """Chooses the brokers of new partitions' replicas: striped over racks and brokers, as Apache Kafka's placer does.
 
 The rules are: replicas of a partition are spread over racks before a rack gets a second one. Leaders rotate over racks
-and brokers. The first replica is on an unfenced broker, and fenced ones are used only if a rack has no other left.
-Brokers in controlled shutdown are not used. After as many partitions as there are unfenced brokers, everything is
+and brokers. The first replica is on an unfenced broker. A fenced broker is used only if its rack has no unfenced broker
+left. Brokers in controlled shutdown are not used. After as many partitions as there are unfenced brokers, everything is
 shuffled.
 """
 
@@ -73,7 +73,7 @@ class _Placer:
         self._round = 0
 
     def place(self, replication_factor: int) -> list[int]:
-        # A single broker can only repeat itself. Shuffling would begin the same round again without end.
+        # With a single broker, shuffling would begin the same round again without end.
         if self._round == self._unfenced and self._unfenced > 1:
             self._shuffle()
             self._round = 0
@@ -97,7 +97,7 @@ class _Placer:
         return replicas
 
     def _shuffle(self) -> None:
-        # In the order of Apache Kafka's draws, so that a test can compare both with one seed.
+        # The order of the shuffles is that of Apache Kafka, so that a test can compare both with one seed.
         self._random.shuffle(self._racks)
         for rack in self._by_name:
             self._random.shuffle(rack.fenced.brokers)

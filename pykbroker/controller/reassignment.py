@@ -1,8 +1,8 @@
 """Reassignments of partitions (KIP-455): AlterPartitionReassignments and ListPartitionReassignments.
 
 A reassignment begins with the replicas of both assignments. It is over when the replicas that it adds are in sync;
-partition_change.py checks this with each change of the ISR. Responsible for beginning and cancelling it, pure, from
-the state and a request to records and verdicts.
+partition_change.py checks this with each change of the ISR. Responsible for beginning and cancelling it. The functions
+are pure: they take the state and a request, and return records and verdicts.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def _alter(
 
 
 def _check_factor(partition: PartitionImage, wanted: list[int]) -> None:
-    """Check the replication factor. During a reassignment the number of replicas at its end counts (KIP-860)."""
+    """Check the replication factor. During a reassignment, `wanted` is compared with the number of replicas at its end
+    (KIP-860)."""
     staying = {*partition.replicas, *partition.adding_replicas} - {*partition.removing_replicas}
     if len(staying) != len(wanted):
         raise KafkaError(
@@ -101,13 +102,13 @@ def begin(change: PartitionChange, wanted: list[int]) -> None:
     removing = sorted(before - {*wanted})
     adding = sorted({*wanted} - before)
     change.replicas = [*wanted, *removing]
-    # As in Apache Kafka, replicas that an earlier reassignment adds or removes stay so if this one names none itself.
+    # As in Apache Kafka, an earlier reassignment's adding (or removing) replicas stay if this one has none.
     change.removing = removing or None
     change.adding = adding or None
 
 
 def _cancellation(state: ControllerState, topic: TopicImage, index: int, partition: PartitionImage) -> PartitionChange:
-    """Return the change back to the replicas and the ISR without the added ones."""
+    """Return the change back to the replicas and the ISR without the added replicas."""
     if not partition.is_reassigning:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     adding = set(partition.adding_replicas)

@@ -43,8 +43,8 @@ def verdict_of(error: KafkaError) -> Verdict:
 class Result(Generic[T]):
     """`records` become batches of at most MAX_RECORDS_PER_BATCH. Without records the operation was a read.
 
-    `appended` makes changes in memory that are in no record. It is called when all records are in the log, and not if
-    the log refuses them (its disk is full).
+    `appended` makes changes in memory that are in no record. It is called when all records are in the log. It is not
+    called if the log refuses them, because the disk is full.
     """
 
     response: T
@@ -53,7 +53,7 @@ class Result(Generic[T]):
 
 
 class TooManyRecords(KafkaError):
-    """A user's operation does not fit into a batch, and nothing of it is done."""
+    """A user's operation does not fit into a batch, so no part of it is done."""
 
 
 class RecordList(list[TopLevel]):

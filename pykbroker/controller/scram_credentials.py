@@ -1,4 +1,4 @@
-"""Credentials of SCRAM users: AlterUserScramCredentials. KIP-554; Apache Kafka's ScramControlManager.
+"""Credentials of SCRAM users: AlterUserScramCredentials (KIP-554), as in Apache Kafka's ScramControlManager.
 
 The controller receives salted passwords and keeps only keys. There is one verdict for each user. A user that a request
 names twice is refused, whatever the mechanisms.

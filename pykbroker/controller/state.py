@@ -1,7 +1,7 @@
 """The state of the active controller: the image with all replayed records, committed or not, and its soft state.
 
-Operations (the other modules of this folder) are functions of it: `(state, request, now_ms) -> Result`. They read, and
-only `replay` changes the image. Time and randomness come in from outside.
+Operations (the other modules of this folder) are functions of this state: `(state, request, now_ms) -> Result`. They
+only read it; `replay` alone changes the image. The caller passes in time and randomness.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from pykbroker_wire.stored.metadata import (
 
 
 class Checkpoint(NamedTuple):
-    """The replicated state at one offset. `unfinished` has the batches of a metadata transaction that has not ended by
-    then, from its BeginTransaction on (records, base offset, epoch). `image` is without it."""
+    """The replicated state at one offset. `unfinished` has the batches (records, base offset, epoch) of a metadata
+    transaction that has not ended by then, from its BeginTransaction on. `image` does not have its changes."""
 
     image: MetadataImage
     unfinished: tuple[tuple[Sequence[TopLevel], int, int], ...] = ()
@@ -52,9 +52,9 @@ class Checkpoint(NamedTuple):
 class HeldElections:
     """Unclean elections that wait for brokers that were fenced early, until their sessions would be over.
 
-    If only an unclean election can give a partition a leader, it waits as long as it would have waited without the
-    early fence, because the broker may come back with the records. The wait ends once the broker serves again. Then the
-    broker itself leads, as an in-sync replica or as the one last known leader (KIP-966). An administrator's own
+    If only an unclean election can give a partition a leader, the election waits as long as it would without the early
+    fence, because the broker may come back with the records. The wait ends once the broker serves again. Then the
+    broker itself leads, as an in-sync replica or as the only last known leader (KIP-966). An administrator's own
     ElectLeaders does not wait. This is soft state of the active controller. A new controller cannot find out which
     fenced brokers were fenced early, so it holds the elections of all of them for a whole session.
 
@@ -65,7 +65,7 @@ class HeldElections:
         self._until_ms: dict[int, int] = {}
 
     def hold(self, broker_id: int, until_ms: int) -> None:
-        """Hold the unclean elections of this broker's partitions until then."""
+        """Delay the unclean elections of this broker's partitions until `until_ms`."""
         self._until_ms[broker_id] = until_ms
 
     def release(self, broker_id: int) -> None:
@@ -75,7 +75,7 @@ class HeldElections:
         self._until_ms.clear()
 
     def holds(self, partition: PartitionImage) -> bool:
-        """Return True if a wait is on for a broker that may have all committed records of the partition."""
+        """Return True if elections wait for a broker that may have all committed records of the partition."""
         return bool(self._until_ms) and any(
             broker_id in self._until_ms for broker_id in (*partition.isr, *partition.elr, *partition.last_known_elr)
         )
@@ -118,7 +118,7 @@ class ControllerState:
 
     @property
     def is_empty(self) -> bool:
-        """True until a record was replayed: the log of a new cluster."""
+        """True until a record was replayed. The log then belongs to a new cluster."""
         return self.image.offset < 0
 
     @property
@@ -165,7 +165,7 @@ class ControllerState:
             self.replay(records, base_offset, epoch)
 
     def _show(self, image: MetadataImage) -> None:
-        """Show another image that does not follow from the last one by one delta."""
+        """Set `image` to one that does not follow from the last image by one delta."""
         self.image = image
         self._existing_acls = None
         self.collisions = {}
@@ -271,8 +271,8 @@ class ControllerState:
         return broker
 
     def usable_brokers(self) -> Iterator[UsableBroker]:
-        """Yield the brokers that may get replicas of new topics. A broker in controlled shutdown may if it is fenced,
-        because it is expected back."""
+        """Yield the brokers that may get replicas of new topics. A broker in controlled shutdown may get them only if
+        it is fenced, because it is then expected to come back."""
         for broker in self.image.brokers.values():
             heartbeat = self.heartbeats.get(broker.id)
             if broker.directories and set(broker.directories) <= set(broker.cordoned_directories):
@@ -282,7 +282,7 @@ class ControllerState:
                 yield UsableBroker(broker.id, broker.rack, broker.fenced)
 
     def default_directory(self, broker_id: int) -> bytes:
-        """Return the directory of a new replica on the broker: its only one, otherwise the broker will choose
+        """Return the directory of a new replica on the broker. If the broker has several, it will choose itself
         (KIP-858)."""
         broker = self.image.brokers.get(broker_id)
         if broker is None:
@@ -303,7 +303,7 @@ class ControllerState:
     # Configuration.
 
     def effective_config(self) -> Config:
-        """Return the node's own configuration with the dynamic layers for it in the log."""
+        """Return the node's own configuration with its dynamic layers from the metadata log."""
         configs = self.image.configs
         broker = configs.of(ConfigResource.BROKER, str(self.node_id))
         cluster = configs.of(ConfigResource.BROKER, "")
@@ -329,8 +329,8 @@ class ControllerState:
 
 
 def has_collision_characters(name: str) -> bool:
-    """Return True for names with `_` or `.`. Metric names have `_` for `.`, so two names that differ only in these
-    would share them."""
+    """Return True for names with `_` or `.`. Metric names have `_` in place of `.`, so two topics whose names differ
+    only in these would share metric names."""
     return "_" in name or "." in name
 
 

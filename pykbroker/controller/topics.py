@@ -1,7 +1,8 @@
 """Topics and their partitions: CreateTopics, DeleteTopics, CreatePartitions.
 
-Pure: from the state and a request to records and verdicts. Duplicates in a request and authorization are handled before
-(api/). Records of one topic are TopicRecord, ConfigRecords, PartitionRecords, in this order.
+The functions are pure: they take the state and a request, and return records and verdicts. api/ handles authorization
+and duplicates in a request before. Records of one topic are TopicRecord, ConfigRecords, PartitionRecords, in this
+order.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def create_topics(
     return Result(CreateTopicsResponse(topics=results), [] if request.validate_only else records)
 
 
-#: Overrides -> the configuration in the answer. Most topics of a request have the same.
+#: Overrides -> the configuration in the answer. Most topics of a request have the same overrides.
 _Told = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 
 
@@ -140,7 +141,7 @@ def _create_topic(
 
 
 def _as_new(topic: CreatableTopic, overrides: Mapping[str, str], assignments: Sequence[_Assignment]) -> NewTopic:
-    """Return a new topic as a policy gets it, with the defaults in effect."""
+    """Return a new topic as it is passed to a policy, with the present defaults."""
     if topic.assignments:
         by_hand = {index: tuple(replicas) for index, (replicas, _) in enumerate(assignments)}
         return NewTopic(topic.name, None, None, by_hand, overrides)

@@ -5,7 +5,7 @@ commit on to its application, so a commit that comes within these milliseconds w
 it at once.
 
 Responsible for the order of these requests, for how many wait, and for how long. Not responsible for when a shard is
-loaded (shard_loading.py), nor for what a request is answered (machine.py).
+loaded (shard_loading.py), nor for the answer of a request (machine.py).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 from pykbroker.coordinator.later import Later, settle
 
-#: The answers of later requests on a connection wait for the answer of a held request.
+#: Requests are held no longer than this, because later answers on the same connection wait for theirs.
 HOLD_SECONDS = 1.0
-#: All held requests run in the turn of the loop in which the shard becomes ready.
+#: No more are held, because all held requests run in the turn of the loop in which the shard becomes ready.
 MAX_HELD = 500
 
 
@@ -47,7 +47,7 @@ class HeldRequests:
         return answer
 
     def release(self) -> None:
-        """Run all of them now. Call it when the shard is ready, and when it is given up."""
+        """Run all held requests now. Call it when the shard is ready, and when it is given up."""
         while self._held:
             self._run_first()
         self._watch()

@@ -1,4 +1,4 @@
-"""One shard and everything around it, from one election to the end of that leadership: values that machine.py moves.
+"""One shard and everything around it, from one election to the end of that leadership. machine.py changes these values.
 
 Responsible for the interface of a shard (`Shard`), and for what waits at a shard: requests that are not answered yet,
 answers that wait for the log, effects, collected records. Not responsible for when anything happens.

@@ -1,9 +1,9 @@
-"""The number of partitions that an internal topic had when its records were written. A key finds its coordinator by
-this number.
+"""The number of partitions that an internal topic had when its records were written. The coordinator of a key is found
+by this number.
 
-The number stays while the node runs, as in Apache Kafka. A topic that is grown would otherwise send most groups and
-transactional ids to partitions that have none of their records. Not responsible for refusing to grow such a topic
-(controller/topics.py). The active controller may run Apache Kafka, which allows it.
+The number stays while the node runs, as in Apache Kafka. Otherwise, if the topic got more partitions, most groups and
+transactional ids would move to partitions that have none of their records. Not responsible for refusing to grow such a
+topic (controller/topics.py). The active controller may run Apache Kafka, which allows it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 
 
 class KeptCount:
-    """Until `start` the number is the present one. After that it is the number at the start, or that of a topic created
-    since."""
+    """Before `start`, `of` returns the present number. After it, `of` returns the number at `start`, or that of a topic
+    created since."""
 
     def __init__(self, topic: str, configured: int) -> None:
         """`configured` is used while the topic does not exist."""

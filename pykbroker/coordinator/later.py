@@ -2,7 +2,7 @@
 
 Handlers return a response or a future of one. These functions transform, chain and join such answers and keep both
 forms possible. An error is a field of the answer and is not raised. Only `settle` passes on an exception, and `judged`
-makes an answer of it.
+turns it into an answer.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ It runs operations, appends, replays and answers at commit. It passes timers and
 end of a request. Not responsible for what operations decide (the shard), nor for finding the partition.
 
 An operation runs at once and alone. Its records go to the local log through `Partition.append`. If the append is
-refused, nothing has happened. If it is accepted, the records are replayed before anything else runs. Answers leave when
-everything appended so far is committed. An answer without records is a read, and may not show what a failover could
-take back. After an accepted append there are three ends, and no undo:
+refused, nothing has happened. If it is accepted, the records are replayed before anything else runs. Answers are sent
+when everything appended so far is committed. An answer without records is a read, and may not show what a failover
+could take back. After an accepted append there are three ends, and no undo:
 
 * committed;
 * not committed in time: COORDINATOR_NOT_AVAILABLE, and the state stays because the records may yet commit;
@@ -21,8 +21,8 @@ collected for the rest of the loop turn, or for `linger_ms`, and written as one 
 first.
 
 Transactions: a Result with `transaction` is one batch of that producer, and its records are replayed as undecided.
-`end_transaction` writes the producer's marker and passes the decision to the shard in the same call. Its answer leaves
-at commit, and so does each answer that shows what the marker decided.
+`end_transaction` writes the producer's marker and passes the decision to the shard in the same call. Its answer is sent
+at commit, and so is each answer that shows the marker's decision.
 
 Effects are actions outside the shard that follow when its records are committed. For example, the markers of a
 transaction are sent when its decision is committed. Effects wait with the answers, but have no timeout. Only the end of
@@ -32,7 +32,7 @@ Invariants:
 
 * state only changes by `replay` and by operations;
 * between an accepted append and its replay nothing runs;
-* each request is answered once, and answers of one shard's appends leave in log order;
+* each request is answered once, and answers of one shard's appends are sent in log order;
 * nothing is written to a partition before its shard has seen all of it.
 """
 
@@ -60,7 +60,7 @@ from pykbroker_wire.records.compression import Codec
 
 logger = logging.getLogger(__name__)
 
-#: A collected batch is written when it has this many bytes; batches of results that need not be whole are cut here too.
+#: A collected batch is written when it has this many bytes. Results that need not be whole are cut into such batches.
 BATCH_BYTES = 256 * 1024
 #: A timer whose input is refused fires again after this time, as in Apache Kafka.
 TIMER_REST_MS = 500
@@ -114,9 +114,9 @@ class CoordinatorRuntime(Generic[S]):
         on_effect: OnEffect | None = None,
         bulk: Callable[[S], Bulk] | None = None,
     ) -> None:
-        """`linger_ms`: -1 collects for the rest of the loop turn, 0 does not collect. `base_sequence` is that of each
-        batch. The records have no sequence numbers, but Apache Kafka's group coordinator writes 0 and its transaction
-        coordinator -1."""
+        """`linger_ms`: -1 collects for the rest of the loop turn, 0 does not collect. `base_sequence` is written into
+        each batch. The records have no sequence numbers, but Apache Kafka's group coordinator writes 0 and its
+        transaction coordinator -1."""
         self.topic = topic
         self._runtime = runtime
         self._loop = runtime.loop
@@ -403,7 +403,7 @@ class CoordinatorRuntime(Generic[S]):
                 self._write_collected(host)
 
     def _write_collected(self, host: Host[S]) -> bool:
-        """Return False if a failed disk ended the host. All requests that waited there are answered then."""
+        """Return False if a failed disk ended the host. Then all requests that waited there have been answered."""
         collected, host.collected = host.collected, []
         host.collected_bytes = 0
         if collected:

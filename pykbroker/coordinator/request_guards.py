@@ -2,8 +2,8 @@
 
 A log gives a guard for the first batch of a transaction. The broker asks the transaction's coordinator whether the
 partition takes part in the transaction, or asks it to add the partition. Then it appends the batch with the guard
-(log/pykbroker_log/ pykbroker_log/verification.py). A marker that reaches the log in the meantime takes the guard away,
-because the coordinator's answer may then be about the transaction that this marker has ended.
+(log/pykbroker_log/verification.py). A marker that reaches the log in the meantime takes the guard away, because the
+coordinator's answer may then be about the transaction that this marker has ended.
 
 Responsible for taking new guards before each question, also when the verifier asks again by itself, and for noticing
 guards that went away before the append. Not responsible for how the coordinator is asked (transaction/verifier.py), nor
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pykbroker.replica.table import ReplicaTable
 
 TopicPartition = tuple[str, int]
-#: By partition: the guard to append with, or why nothing is appended. A partition that is missing needs no guard.
+#: By partition: the guard to append with, or the error if nothing may be appended. A missing partition needs no guard.
 GuardsByPartition = dict[TopicPartition, "object | KafkaError"]
 
-#: Each question after the first means that a transaction of this producer has ended since the one before.
+#: Each question after the first means that a transaction of this producer has ended since the question before.
 ASKED_AT_MOST: Final = 8
 
 
@@ -54,7 +54,7 @@ class NotVerified(KafkaError):
 
 
 class RequestVerification:
-    """`ask`, then `must_ask_again` right before the append with `guards`."""
+    """Call `ask`, then `must_ask_again` right before the append, and append with `guards`."""
 
     __slots__ = ("_add", "_batches", "_producer", "_questions", "_replicas", "_transactional_id", "_verifier", "guards")
 
@@ -68,9 +68,9 @@ class RequestVerification:
         *,
         add: bool,
     ) -> None:
-        """`producer`: id and epoch. `batches`: the partition of each batch, and its base sequence. `add`: True if the
-        coordinator adds the partitions to the transaction (transaction.version 2), False if they must have been added
-        before."""
+        """`producer` is its id and epoch. `batches` has the partition and the base sequence of each batch. `add` is
+        True if the coordinator adds the partitions to the transaction (transaction.version 2), False if they must have
+        been added before."""
         self._replicas = replicas
         self._verifier = verifier
         self._transactional_id = transactional_id

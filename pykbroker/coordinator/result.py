@@ -4,9 +4,9 @@ An operation is a function `(shard, token, now_ms) -> Result` and touches neithe
 responsible for carrying a decision out: `machine.py` appends, replays and answers.
 
 A Result is carried out in this order: records are appended as one batch (unless `atomic` is off) and replayed; timers
-move; answers, then effects, leave when everything appended so far is committed. If the append is refused, nothing is
-replayed. Each answer of the Result becomes that request's error answer, and its effects and log lines are dropped.
-Timers still move (they belong to soft state), and `append_failed` updates the soft state.
+move; when everything appended so far is committed, answers are sent and effects start. If the append is refused,
+nothing is replayed. Each answer of the Result becomes that request's error answer, and its effects and log lines are
+dropped. Timers still move (they belong to soft state), and `append_failed` updates the soft state.
 """
 
 from __future__ import annotations

@@ -39,8 +39,9 @@ logger = logging.getLogger(__name__)
 LOAD_BYTES = 64 * 1024
 #: The steps of one turn, of some 10 to 30 microseconds each. Other work waits for a turn no longer than for a request.
 LOAD_TURN_STEPS = 1
-#: Additional steps for each second that other work has taken since the last turn: about a tenth of that time. If each
-#: turn of the loop has 10 ms of produce requests, a log of offset commits would load for hours at one step per turn.
+#: Additional steps for each second that other work has taken since the last turn. They take about a tenth of that time.
+#: If each turn of the loop has 10 ms of produce requests, a log of offset commits would load for hours at one step per
+#: turn.
 LOAD_STEPS_PER_SECOND = 5000
 LOAD_TURN_MOST_STEPS = 500
 #: A turn also ends after this time. The clock may be no finer than a millisecond, so this matters only where steps are
@@ -80,8 +81,8 @@ class ShardLoading(Generic[S]):
         carry_out: Callable[[Host[S], Result], None],
         finished: Callable[[Host[S]], None],
     ) -> None:
-        """`bulk` makes one for each load. `carry_out` carries out the results of the shard once it has seen everything.
-        `finished` makes the host ready."""
+        """`bulk` makes a `Bulk` for each load. `carry_out` carries out the results of the shard once it has seen
+        everything. `finished` makes the host ready."""
         self._runtime = runtime
         self._loop = runtime.loop
         self._format = record_format
@@ -128,7 +129,7 @@ class ShardLoading(Generic[S]):
         try:
             for step, reading in enumerate(load, 1):
                 if host.load is not load:
-                    # A write that the shard asked for met a failed disk, which ended the host.
+                    # The shard asked for a write. The disk failed, and that ended the host.
                     return
                 if reading is not None:
                     host.reading = reading
@@ -199,8 +200,8 @@ class ShardLoading(Generic[S]):
                         host.skipped_records += skipped
                         yield None
                 offset = header.next_offset
-            # Before the garbage collector scans these objects again and again, in the end for a tenth of a second each
-            # time.
+            # Otherwise the garbage collector scans these objects again and again, in the end for a tenth of a second
+            # each time.
             self._runtime.keep()
             yield None
         host.written = end

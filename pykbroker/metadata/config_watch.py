@@ -1,10 +1,10 @@
 """Watches the configuration in the metadata for settings that promise protection without giving it, and for settings
 without effect.
 
-It is a publisher of the loader. AlterConfigs refuses such promises (api/incremental_alter_configs.py), so Apache Kafka
-or another release wrote any that exist. The node then ends with one line, because it would serve without the protection
-otherwise. A topic with remote.storage.enable is refused, as Apache Kafka refuses it on a broker without tiered storage.
-Keys and client quotas without effect are named once in each run of the node.
+It is a publisher of the loader. AlterConfigs refuses such promises (api/incremental_alter_configs.py), so if the
+metadata has one, Apache Kafka or another release wrote it. The node then ends with one line, because otherwise it would
+serve without the protection. A topic with remote.storage.enable is refused, as Apache Kafka refuses it on a broker
+without tiered storage. Keys and client quotas without effect are named once in each run of the node.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class ConfigWatch:
             if resource_type not in _SILENT or (resource_type == ConfigResource.BROKER and name not in ("", self._own)):
                 continue
             noun, keys_of = _SILENT[resource_type]
-            # A value that equals the default is not named, because it changes nothing. The topic of transactions has
-            # such a value.
+            # A value that equals the default is not named, because it changes nothing. `__transaction_state` has such a
+            # value.
             keys = keys_of(key for key, value in values.items() if value not in (None, _default(key)))
             found += [f"{key} ({noun})" for key in keys]
         if any(limit is not None for quotas in delta.client_quotas_changed.values() for limit in quotas.values()):

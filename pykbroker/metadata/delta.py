@@ -3,8 +3,8 @@
 `replay` is the only mutator of replicated metadata, in the controller and in brokers alike. Not responsible for
 transactions of the metadata log (loader.py) nor for the source of records.
 
-A record that contradicts the image (an unknown topic, a stale broker epoch) raises MetadataReplayError. The log and the
-code disagree then, and going on would only spread the error.
+A record that contradicts the image (an unknown topic, a stale broker epoch) raises MetadataReplayError. Then the log
+and the code disagree, and to go on would only spread the error.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TopicDelta:
     before: TopicImage | None
     #: the new state of each partition that was added or changed
     partitions: dict[int, PartitionImage] = field(default_factory=dict)
-    #: True if `partitions` is complete, and nothing of `before` stays
+    #: True if `partitions` is complete, so that no partition of `before` stays
     whole: bool = False
 
     @property
@@ -93,12 +93,14 @@ class TopicDelta:
 
 @lru_cache(maxsize=4096)
 def shared_image(image: PartitionImage) -> PartitionImage:
-    """Return one object for partitions that are equal, like most of 10,000 on a few brokers. Each takes 0.5 KB."""
+    """Return one object for equal partitions, because an object takes 0.5 KB. Most of 10,000 partitions on a few
+    brokers are equal."""
     return image
 
 
 def merge_partition(before: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """Return the partition after a change. A change of leader (to the same one, too) begins a new leader epoch."""
+    """Return the partition after a change. A change of leader begins a new leader epoch, even if it names the same
+    leader."""
     replicas = before.replicas if record.replicas is None else tuple(record.replicas)
     directories = before.directories if record.directories is None else tuple(record.directories)
     if len(directories) != len(replicas):
@@ -127,7 +129,8 @@ class MetadataDelta:
     gone."""
 
     def __init__(self, image: MetadataImage, *, whole: bool = False) -> None:
-        """`whole`: the records will be those of a snapshot, and name all that exists, also what is known already."""
+        """`whole`: True if the records will be those of a snapshot, which also name everything that `image` has
+        already."""
         self.image = image
         self._whole = whole
         self.topics_changed: dict[bytes, TopicDelta] = {}
@@ -204,8 +207,8 @@ class MetadataDelta:
         handler(self, record)
 
     def replace_everything(self, kept: Container[bytes] = ()) -> None:
-        """Mark everything as gone that the records did not set again, after `replay` of a whole snapshot onto a
-        non-empty image. `kept`: ids of topics that stay as they are."""
+        """Mark everything that the records did not set again as removed. Call it after `replay` of a whole snapshot
+        onto a non-empty image. `kept`: ids of topics that stay as they are."""
         old = self.image
         for topic_id, topic in old.topics.by_id.items():
             if topic_id not in self.topics_changed and topic_id not in kept:
@@ -386,8 +389,8 @@ class MetadataDelta:
 
     def _feature_level(self, record: FeatureLevelRecord) -> None:
         if record.name == KRAFT_VERSION:
-            # Older releases of Apache Kafka wrote it here too. The quorum's control records have the level that counts
-            # (KAFKA-18979).
+            # Older releases of Apache Kafka wrote this level here too. The level that counts is in the quorum's control
+            # records (KAFKA-18979).
             return
         self.features_changed[record.name] = record.feature_level or None
 

@@ -1,9 +1,9 @@
 """The features that this release can serve, and their levels.
 
 A cluster that begins here finalises the same features as Apache Kafka in that release, also features that are not
-served here. So a directory has the same content, whichever of the two formatted it, and the other one can continue with
-it. `kraft.version` belongs to the quorum: control records hold it and not metadata records, and it is added for clients
-only.
+served here. So pykbroker and Apache Kafka format a directory with the same content, and each can continue with the
+other's directory. `kraft.version` belongs to the quorum. It is in control records, not in metadata records, and is
+added for clients only.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ REGISTERED: Final[dict[str, VersionRange]] = SUPPORTED | KEPT
 #: metadata.version 3.5-IV2, the first with credentials of SCRAM users
 SCRAM_FROM: Final = 11
 
-#: The metadata.version from which on a new cluster begins with a level of a feature. The position is the level.
+#: feature -> for each level (its position), the metadata.version from which on a new cluster begins with that level.
 _DEFAULT_FROM: Final = {
     KRAFT_VERSION: (7, 21),
     TRANSACTION_VERSION: (7, 24, 24),
@@ -70,7 +70,7 @@ _LAST_KNOWN: Final = METADATA_VERSION_LATEST + len(_UNSTABLE)
 #: in the order of `kafka-storage version-mapping`
 _MAPPED: Final = (KRAFT_VERSION, TRANSACTION_VERSION, GROUP_VERSION, ELR_VERSION, SHARE_VERSION, STREAMS_VERSION)
 
-#: (feature, level) -> the lowest metadata.version that it needs. Other levels work with all of them.
+#: (feature, level) -> the lowest metadata.version that it needs. Other levels work with each metadata.version.
 _NEEDS: Final = {(ELR_VERSION, 1): 23}
 
 
@@ -234,5 +234,5 @@ def finalized_features(image: MetadataImage, kraft_version: int) -> dict[str, in
 
 
 def not_served(image: MetadataImage) -> dict[str, int]:
-    """Return the finalised features that are only kept."""
+    """Return the finalised features that are not served here (KEPT)."""
     return {name: level for name, level in sorted(image.features.finalized.items()) if name in KEPT and level}

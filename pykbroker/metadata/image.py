@@ -3,8 +3,8 @@
 All objects here are immutable, and a reader may keep them as long as it likes. A new image shares as much as possible
 with the one before it (`delta.py` builds it). Not responsible for how records change it, nor for notifying publishers.
 
-Invariants: `topics.by_name` and `topics.by_id` hold the same TopicImage objects; a mapping is never changed after the
-image that holds it was made; an empty config resource is absent, not an empty mapping.
+Invariants: `topics.by_name` and `topics.by_id` hold the same TopicImage objects; a mapping never changes after its
+image was made; a config resource without values is absent, and has no empty mapping.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class VersionRange(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """One partition. It is a NamedTuple because 1,000 are made at once, at half the cost of a frozen dataclass."""
+    """One partition. It is a NamedTuple, because 1,000 are made at once, and a frozen dataclass would cost twice as
+    much."""
 
     replicas: tuple[int, ...]
     directories: tuple[bytes, ...]

@@ -1,8 +1,8 @@
 """Takes committed records from the quorum, keeps the newest committed image, and notifies publishers of changes.
 
 committed values -> delta -> image -> publishers, in the order in which they were added. Start-up and live operation
-take the same path. It registers with the quorum once. Responsible for the meaning of a batch and a snapshot of the
-quorum. view.py notifies publishers.
+take the same path. The loader registers with the quorum once. It is responsible for the meaning of a batch and a
+snapshot of the quorum. Not responsible for notifying publishers (view.py).
 
 Invariant: `image` only has whole transactions (KIP-868). Between BeginTransaction and EndTransaction nothing is
 published, and nothing of a transaction is published after AbortTransaction.
@@ -27,7 +27,7 @@ class SnapshotWriter(Protocol):
 
 
 class MetadataLoader(MetadataView):
-    """A MetadataListener of the quorum (docs/architecture.md 3.5)."""
+    """The MetadataListener of the quorum that keeps the image."""
 
     def __init__(self, publishers: Iterable[Publisher] = ()) -> None:
         super().__init__(publishers)

@@ -2,7 +2,7 @@
 
 The records between BeginTransaction and EndTransaction count as a whole or, after AbortTransaction, not at all. They
 may span several batches. Responsible for where a whole change ends. Not responsible for the meaning of a record
-(delta.py), nor for notifying of a change.
+(delta.py), nor for notifying publishers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Visit = Callable[[MetadataDelta, TopLevel, int], None]
 
 
 class Change(NamedTuple):
-    """A whole change: no transaction is open at its end. `image` is the former one with `delta` applied."""
+    """A whole change: no transaction is open at its end. `image` is the former image with `delta` applied."""
 
     delta: MetadataDelta
     image: MetadataImage

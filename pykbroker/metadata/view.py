@@ -75,7 +75,7 @@ class MetadataView:
             try:
                 publisher.publish(delta, old, new)
             except Exception:
-                # One part's bug must not keep the other parts from getting the metadata.
+                # A bug of one part must not stop the other parts from getting the metadata.
                 logger.exception("Publishing the metadata image at offset %d to %r failed", new.offset, publisher)
         if self._waiters:
             self._wake(new)

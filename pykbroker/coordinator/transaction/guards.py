@@ -1,11 +1,12 @@
 """Guards of a transaction's partitions: each partition belongs to the transaction before its first batch is appended
 (KIP-890).
 
-Responsible for everything that a Produce request with transactional batches needs before it appends. It has one
-producer, and takes a guard from each partition where the transaction has nothing open yet. The coordinator checks those
-partitions (up to version 11 of Produce they must have been added, from version 12 on it adds them), and its error code
-is translated to the client's version. A partition where the transaction is open costs one look-up in a dictionary. Not
-responsible for questions and guards that go away (coordinator/request_guards.py), nor for appending.
+Responsible for everything that a Produce request with transactional batches needs before it appends. The request has
+one producer, and takes a guard from each partition where the transaction has nothing open yet. The coordinator checks
+those partitions (up to version 11 of Produce they must have been added, from version 12 on it adds them), and its error
+code is translated to the client's version. A partition where the transaction is open costs one look-up in a dictionary.
+Not responsible for the questions to the coordinator and for guards that are taken away (coordinator/request_guards.py),
+nor for appending.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def is_transactional(records: Buffer) -> bool:
 
 def producer_of(records: Buffer) -> tuple[int, int, int] | None:
     """Return producer id, epoch and base sequence, or None if this is no batch or names no producer. The log refuses
-    those."""
+    such records."""
     if len(records) < HEADER_SIZE:
         return None
     found: tuple[int, int, int] = PRODUCER.unpack_from(records, PRODUCER_AT)
@@ -67,7 +68,7 @@ def verification_of(
     version: int,
 ) -> RequestVerification | GuardsByPartition:
     """Return the verification for which a request's batches must wait, or the guards if the coordinator need not be
-    asked. `version`: that of Produce."""
+    asked. `version` is that of the Produce request."""
     adds = version >= ADDS_FROM
     asked: list[tuple[TopicPartition, int]] = []
     identity: tuple[int, int] | None = None
@@ -98,8 +99,8 @@ def for_client(guards: GuardsByPartition, version: int) -> GuardsByPartition:
 def guard_at_once(
     verifier: Verifier, partition: Partition, records: Buffer, transactional_id: str, *, version: int
 ) -> tuple[bool, object | None]:
-    """Return whether the batch of a request for one partition may be appended now, and its guard. The result is False
-    if anything is unusual or has to wait; then call `verification_of`."""
+    """Return whether the batch of a request for one partition may be appended now, and its guard. If it returns False,
+    something is unusual or has to wait; then call `verification_of`."""
     if not is_transactional(records) or (producer := producer_of(records)) is None:
         return False, None
     adds = version >= ADDS_FROM

@@ -1,10 +1,10 @@
-"""Writes markers where their partition is led: one control batch in its log, answered when it is committed.
+"""Writes markers on the leader of their partition. Each is one control batch in the log, answered when it is committed.
 
 The receiving end of WriteTxnMarkers, for requests of other brokers (api/write_txn_markers.py) and for the coordinator
 on this node, which calls it without a request. Not responsible for choosing partitions (markers.py).
 
 A marker for `__consumer_offsets` goes through the group coordinator's runtime, because the group's shard must get it as
-an input, at append.
+an input when it is appended.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
 
-#: Errors of a group coordinator that is not ready. The sender of the marker gets the error of a leader that is not
-#: ready.
+#: Errors of a group coordinator that is not ready. The sender of the marker gets the error code of a partition leader
+#: that is not ready.
 _NOT_READY: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )
@@ -50,7 +50,7 @@ class MarkerWriter:
         self._timeout = timeout_ms / 1000
 
     def write(self, partition: TopicPartition, marker: Marker) -> Later[ErrorCode]:
-        """Write the marker. A refusal is an answer and is not raised."""
+        """Write the marker. The error code of a refusal is the answer and is not raised."""
         topic, index = partition
         replica = self._replicas.find(topic, index)
         if replica is None or replica.offline:

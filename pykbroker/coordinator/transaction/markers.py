@@ -8,10 +8,10 @@ transaction has all of its markers. Not responsible for sending, for time, nor f
 
 The meaning of errors: most pass with time or with the metadata, and the marker is sent again, to the current leader. A
 partition that is gone needs no marker. INVALID_PRODUCER_EPOCH means that the log has this epoch's marker, or a later
-epoch, already. Then an answer was lost, and the marker was not (with transaction.version 2 a repeated marker always
-ends like this). TRANSACTION_COORDINATOR_FENCED means that another coordinator sends the markers now.
+epoch, already. Then only the answer was lost, not the marker (with transaction.version 2 a repeated marker always ends
+like this). TRANSACTION_COORDINATOR_FENCED means that another coordinator sends the markers now.
 
-An unexpected code may never pass. It is logged once per job, and its partitions rest longer.
+An unexpected code may never go away. It is logged once per job, and the markers that it refused rest longer.
 
 Invariant: every partition of a job is in exactly one of: queued, sent, leaderless, resting, refused, done; a job whose
 partitions are all done is in `completed` once.
@@ -106,8 +106,8 @@ class MarkerQueue:
     # -- inputs -------------------------------------------------------------------------------------------------------
 
     def add(self, job: MarkerJob) -> list[TopicPartition]:
-        """Add a decision, or the same one again by a coordinator of a later epoch. The partitions led on this node are
-        returned and not queued. The caller writes them now and calls `settle` with the outcome."""
+        """Add a decision, or the same decision again by a coordinator of a later epoch. Partitions that this node leads
+        are returned and not queued. The caller writes their markers now and calls `settle` with the outcome."""
         self.jobs[job.decided.producer.transactional_id] = job
         # Sorted, so that the same run sends the same requests.
         partitions = sorted(job.remaining)
@@ -124,14 +124,14 @@ class MarkerQueue:
     def answered(
         self, broker: int, sent: list[DueMarkers], codes: Mapping[tuple[MarkerJob, TopicPartition], ErrorCode]
     ) -> None:
-        """Take a broker's answers on what `take` gave for it."""
+        """Take a broker's answers for the markers that `take` returned."""
         self._busy.discard(broker)
         for job, partitions in sent:
             for partition in partitions:
                 self.settle(job, partition, codes.get((job, partition), ErrorCode.NETWORK_EXCEPTION))
 
     def failed(self, broker: int, sent: list[DueMarkers]) -> None:
-        """No answer came: the markers may be written, and are sent again."""
+        """Send these markers again, because no answer came. They may have been written."""
         self.answered(broker, sent, {})
 
     def settle(self, job: MarkerJob, partition: TopicPartition, code: ErrorCode) -> None:
@@ -152,7 +152,7 @@ class MarkerQueue:
             self._refused.setdefault(job, []).append(partition)
 
     def leaders_changed(self) -> None:
-        """Look again at markers that have no leader, and at markers that rest, because they may have rested for that
+        """Look again at markers that have no leader, and at markers that rest, because the old leader may have been the
         reason."""
         waiting, self._leaderless = self._leaderless, {}
         for job, partitions in waiting.items():
@@ -161,19 +161,20 @@ class MarkerQueue:
         self.rouse_refused()
 
     def rouse(self) -> None:
-        """Queue the markers again that met a passing error or got no answer. Call it when they have rested enough."""
+        """Queue again all markers that got a temporary error or no answer. Call it when they have rested long
+        enough."""
         resting, self._resting = self._resting, {}
         for job, partitions in resting.items():
             self._route(job, partitions)
 
     def rouse_refused(self) -> None:
-        """Queue the markers again that were refused with an unexpected code. Call it when they have rested enough."""
+        """Queue again all markers that got an unexpected code. Call it when they have rested long enough."""
         refused, self._refused = self._refused, {}
         for job, partitions in refused.items():
             self._route(job, partitions)
 
     def discard(self, job: MarkerJob) -> None:
-        """Drop a job whose coordinator is no longer here."""
+        """Drop a job whose coordinator is no longer on this node."""
         if self._is_current(job):
             del self.jobs[job.decided.producer.transactional_id]
 
@@ -184,7 +185,7 @@ class MarkerQueue:
         return [broker for broker, queued in self._queued.items() if queued and broker not in self._busy]
 
     def take(self, broker: int) -> list[DueMarkers]:
-        """Everything for one broker; nothing more goes there before `answered` or `failed`."""
+        """Return all queued markers of one broker. Send it nothing more before `answered` or `failed`."""
         queued = self._queued.pop(broker, {})
         self._busy.add(broker)
         return [DueMarkers(job, partitions) for job, partitions in queued.items() if self._is_current(job)]

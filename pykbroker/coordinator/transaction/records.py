@@ -5,7 +5,7 @@ transaction.version 1 on, which adds the previous and the next producer id and t
 value removes the id. An Empty state has null partitions, each other state a list.
 
 Responsible for encoding and decoding state. Not responsible for what states mean (states.py, shard.py). No value holds
-`last_epoch`, so it is -1 when a value is read: as in Apache Kafka, a failover forgets it.
+`last_epoch`, so it is -1 when a value is read. A failover loses it, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ class Transaction(NamedTuple):
 
 
 def transaction_record(transactional_id: str, transaction: Transaction, transaction_version: int) -> CoordinatorRecord:
-    """`transaction_version` is the one that the cluster has agreed on. Values are bytes from the start and are encoded
-    by hand, because each transaction writes three records (tests/coordinator/transaction/test_records.py compares them
-    to the generated writer's)."""
+    """`transaction_version` is the cluster's finalised level. Values are bytes from the start and are encoded by hand,
+    because each transaction writes three records (tests/coordinator/transaction/test_records.py compares them to the
+    generated writer's)."""
     version = 1 if transaction_version >= _FLEXIBLE_FROM_TRANSACTION_VERSION else 0
     value = _flexible(transaction) if version else _classic(transaction)
     return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), value, version)
 
 
 def remembered(transaction: Transaction, version: int) -> Transaction:
-    """Return the fields that a record of this version keeps, and `last_epoch`."""
+    """Return the transaction with only the fields that a record of this version stores, and with `last_epoch`."""
     if version >= 1:
         return transaction
     return transaction._replace(previous_producer_id=NO_PRODUCER_ID, next_producer_id=NO_PRODUCER_ID, client_version=0)

@@ -36,13 +36,13 @@ REST_SECONDS: Final = 0.05
 REFUSED_REST_SECONDS: Final = 1.0
 
 WriteMarker = Callable[[TopicPartition, Marker], Later[ErrorCode]]
-#: To a broker, by id.
+#: Sends to a broker: takes its id, the request and the timeout in ms.
 SendToBroker = Callable[[int, Any, int], "asyncio.Future[Any]"]
 
 
 class MarkerSender:
-    """`is_current` returns True if a coordinator epoch of a partition is still this node's. `completed` is called with
-    each job that has all of its markers."""
+    """`is_current` takes a partition and a coordinator epoch, and returns True if this node still leads in that epoch.
+    `completed` is called with each job that has all of its markers."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class MarkerSender:
             for broker in brokers:
                 if broker == self._node_id:
                     sent = queue.take(broker)
-                    queue.answered(broker, [], {})  # never busy: no request is under way for it
+                    queue.answered(broker, [], {})  # this node is never busy, because it gets no requests
                     for job, partitions in sent:
                         self._write_here(job, partitions)
                 else:

@@ -102,7 +102,8 @@ class TransactionService:
         self._closed = False
         #: aborts that wait for a producer id, or for their commit
         self._aborting: set[Producer] = set()
-        #: A log that refuses records, as on a full disk, is tried again and again.
+        #: limits the lines about a log that refuses records (as on a full disk), because its writes are tried again and
+        #: again
         self._lines = LineLimit(runtime.loop.time)
         self.coordinator: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE_TOPIC,
@@ -136,7 +137,7 @@ class TransactionService:
         self._every("expire", self.settings.expiration_interval_ms, self._expire)
 
     def close(self) -> None:
-        """Stop. Requests that wait are answered NOT_COORDINATOR."""
+        """Stop, and answer the requests that wait with NOT_COORDINATOR."""
         self._closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -173,8 +174,8 @@ class TransactionService:
         expected: tuple[int, int] | None,
         when_done: CallWhenDone = at_any_time,
     ) -> Later[Identity]:
-        """`when_done`, here and in `end`, runs the step that follows the wait for a producer id of the controller,
-        before the append."""
+        """`when_done`, here and in `end`, runs the step between the wait for a producer id from the controller and the
+        append."""
         if not transactional_id:
             return Identity(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self.settings.max_timeout_ms:
@@ -239,7 +240,8 @@ class TransactionService:
         refusal: Callable[[ErrorCode], T],
         when_done: CallWhenDone = at_any_time,
     ) -> Later[T]:
-        """Most operations need no new producer id. An operation that needs one is decided again with it."""
+        """Run `attempt` without a new producer id, because most operations need none. If it needs one, run it again
+        with it."""
         try:
             return attempt(None)
         except NeedsProducerId:
@@ -255,7 +257,8 @@ class TransactionService:
                 outer.set_result(answer)
 
         def arrived(future: asyncio.Future[int]) -> None:
-            # It runs also when the client is gone. The id is lost then, and the operation may be repeated.
+            # This runs even if the client has closed its connection. The id is lost then, and the operation may be
+            # repeated.
             if future.cancelled():
                 outer.cancel()
                 return
@@ -287,8 +290,8 @@ class TransactionService:
     def list_transactions(
         self, states: Collection[TransactionState] | None, producer_ids: Collection[int], duration_ms: int
     ) -> Later[tuple[ErrorCode, list[tuple[str, Transaction]]]]:
-        """List the transactions that this node coordinates. It is an error while a partition is loading, because ids
-        would be missing."""
+        """List the transactions that this node coordinates. The code is an error while a partition is loading, because
+        ids would be missing."""
 
         def refuse(code: ErrorCode) -> tuple[ErrorCode, list[tuple[str, Transaction]]]:
             return (ErrorCode.NONE if code is ErrorCode.NOT_COORDINATOR else code), []
@@ -325,7 +328,7 @@ class TransactionService:
         if code is ErrorCode.NONE:
             return
         # NOT_COORDINATOR is retried too, because a full disk causes it on a broker that still leads the partition. If
-        # this node leads it no longer, `_completed` stops.
+        # this node no longer leads it, `_completed` gives up.
         if (left_out := self._lines.take(f"completion {code.name}")) is not None:
             logger.info("%r are written, but not yet that they are: %s%s", job, code.name, left_out)
         self._runtime.loop.call_later(RETRY_SECONDS, self._completed, job)

@@ -1,17 +1,17 @@
 """One partition of `__transaction_state`: its transactional ids, and the decisions of each operation about them.
 
 Pure: an operation takes its inputs as arguments and returns a `Result`; refusals are `KafkaError`, answers `ErrorCode`,
-`Identity` or values. `replay` is the only mutator. Not responsible for sending markers (markers.py), for noticing that
-time has run out (service.py), nor for authorization (api/).
+`Identity` or values. `replay` is the only mutator. Not responsible for sending markers (markers.py), for noticing
+timeouts (service.py), nor for authorization (api/).
 
 Pending: Apache Kafka answers CONCURRENT_TRANSACTIONS while a transition is being written and while markers are on their
-way. Here a transition is state as soon as it is in the local log. Whatever follows is written later in the same log and
-answered later. So only the second case is left, and that is the two PREPARED states. Nothing soft has to be undone when
-an append fails or a leader dies.
+way. Here a transition counts as soon as it is in the local log, because all later transitions are written and answered
+after it. So only the second case is left: the two PREPARED states. No soft state has to be undone when an append fails
+or a leader dies.
 
 Invariants:
-* a decision (PrepareCommit, PrepareAbort) leaves as the effect `Decided` when it is committed, and again when a load
-  finds it. So markers never go out before the decision is in the log (T8);
+* a decision (PrepareCommit, PrepareAbort) becomes the effect `Decided` when it is committed, and again when a load
+  finds it. So no marker is sent before the decision is in the log (T8);
 * the producer epoch of an id never falls, except to 0 with a new producer id;
 * each prepared id is completed by `complete`, and by nothing else.
 
@@ -99,10 +99,10 @@ class TransactionShard:
     def __init__(self, transaction_version: Callable[[], int]) -> None:
         self._transaction_version = transaction_version
         self.transactions: dict[str, Transaction] = {}
-        #: ids in state Ongoing, the longest unchanged first
+        #: ids in state Ongoing; the id that has not changed for longest is first
         self.ongoing: dict[str, None] = {}
-        #: the newest value that was decided and its state. Its replay comes next unless the append is refused. It need
-        #: not decode the value, and it keeps `last_epoch`, which no value holds.
+        #: the value of the newest decision, and its Transaction. Unless the append is refused, `replay` gets this value
+        #: next. Then it need not decode the value, and it keeps `last_epoch`, which no value holds.
         self._decision: tuple[bytes, Transaction] | None = None
 
     # -- replicated state ---------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class TransactionShard:
         token: Token,
         now_ms: int,
     ) -> Result:
-        """`expected`: the producer id and epoch that a client continues with (KIP-360). Raises NeedsProducerId."""
+        """`expected` is the producer id and epoch with which a client continues (KIP-360). Raises NeedsProducerId."""
         result = Result()
         present = self.transactions.get(transactional_id)
         if present is None:
@@ -180,7 +180,7 @@ class TransactionShard:
         elif expected is not None and not _may_go_on(present, *expected):
             raise KafkaError(ErrorCode.PRODUCER_FENCED, f"{transactional_id!r} has another producer by now")
         if present.state is ONGOING:
-            # No client gets the epoch that fences the old producer. This client asks again and gets the next one.
+            # No client gets the epoch that fences the old producer. This client asks again and gets the next epoch.
             self._fence(result, transactional_id, present, new_producer_id, now_ms)
             result.reply(token, Identity(ErrorCode.CONCURRENT_TRANSACTIONS))
             return result
@@ -220,7 +220,7 @@ class TransactionShard:
         if present.epoch in (NO_EPOCH, expected_epoch):
             return after._replace(epoch=present.epoch + 1, last_epoch=present.epoch)
         if expected_epoch == present.last_epoch:
-            # The client did not get the answer. No other client asked since, or there would be no last epoch.
+            # The client did not get the last answer. No other client has asked since, or there would be no last epoch.
             return after
         raise KafkaError(
             ErrorCode.PRODUCER_FENCED,
@@ -305,7 +305,8 @@ class TransactionShard:
 
     @staticmethod
     def _may_end(present: Transaction, producer: Producer, commit: bool) -> bool:
-        """transaction.version 0 and 1. Return False if the transaction has ended in this way already."""
+        """Check an end with transaction.version 0 or 1. Return False if the transaction has already ended in this
+        way."""
         _check_identity(present, producer)
         if present.state in PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -317,10 +318,9 @@ class TransactionShard:
 
     @staticmethod
     def _may_end_and_rise(present: Transaction, producer: Producer, commit: bool) -> bool:
-        """transaction.version 2. Return False for an end that is repeated because its answer was lost.
+        """Check an end with transaction.version 2. Return False if the client repeats it because the answer was lost.
 
-        The same epoch does not show a repetition, because the next transaction has it. A repetition has the epoch
-        before the present one.
+        A repetition has the epoch before the present epoch. The present epoch means the next transaction.
         """
         if present.state in PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -342,12 +342,12 @@ class TransactionShard:
             if present.state is (COMPLETE_COMMIT if commit else COMPLETE_ABORT):
                 return False
         elif not commit:
-            # Nothing was begun, and the client cannot know that, so it may abort.
+            # No transaction was begun, but the client cannot know that, so it may abort.
             return True
         raise _invalid_end(present, producer, commit)
 
     def abort_overdue(self, overdue: Producer, new_producer_id: int | None, token: Token, now_ms: int) -> Result:
-        """Answers True if the transaction was aborted. It may have changed since it was found overdue. Raises
+        """Answers True if the transaction was aborted, and False if it has changed since it was found overdue. Raises
         NeedsProducerId."""
         result = Result()
         present = self.transactions.get(overdue.transactional_id)
@@ -475,7 +475,8 @@ class TransactionShard:
         token: Token,
         now_ms: int,
     ) -> Result:
-        """Answers NONE, and (id, Transaction) for those that pass all filters. None, empty and -1 do not filter."""
+        """Answers NONE, and (id, Transaction) for those that pass all filters. None, an empty filter and -1 let all
+        pass."""
         result = Result()
         found = [
             (transactional_id, transaction)
@@ -505,8 +506,8 @@ def _unborn(producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
 
 
 def _may_go_on(present: Transaction, producer_id: int, epoch: int) -> bool:
-    """The epoch of the present producer id is compared later. A client may come back with the previous id and its last
-    epoch if the answer with the new id was lost."""
+    """Return True for the present producer id, whose epoch is compared later, and for the previous id with its last
+    epoch. A client comes back with that one if the answer with the new id was lost."""
     return producer_id == present.producer_id or (producer_id == present.previous_producer_id and is_exhausted(epoch))
 
 

@@ -5,9 +5,9 @@
       |        +------> PrepareAbort --> CompleteAbort --+
       +--------------------------------------------------+   (and Ongoing or, KIP-890, PrepareAbort again)
 
-A transition that is not in FOLLOWS raises. Numbers are those of `__transaction_state`, names those that clients read.
-Two of the numbers are never written: a fenced transaction goes to PrepareAbort in one step here, and an expired id is a
-tombstone. They are listed because ListTransactions accepts their names.
+A transition that is not in FOLLOWS raises. The numbers are written into `__transaction_state`, and clients read the
+names. Two of the numbers are never written: a fenced transaction goes to PrepareAbort in one step here, and an expired
+id is a tombstone. They are listed because ListTransactions accepts their names.
 """
 
 from __future__ import annotations

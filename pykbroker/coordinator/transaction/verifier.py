@@ -190,7 +190,7 @@ class Verifier:
 
     def _take(self, broker: int) -> dict[str, list[_Question]]:
         """Return the questions of the next request by transactional id. An id may occur once in a request, so questions
-        that differ wait for the next one."""
+        about it that differ wait for the next request."""
         batch: dict[str, list[_Question]] = {}
         left: list[_Question] = []
         for question in self._queued.pop(broker, ()):
