@@ -1,8 +1,8 @@
 """AddPartitionsToTxn, versions 0-5. KIP-98; KIP-890 (version 4: many transactions, verify only, between brokers).
 
 Clients up to version 3 add partitions before they produce to them. From version 4 on brokers verify or add them for a
-producer (coordinator/transaction/verifier.py). If one partition is bad, none of its transaction is added. Apache Kafka
-never answers an empty list of transactions; this broker answers it with an empty list.
+producer (coordinator/transaction/verifier.py). If one partition is refused, no partition of its transaction is added.
+Apache Kafka never answers an empty list of transactions; this broker answers it with an empty list.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _one(ctx: BrokerContext, asked: AddPartitionsToTxnTransaction) -> Later[AddP
         return then(
             ctx.services.transactions.verify_partitions(producer, partitions), lambda verdicts: _result(asked, verdicts)
         )
-    # A request in the form of a broker is for a client of transaction.version 2.
+    # Brokers send the request, in their form, only for clients of transaction.version 2.
     added = ctx.services.transactions.add_partitions(producer, partitions, 0 if from_client else 2)
     return then(
         added,

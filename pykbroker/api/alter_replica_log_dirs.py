@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs, versions 1-2: in which log directory of this broker a replica is to be. KIP-113.
 
-The response means that a move has begun, or that none is needed; DescribeLogDirs shows its progress. For a replica that
-is not here the directory is remembered, and used when the replica is created; the error is REPLICA_NOT_AVAILABLE, as in
-Apache Kafka. A request with the present directory of a replica cancels its move.
+The response means that a move has begun, or that none is needed; DescribeLogDirs shows its progress. If this broker
+does not have the replica, it keeps the directory for the time when the replica is created. The error is then
+REPLICA_NOT_AVAILABLE, as in Apache Kafka. A request with the present directory of a replica cancels its move.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ApiVersions, versions 0-4. KIP-35, KIP-511 (client software), KIP-584 (features).
 
 It lists the APIs and the features that this half of the node serves. The epoch of the features is an offset of the
-metadata log, as in Apache Kafka: on a broker the newest one, and on the controller's listener that of their last
-change. The dispatcher answers an unknown version, in version 0.
+metadata log, as in Apache Kafka. On a broker it is the newest offset, on a controller's listener the offset of the
+features' last change. The dispatcher answers a request of an unknown version, with a response of version 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ConsumerGroupDescribe, versions 0-1. KIP-848, KIP-430 (authorized operations), KIP-1099 (member types, from 1).
 
-It describes groups of the consumer protocol; others get GROUP_ID_NOT_FOUND. A group with a topic that the client may
-not describe is refused as a whole, as in Apache Kafka. UNSUPPORTED_VERSION while group.version is 0.
+It describes groups of the consumer protocol; other groups get GROUP_ID_NOT_FOUND. A group with a topic that the client
+may not describe is refused as a whole, as in Apache Kafka. The error is UNSUPPORTED_VERSION while group.version is 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat, versions 0-1. KIP-848.
 
 It supports everything: join, static members, leaving, regular expressions (RE2), server-side assignors, classic members
-in the same group. UNSUPPORTED_VERSION while group.version is 0.
+in the same group. The error is UNSUPPORTED_VERSION while group.version is 0.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def handle(
     if not ctx.services.authorizer.keeps_acls:
         return refused(request, ctx.api_version, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
     if any(map(_is_no_acl, request.creations)):
-        # Kafka cannot make ACLs of them, and returns no other error.
+        # Kafka cannot make ACLs from such values, and answers with this error.
         return refused(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
     acls = [
         Acl(

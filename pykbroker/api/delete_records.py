@@ -34,7 +34,7 @@ def handle(ctx: BrokerContext, request: DeleteRecordsRequest) -> Later[DeleteRec
 
 def _delete(ctx: BrokerContext, offsets: dict[tuple[str, int], int], timeout_ms: int) -> Later[DeleteRecordsResponse]:
     topics: dict[str, DeleteRecordsTopicResult] = {}
-    # If Kafka waits for one partition of the request, it waits for all that were not refused.
+    # As in Kafka, a response that waits for one partition waits for all partitions that were not refused.
     deletions: list[tuple[Partition, int, int]] = []
     results: list[DeleteRecordsPartitionResult] = []
     waits = False
@@ -59,7 +59,7 @@ def _delete(ctx: BrokerContext, offsets: dict[tuple[str, int], int], timeout_ms:
         for result, (code, low_watermark) in zip(results, deleted, strict=True):
             result.error_code = code
             result.low_watermark = low_watermark
-        # The client may have gone in this turn of the loop, and `cancel` comes in the next.
+        # The client may have left in this turn of the loop. Then `cancel` runs only in the next turn.
         if not later.done():
             later.set_result(response)
 

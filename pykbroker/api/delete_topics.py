@@ -31,7 +31,7 @@ def handle(ctx: ControllerContext, request: DeleteTopicsRequest) -> asyncio.Futu
         chosen = _authorized(ctx, state, names, ids, results)
         deleted = delete_topics(state, chosen)
         results.extend(_result(chosen[topic_id], topic_id, verdict) for topic_id, verdict in deleted.response.items())
-        # The order must not reveal if a topic does not exist or is only hidden from the client.
+        # The order must not show whether a topic does not exist or is only hidden from the client.
         state.random.shuffle(results)
         return Result(results, deleted.records)
 
@@ -44,7 +44,7 @@ def handle(ctx: ControllerContext, request: DeleteTopicsRequest) -> asyncio.Futu
 
 
 def _wanted(request: DeleteTopicsRequest, results: DeletedTopics) -> tuple[list[str], list[bytes]]:
-    """Names and ids that are given once; what is wrong with the others goes to `results`."""
+    """Return the names and ids that the request has once. `results` gets the errors of the others."""
     names: Counter[str] = Counter(request.topic_names)
     ids: Counter[bytes] = Counter()
     for topic in request.topics:
@@ -64,7 +64,8 @@ def _wanted(request: DeleteTopicsRequest, results: DeletedTopics) -> tuple[list[
 def _authorized(
     ctx: ControllerContext, state: ControllerState, names: list[str], ids: list[bytes], results: DeletedTopics
 ) -> dict[bytes, str]:
-    """Return ids and names that may be deleted. Errors of the rest go to `results`, without hidden facts."""
+    """Return ids and names of topics that may be deleted. `results` gets the errors of the others, and they reveal no
+    hidden topic."""
     topics = state.image.topics
     everything = ctx.authorize(Operation.DELETE, Resource.CLUSTER, CLUSTER_NAME, quiet=True)
 

@@ -37,7 +37,7 @@ def handle(ctx: BrokerContext, request: DescribeClientQuotasRequest) -> Describe
 
 
 def _filter(request: DescribeClientQuotasRequest) -> tuple[dict[str, str | None], set[str]]:
-    """Return entity types with the name that they must have, and those that only must be there."""
+    """Return entity type -> the name that it must have, and the types that must be there with any name."""
     exact: dict[str, str | None] = {}
     specified: set[str] = set()
     for component in request.components:

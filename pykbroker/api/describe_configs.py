@@ -1,6 +1,7 @@
 """DescribeConfigs, versions 1-4: values with source, type, synonyms, documentation. KIP-133, KIP-226, KIP-569.
 
-The node that gets the request answers it, because a broker has only its own configuration. Broker loggers are Python's.
+The node that gets the request answers it, because a broker has only its own configuration. Broker loggers are Python's
+loggers.
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ class _Described:
         )
         self._topics: describe.Inheriting | None = None
         self._groups: describe.Inheriting | None = None
-        #: entries of resources that this node has only one of, by type and name
+        #: (type, name) -> the entries of a resource of which this node has only one
         self._only: dict[tuple[int, str], Sequence[Entry]] = {}
-        #: with its entry, so that the id of the entry stays unique
+        #: id of an entry -> the entry, which keeps its id unique, and its result
         self._written: dict[int, tuple[Entry, DescribeConfigsResourceResult]] = {}
 
     def configs(self, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult] | None:

@@ -61,7 +61,7 @@ def _describe(ctx: BrokerContext, name: str, index: int) -> PartitionResponse:
         partition = ctx.services.replicas.get(name, index)
         found = {producer.producer_id: producer for producer in partition.active_producers()}
     except KafkaError as error:
-        # Without a message, as in Apache Kafka, which has one only for topics.
+        # There is no message, as in Apache Kafka, which has messages only for topics.
         return PartitionResponse(partition_index=index, error_code=error.code)
     return PartitionResponse(
         partition_index=index,

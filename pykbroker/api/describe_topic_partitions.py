@@ -59,7 +59,7 @@ def _page(
     remaining = limit
     for name in names:
         if not remaining:
-            # The page is full: the next one begins here, whether the topic exists or not.
+            # The page is full, so the next page begins here, whether the topic exists or not.
             response.next_cursor = ResponseCursor(topic_name=name, partition_index=0)
             break
         topic = image.topics.by_name.get(name)

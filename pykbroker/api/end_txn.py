@@ -1,6 +1,6 @@
 """EndTxn, versions 0-5. KIP-98; KIP-890 (version 5: the epoch rises, and the answer says the identity to go on with).
 
-It commits or aborts, also if the same end is requested again. The response leaves when the decision is committed in
+It commits or aborts, even if the same end is requested again. The response is sent when the decision is committed in
 `__transaction_state`; the markers follow.
 """
 

@@ -74,7 +74,7 @@ def _wrap(ctx: ControllerContext, response: TopLevel, logged: LoggedRequest | No
     frame = b"".join(
         encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, response.encode(ctx.api_version))
     )
-    # Without the size, because the broker puts its own before it.
+    # The size is left out, because the broker writes its own size before the response.
     return EnvelopeResponse(response_data=frame[4:])
 
 

@@ -1,10 +1,11 @@
 """Fetch, versions 4-18. KIP-74 (limits), KIP-227 (sessions), KIP-320 (epochs), KIP-392 (followers serve consumers),
 KIP-516 (topic ids), KIP-903 (broker epochs), KIP-951 (hints).
 
-Works: sessions, long polls, min and max bytes, isolation level, diverging epochs, the first batch whole even when it is
-larger than the limit. Consumers of version 11 or newer are served by every replica, up to the high watermark that it
-knows; with replica.selector.class the leader names the one in the consumer's rack instead of reading. The reading is in
-pykbroker/fetches. On a controller listener, and for the metadata partition, the quorum answers.
+Supported are sessions, long polls, min and max bytes, isolation level, diverging epochs, the first batch whole even
+when it is larger than the limit. Every replica serves consumers of version 11 or newer, up to its own high watermark.
+With replica.selector.class the leader does not read for a consumer if another replica is in its rack, and names that
+replica. The reading is in pykbroker/fetches. On a controller listener, and for the metadata partition, the quorum
+answers.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def _read_partitions(ctx: BrokerContext, request: FetchRequest) -> FetchResponse
     if isinstance(plan, ErrorCode):
         return FetchResponse(error_code=plan)
     fetch = WaitingFetch(ctx, plan)
-    # If too many wait already, one more is answered with what there is.
+    # If too many requests wait already, this request is answered at once with the records that are there.
     final = request.max_wait_ms <= 0 or not services.replicas.purgatory.has_room(plan.replica_id)
     answer: Later[FetchResponse | int] = when_open(ctx, fetch.asked(), lambda: fetch.read(final))
     return answer if isinstance(answer, FetchResponse) else fetch.park(answer)
@@ -54,7 +55,8 @@ def _read_metadata_log(ctx: ControllerContext, request: FetchRequest) -> FetchRe
 
 
 def _refused(request: FetchRequest, version: int, code: ErrorCode) -> FetchResponse:
-    """As Apache Kafka refuses a Fetch as a whole: before topic ids each partition has the error too."""
+    """Refuse a Fetch as a whole, as Apache Kafka does. In versions without topic ids each partition has the error
+    too."""
     topics = request.topics if version < TOPIC_IDS_FROM else ()
     return FetchResponse(
         error_code=code,

@@ -1,8 +1,8 @@
 """FindCoordinator, versions 0-6. KIP-699 (several keys, version 4), KIP-890 (5), KIP-932 (share groups, 6).
 
 It finds coordinators of groups and transactional ids. Their internal topics are created at the first request, and until
-then the response is COORDINATOR_NOT_AVAILABLE. Share groups are not supported yet, and a valid key of one gets
-COORDINATOR_NOT_AVAILABLE.
+then the response is COORDINATOR_NOT_AVAILABLE. Share groups are not supported yet, and a valid key of a share group
+gets COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _find(ctx: BrokerContext, key_type: int, key: str) -> Coordinator:
         code = error.code
     found = Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=code)
     if key_type not in (GROUP, TRANSACTION, SHARE):
-        # The only error that Kafka explains, because it is of the whole request and not of a key.
+        # Only this error has a message in Kafka, because it is about the whole request and not about a key.
         found.error_message = code.message
     return found
 

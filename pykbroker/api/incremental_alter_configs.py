@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs, versions 0-1, on the active controller. KIP-339.
 
-Topics, brokers (one, or all with an empty name), groups, client metrics, and this node's loggers
-(resource_configs/broker_loggers.py). A broker settles what concerns brokers before it passes the rest on
-(resource_configs/config_changes.py).
+It changes topics, brokers (one, or all with an empty name), groups, client metrics, and this node's loggers
+(resource_configs/broker_loggers.py). A broker first handles the resources that concern brokers, and then passes the
+others on (resource_configs/config_changes.py).
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _change_loggers(
     verdict = check_keys(resource, _nulls(alterations))
     if verdict.failed:
         return verdict
-    # As in Apache Kafka, whose brokers and controllers check different operations and use different messages.
+    # Brokers and controllers check different operations and use different messages, as in Apache Kafka.
     broker = is_on_broker(ctx)
     operation = Operation.ALTER_CONFIGS if broker else Operation.CLUSTER_ACTION
     if not ctx.authorize(operation, Resource.CLUSTER, CLUSTER_NAME):
@@ -141,7 +141,7 @@ def _apply(alterations: list[Alteration], layer: dict[str, str]) -> None:
 
 
 def _change(alterations: list[Alteration]) -> BrokerChange:
-    """`given`: the value that a key is set to, or that its list gets or loses."""
+    """`given` has the value to which a key is set, or that is added to its list or removed from it."""
     return BrokerChange(
         nulls=_nulls(alterations),
         given={a.key: a.value for a in alterations if a.operation != AlterOperation.DELETE and a.value is not None},

@@ -14,7 +14,7 @@ from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-#: Earlier versions have one timeout for both.
+#: Earlier versions have one timeout for session and rebalance.
 _REBALANCE_TIMEOUT_FROM = 1
 #: In earlier versions the protocol name cannot be null.
 _NULLABLE_PROTOCOL_NAME_FROM = 7

@@ -13,7 +13,7 @@ from pykbroker.security.authorizer import Operation
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
-#: In earlier versions one member leaves per request, and its error is the request's.
+#: In earlier versions one member leaves per request, and its error is the error of the request.
 _SEVERAL_MEMBERS_FROM = 3
 
 

@@ -65,19 +65,19 @@ class _Progress:
 
     def __init__(self) -> None:
         self.answers: dict[tuple[str, int], ListOffsetsPartitionResponse] = {}
-        #: of the next partition
+        #: the search in the next partition
         self.search = TimeSearch()
 
 
 class _InTurns:
-    """A response that waits: for a device, for the next turn of the loop, or for a search elsewhere."""
+    """A response that waits for a device, for the next turn of the loop, or for a search off the loop."""
 
     def __init__(self, ctx: BrokerContext, request: ListOffsetsRequest, progress: _Progress) -> None:
         self._ctx = ctx
         self._request = request
         self._progress = progress
         self._rounds = 0
-        #: the search that has just failed elsewhere
+        #: the search that has just failed off the loop
         self._failed: SearchKey | None = None
         self.future: asyncio.Future[ListOffsetsResponse] = ctx.services.runtime.loop.create_future()
 
@@ -110,7 +110,7 @@ class _InTurns:
         if loaded.cancelled():
             self.future.cancel()  # the node is stopping
             return
-        # If the thread could not read, the log cannot either, and it raises the right error.
+        # If the thread could not read, the log cannot read either, and raises the right error.
         self._rounds = MAX_ROUNDS if loaded.exception() is not None else self._rounds + 1
         self._go_on()
 
@@ -122,7 +122,7 @@ class _InTurns:
         if error is None:
             self._progress.search.found[key] = found.result()
         elif key != self._failed:
-            # The batch may have left the log since, so search again. If it is still there, the search fails again.
+            # The batch may have been deleted since, so search again. If it is still there, the search fails again.
             self._failed = key
         elif not self.future.done():
             self.future.set_exception(error)
@@ -199,7 +199,7 @@ def _answer(
 def _find(
     partition: Partition, timestamp: int, request: ListOffsetsRequest, search: TimeSearch, wait: bool
 ) -> tuple[int, int, int]:
-    """Return offset, timestamp and leader epoch; -1 if one is not known."""
+    """Return offset, timestamp and leader epoch, -1 for each of them that is unknown."""
     log = partition.log
     if request.replica_id != _CONSUMER:
         end = log.log_end_offset

@@ -94,7 +94,7 @@ def _by_id(ctx: BrokerContext, ids: list[bytes]) -> list[MetadataResponseTopic]:
         elif ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, topic.name):
             found.append(_topic(ctx, view, topic))
         else:
-            # An id is no secret, a name is.
+            # The client sent the id, so only the name is hidden.
             refused.append(
                 MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
             )
@@ -109,7 +109,7 @@ def _by_name(ctx: BrokerContext, names: list[str], allow_creation: bool) -> list
     for name in names:
         topic = image.topics.by_name.get(name)
         if not ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, name):
-            # The response does not reveal if it exists.
+            # The response does not reveal if the topic exists.
             refused.append(MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
         elif topic is not None:
             found.append(_topic(ctx, view, topic))
@@ -154,7 +154,7 @@ def _partition(view: ClusterView, kind: int, index: int, partition: PartitionIma
     replicas, isr = view.listed(partition.replicas), view.listed(partition.isr)
     code = ErrorCode.NONE
     if kind == 0:
-        # Only version 0 leaves dead brokers out, and then has an error code for it.
+        # Only version 0 leaves out brokers that are not alive. Then the partition has an error code.
         replicas, isr = view.alive(replicas), view.alive(isr)
         if len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
             code = ErrorCode.REPLICA_NOT_AVAILABLE

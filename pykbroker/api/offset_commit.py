@@ -72,7 +72,7 @@ def _refuse(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitRes
 def _merge(refused: list[OffsetCommitResponseTopic], response: OffsetCommitResponse) -> OffsetCommitResponse:
     """Put the refused topics first; each topic is in the response once."""
     merged = list(refused)
-    # The first refused one, as a topic may be refused several times.
+    # The first refusal counts, because a topic may be refused several times.
     by_id = {other.topic_id: other for other in reversed(refused)}
     by_name = {other.name: other for other in reversed(refused) if other.name}
     order = {id(other): position for position, other in enumerate(refused)}

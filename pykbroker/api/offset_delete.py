@@ -48,7 +48,7 @@ def handle(ctx: BrokerContext, request: OffsetDeleteRequest) -> Later[OffsetDele
                 refuse(topic.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if there:
                 accepted.append(OffsetDeleteRequestTopic(name=topic.name, partitions=there))
-    # Called even if no topic is left, because the group's own error comes before those of topics.
+    # The group is asked even if no topic is left, because its own error comes before the errors of topics.
     answer = ctx.services.groups.delete_offsets(OffsetDeleteRequest(group_id=request.group_id, topics=accepted))
     return then(answer, lambda response: _merge(refused, response))
 

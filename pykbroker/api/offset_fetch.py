@@ -1,8 +1,8 @@
 """OffsetFetch, versions 1-10. KIP-447 (require stable), KIP-709 (several groups, from 8), KIP-848 (topic ids, from 10).
 
-It fetches named partitions or all of a group (null topics, from version 2). Undecided transactional offsets get
-UNSTABLE_OFFSET_COMMIT if the request requires stable offsets. Members of consumer groups send their epoch (from version
-9).
+It fetches named partitions, or all partitions of a group (null topics, from version 2). Undecided transactional offsets
+get UNSTABLE_OFFSET_COMMIT if the request requires stable offsets. Members of consumer groups send their epoch (from
+version 9).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _with(answer: OffsetFetchResponseGroup, refused: list[OffsetFetchResponseTop
 
 
 def _visible(ctx: BrokerContext, answer: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
-    """Keep the topics that the client may describe; with topic ids, those that have one."""
+    """Keep the topics that the client may describe. In versions with topic ids, a topic must also have an id."""
     topics = [topic for topic in answer.topics if ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, topic.name)]
     if ctx.api_version >= _TOPIC_IDS_FROM:
         image = ctx.services.metadata.image.topics

@@ -3,8 +3,9 @@
 It has acks 0, 1 and all, idempotent producers and transactions (KIP-98, KIP-890), and checks every record. An error
 with acks=0 closes the connection, as in Apache Kafka, because that is the only way to report it.
 
-`handle_frame` takes the simplest requests. `handle` takes all: it finds and checks the topics, waits for logs that are
-not open, asks for the guards of a transaction, appends, and waits for the state that the acknowledgement promises.
+`handle_frame` takes the simplest requests. `handle` takes all requests. It finds and checks the topics, waits for logs
+that are not open, asks for the guards of a transaction, appends, and waits for the state that the acknowledgement
+promises.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def handle_frame(ctx: BrokerContext, frame: memoryview, position: int) -> bytes 
         services.batch_checks.met_by = ctx
         return None
     except KafkaError as error:
-        # Do not repeat it, because the batch may carry its offset already.
+        # Do not repeat the append, because the batch may already have its offset.
         return _with_endpoints(ctx, _single(topic, _failure(ctx, name, index, error, partition)))
     if info.last_offset >= partition.owed_from:
         return _when_flushed(ctx, partition, topic, info, acks, timeout_ms)
@@ -224,7 +225,8 @@ class _Produce:
         self._judge()
 
     def _judge(self) -> None:
-        """Set the error of each topic: of the request as a whole, of its name, or of the client's permission."""
+        """Set the error of each topic. It comes from the whole request, the topic's name, or the client's
+        permission."""
         ctx, request = self._ctx, self._request
         transactional_id = request.transactional_id
         if self._transactional and (
@@ -308,15 +310,16 @@ class _Produce:
         if checks.met_by is self._ctx:
             checks.met_by = None
             if self._promise is None:
-                # In this turn `handle_frame` has just checked as much of this batch as is allowed.
+                # In this turn `handle_frame` has just checked as much of this batch as one turn may check.
                 return self._wait_in_order(self._check_elsewhere(*self._left[-1]), self._append_left)
         return self._append_left(None)
 
     def _append_left(self, checked: CheckedBatch | KafkaError | None) -> ProduceResponse | Promise | None:
-        """Append what is left. `checked`: what was found about the first batch of it, if that was checked elsewhere."""
+        """Append the batches that are left. `checked` is the outcome of the check of the next batch, if it was off the
+        loop."""
         inbox, left = self._ctx.services.inbox, self._left
         if inbox is not None:
-            # The request may have waited: a leader whose leadership is over must not append.
+            # The request may have waited, and its leader must not append if the leadership is over by now.
             inbox.take_all()
         while left:
             topic, one = left[-1]
@@ -428,8 +431,8 @@ class _Produce:
         return self._promise
 
     def _go_on(self, done: asyncio.Future[T], step: Callable[[T], ProduceResponse | Promise | None]) -> None:
-        """Take the next step, also if the client is gone: with acks=0 it closes as soon as its bytes are sent, and a
-        transaction is decided only at its end."""
+        """Take the next step, even if the client is gone. With acks=0 a client may close as soon as its bytes are sent,
+        and records of a transaction count only if it commits."""
         promise = self._promise
         assert promise is not None
         if done.cancelled():
@@ -452,7 +455,7 @@ def _wait(
     timeout_ms: int,
     answer: Callable[[dict[int, ErrorCode]], bytes | ProduceResponse],
 ) -> Promise:
-    """Fulfil the promise when its response is true: after due flushes, and with acks=all after commits."""
+    """Fulfil the promise when its response is true, which is after due flushes, and with acks=all after commits."""
 
     def give(failed: dict[int, ErrorCode]) -> None:
         promise.set_result(answer(failed))
@@ -485,8 +488,8 @@ def _failure(
 
 
 def _fail(answer: PartitionProduceResponse, error: KafkaError, partition: Partition | None = None) -> None:
-    """`partition`: the one whose log refused the records. The response has its log start, unless the records never
-    reached it."""
+    """`partition` is the partition whose log refused the records. The response has its log start offset, unless the
+    records never reached the log."""
     answer.error_code = error.code
     answer.base_offset = -1
     answer.log_append_time_ms = -1

@@ -1,8 +1,8 @@
 """WriteTxnMarkers, versions 1-2: the end of transactions, written to partitions led here. KIP-98; KIP-890 and KIP-1228
 (version 2 says the transaction.version, by which a marker's epoch is judged).
 
-It serves other brokers' coordinators, and an administrator that ends a hanging transaction (KIP-664). Every marker of a
-request is written before the first is awaited. A response comes when its marker is committed.
+It serves other brokers' coordinators, and an administrator that ends a hanging transaction (KIP-664). All markers of a
+request are written before the commit of the first is awaited. A response comes when its marker is committed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 docs/metrics-topic.md.
 
 Responsible for taking the counts, for charging each replica its share of the CPU, and for the size of a record. Not
-responsible for the time of a report, nor for the way of the records to their topic (load_reporter.py).
+responsible for the time of a report, nor for writing the records to their topic (load_reporter.py).
 
 Invariant: one record has at most `MOST_PARTITIONS` partitions, so at most about 150 KB.
 """

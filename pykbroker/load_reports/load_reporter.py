@@ -10,7 +10,7 @@ the log here.
 Invariants:
 * Nothing waits for a report, and at most one is kept: a report that is not written when the next is due is dropped.
 * Reports are not sent twice, because a record may have arrived although its answer did not.
-* While the topic does not exist, or its partition has no leader, the counts stay for the next report.
+* While the topic does not exist, or its partition has no leader, the counts are kept for the next report.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _ACKS: Final = 1
 
 
 class LoadReporter:
-    """`start` once, `close` once. `send` sends a request to another broker, by its id."""
+    """Call `start` once and `close` once. `send` sends a request to another broker, by its id."""
 
     def __init__(self, services: BrokerServices, send: Callable[[int, Any, int], asyncio.Future[Any]]) -> None:
         config, runtime = services.config, services.runtime
@@ -82,7 +82,7 @@ class LoadReporter:
         self._dropped = services.metrics.counter(_METRIC + "DroppedCount")
 
     def start(self) -> None:
-        """Start the timer. The counts of the node's start are dropped, because they belong to no interval."""
+        """Start the timer. The counts from before are dropped, because they belong to no interval."""
         taken(self._services.replicas)
         self._begun = self._due = self._loop.time()
         self._cpu_begun_ms = self._services.runtime.cpu_ms()

@@ -1,4 +1,4 @@
-"""Broker loggers (KIP-412): the levels of Python's loggers, seen and changed over the protocol.
+"""Broker loggers (KIP-412): the levels of Python's loggers, read and changed over the protocol.
 
 Levels are not in the metadata. They last as long as the process, and only the levels of this node can be changed.
 """

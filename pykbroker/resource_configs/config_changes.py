@@ -1,9 +1,9 @@
 """The common part of AlterConfigs and IncrementalAlterConfigs: the resources of a request, and the checks of a change.
 
 As in Apache Kafka, the broker that gets the request checks a change of its own or of all brokers' configuration against
-its own properties file (ConfigAdminManager). The controller then checks topics, groups and client metrics. A change
-that comes to the controller's own listener was checked by no broker, and its broker may not run. So its values are
-checked without a properties file.
+its own properties file (ConfigAdminManager). The controller then checks topics, groups and client metrics. No broker
+has checked a change that comes to the controller's own listener, and the broker that it concerns may not be running. So
+the values are checked without a properties file.
 """
 
 from __future__ import annotations
@@ -182,9 +182,9 @@ def settled(
     empty: Callable[[], AlteredAnswer[A]],
     make: Callable[[int, str, ErrorCode, str | None], A],
 ) -> Settled | None:
-    """Return the broker's answers for the resources in `verdicts`, with the request to the controller for the others,
-    which `ask` makes. Return None if `verdicts` is empty. `empty` makes a response, `make` the answer for one
-    resource."""
+    """Return the broker's answers for the resources in `verdicts`. For the others the result has the request to the
+    controller, which `ask` makes. Return None if `verdicts` is empty. `empty` makes an empty response, and `make` the
+    answer for one resource."""
     if not verdicts:
         return None
     rest = [resource for resource in resources if key_of(resource) not in verdicts]
@@ -241,7 +241,8 @@ def check_keys(resource: AlteredResource, nulls: Sequence[str]) -> Verdict:
 
 
 def check_start_only(given: Mapping[str, str]) -> Verdict:
-    """Refuse values that only a properties file may set: which code runs in a node, and where values come from.
+    """Refuse values that only a properties file may set: the code that runs in a node, and the places from which values
+    come.
 
     The time is linear in the length of the text, because a broker checks this before the controller authorizes."""
     for key, value in given.items():

@@ -61,13 +61,13 @@ def ensure_topic(services: BrokerServices, name: str) -> asyncio.Future[ErrorCod
     """Create the topic if it does not exist. Return a future of NONE once this broker's metadata has the topic, or of
     the error.
 
-    LEADER_NOT_AVAILABLE stands for every failure that may pass: no controller, a timeout.
+    LEADER_NOT_AVAILABLE stands for every temporary failure, such as no controller or a timeout.
     """
     return create_missing(services, [name])[name]
 
 
 def create_missing(services: BrokerServices, names: Iterable[str]) -> dict[str, asyncio.Future[ErrorCode]]:
-    """As `ensure_topic`, for many topics in one request."""
+    """Do the same as `ensure_topic` for many topics in one request."""
     loop = services.runtime.loop
     in_flight = _creations(services).in_flight
     futures: dict[str, asyncio.Future[ErrorCode]] = {}
@@ -157,7 +157,7 @@ def internal_number(config: Config, key: str, *, only_voter: bool, brokers: int,
     set, this combined node is the only voter, and one broker is registered.
 
     In any other cluster more brokers may still come, and the topic of a cluster that starts must not keep one replica.
-    `lines` limits the log line, because each new try comes here again.
+    `lines` limits the log line, because each new try calls this again.
     """
     number = config.int(key)
     alone = config.is_broker and config.is_controller and only_voter and brokers == 1

@@ -25,14 +25,14 @@ from pykbroker_wire.messages.create_topics import (
 logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 0.5
-#: errors that may pass, because brokers and controllers may still come
+#: temporary errors, because brokers and controllers may still start
 _PASSING: Final = frozenset(
     {ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT}
 )
 
 
 class InitialTopics:
-    """`start` once, `close` once."""
+    """Call `start` once and `close` once."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
