@@ -46,7 +46,7 @@ def handle(
 def refused(
     request: AlterUserScramCredentialsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> AlterUserScramCredentialsResponse:
-    """Return the response to a request that failed as a whole: one result for each user in it."""
+    """Return the response to a request that failed as a whole, with one result for each user in it."""
     users = sorted({one.name for one in request.deletions} | {one.name for one in request.upsertions})
     return AlterUserScramCredentialsResponse(
         results=[

@@ -1,6 +1,7 @@
 """CreateTopics, versions 2-7, on the active controller. KIP-464 defaults, KIP-525 configuration in the answer.
 
-`timeout_ms` has no effect: the response comes when the topic is committed. Controller mutation quotas are not served.
+`timeout_ms` has no effect, because the response comes when the topic is committed. Controller mutation quotas are not
+served.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def _read_partitions(ctx: BrokerContext, request: FetchRequest) -> FetchResponse
 
 
 def _read_metadata_log(ctx: ControllerContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
-    """Read the metadata log for a controller listener, through the quorum, which reads nothing else."""
+    """Let the quorum answer a Fetch on a controller listener. The quorum reads only the metadata log."""
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return _refused(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return ctx.services.quorum.handle(request, ctx.api_version, ctx.listener_name)

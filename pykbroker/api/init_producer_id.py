@@ -1,8 +1,8 @@
 """InitProducerId, versions 0-5. KIP-98, KIP-360 (an epoch to go on from, version 3), KIP-588 (PRODUCER_FENCED, 4).
 
-It is for idempotent producers, and for transactional ones: the epoch rises, a new producer id follows when the epochs
-are used up, and an open transaction is aborted first (until then CONCURRENT_TRANSACTIONS). Two-phase commit (KIP-939)
-needs version 6, which is not stable in 4.3 and is not served.
+It is for idempotent and transactional producers. For a transactional id the epoch rises, a new producer id follows when
+the epochs are used up, and an open transaction is aborted first (until then CONCURRENT_TRANSACTIONS). Two-phase commit
+(KIP-939) needs version 6, which is not stable in 4.3 and is not served.
 """
 
 from __future__ import annotations

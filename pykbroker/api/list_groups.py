@@ -15,7 +15,7 @@ from pykbroker_wire.messages.list_groups import ListedGroup, ListGroupsRequest, 
 
 
 def handle(ctx: BrokerContext, request: ListGroupsRequest) -> Later[ListGroupsResponse]:
-    # A client that may describe the cluster sees all groups; others see those that they may describe.
+    # A client that may describe the cluster sees all groups. Other clients see the groups that they may describe.
     sees_all = ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME, quiet=True)
 
     def respond(answer: tuple[ErrorCode, list[ListedGroup]]) -> ListGroupsResponse:

@@ -36,7 +36,7 @@ def _answer(ctx: BrokerContext, request: MetadataRequest) -> MetadataResponse:
     wanted = request.topics
     if wanted is not None and version < 12 and any(t.name is None or t.topic_id != ZERO_UUID for t in wanted):
         return _invalid(request)
-    # Version 0 has no null, and there an empty list means all.
+    # Version 0 cannot have null. In it an empty list means all topics.
     if wanted is None or (version == 0 and not wanted):
         topics = _all_topics(ctx)
     else:

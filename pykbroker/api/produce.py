@@ -217,8 +217,8 @@ class _Produce:
                 name = None if image is None else image.name
             topic = _Topic(asked, name)
             self._topics.append(topic)
-            # CVE-2018-17196: check all batches for transactional ones. A partition with more than one batch is refused
-            # anyway.
+            # CVE-2018-17196: look for a transactional batch in each partition. A partition with more than one batch is
+            # refused anyway.
             for one in topic.partitions:
                 if one.records is not None and is_transactional(one.records):
                     self._transactional = True
@@ -505,7 +505,7 @@ def _fail(answer: PartitionProduceResponse, error: KafkaError, partition: Partit
     elif isinstance(error, Unverified):
         answer.error_message = error.message or None
     elif isinstance(error, NotOneBatch) and error.code == ErrorCode.CORRUPT_MESSAGE:
-        # Apache Kafka fills the message of these two kinds only; the others have null.
+        # Apache Kafka sends a message for these two kinds of errors only, and null for others.
         answer.error_message = error.message or None
 
 

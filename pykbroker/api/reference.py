@@ -61,7 +61,7 @@ def _versions(low: int, high: int) -> str:
 def _status(row: ServedApi) -> str:
     """Return the first paragraph of the module's head, without the name and versions."""
     source = (_FOLDER / f"{row.module}.py").read_text(encoding="utf-8")
-    # The first paragraph, because one line may be too short for it.
+    # The whole first paragraph is taken, because the text may be longer than one line.
     head = " ".join((ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0].split())
     said = _PREFIX.sub("", head).strip().rstrip(":;,").replace("|", "\\|")
     return said[:1].upper() + said[1:]

@@ -298,7 +298,7 @@ class ActiveController:
                 waiting.future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
 
     def stop(self) -> None:
-        """Stop: operations that wait fail with NOT_CONTROLLER, and nothing more is written."""
+        """Stop. Operations that wait fail with NOT_CONTROLLER, and no more records are written."""
         self._stopped = True
         if self.is_active:
             self._renounce()

@@ -21,8 +21,8 @@ _FENCED, _CONTROLLED_SHUTDOWN, _ACTIVE = 10, 20, 30
 
 
 def register(metrics: Metrics, image: Callable[[], MetadataImage], is_active: Callable[[], bool]) -> None:
-    """Register all gauges. `image` returns the newest image of this node, `is_active` whether this node is the active
-    controller."""
+    """Register all gauges. `image` returns the newest image of this node. `is_active` returns True if this node is the
+    active controller."""
     gauges: dict[str, Callable[[], float]] = {
         "ActiveControllerCount": lambda: int(is_active()),
         "ActiveBrokerCount": lambda: sum(not broker.fenced for broker in image().brokers.values()),

@@ -1,4 +1,4 @@
-"""Leader elections: after a broker comes or goes, on request of an administrator (ElectLeaders), and periodically.
+"""Leader elections: after a broker starts or stops, on request of an administrator (ElectLeaders), and periodically.
 
 Responsible for choosing the partitions to look at. The change of one partition is in partition_change.py.
 """

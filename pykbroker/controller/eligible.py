@@ -3,7 +3,7 @@
 A replica in the ELR has all committed records, as long as nothing is committed below min.insync.replicas. A smaller
 minimum makes the ELR wrong. For example, leader 1 commits records alone and dies. Then replica 2 of the ELR would be
 elected without these records. So each change of the minimum empties the ELR of the topics that it may affect. While the
-feature is finalised, all brokers have the same minimum: that of the cluster, or that of a topic.
+feature is finalised, all brokers have the same minimum, which is set for the cluster or for a topic.
 
 Not responsible for the changes of an ELR (partition_change.py), nor for a new cluster's first records (active.py).
 """

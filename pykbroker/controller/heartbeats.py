@@ -21,7 +21,7 @@ class BrokerSession(NamedTuple):
 
 
 class BrokerSessions:
-    """The last heartbeat of each incarnation, also of a fenced one (Kafka's BrokerHeartbeatTracker).
+    """The last heartbeat of each incarnation, fenced or not (Kafka's BrokerHeartbeatTracker).
 
     So while a broker starts and is still fenced, no second process can register with its id.
     """

@@ -102,8 +102,8 @@ class _Builder:
             return
         isr = [replica for replica in self.isr if replica not in self.removing]
         replicas = [replica for replica in self.replicas if replica not in self.removing]
-        # It does not wait for a replica that the first reassignment adds and the second removes. Apache Kafka waits for
-        # it, and such a reassignment never ends there.
+        # The end of a reassignment does not wait for a replica that the first reassignment adds and the second removes.
+        # Apache Kafka waits for it, and such a reassignment never ends there.
         awaited = set(self.adding) - set(self.removing)
         if len(self.adding) < len(self.removing):
             awaited |= set(replicas)

@@ -2,8 +2,8 @@
 
 The rules are: replicas of a partition are spread over racks before a rack gets a second one. Leaders rotate over racks
 and brokers. The first replica is on an unfenced broker. A fenced broker is used only if its rack has no unfenced broker
-left. Brokers in controlled shutdown are not used. After as many partitions as there are unfenced brokers, everything is
-shuffled.
+left. Brokers in controlled shutdown are not used. After as many partitions as there are unfenced brokers, all racks and
+brokers are shuffled.
 """
 
 from __future__ import annotations

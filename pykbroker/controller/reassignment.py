@@ -137,7 +137,7 @@ def _cancellation(state: ControllerState, topic: TopicImage, index: int, partiti
 def list_reassignments(
     state: ControllerState, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Return the reassignments that are under way: those of the topics in the request, or all if it names none."""
+    """Return the reassignments that are under way, of the topics in the request, or of all topics if it names none."""
     by_name = state.image.topics.by_name
     if request.topics is None:
         found = [_ongoing(topic, topic.partitions) for topic in by_name.values()]

@@ -148,7 +148,7 @@ def _as_new(topic: CreatableTopic, overrides: Mapping[str, str], assignments: Se
     return NewTopic(topic.name, len(assignments), len(assignments[0][0]), None, overrides)
 
 
-#: replicas, and those of them that are in sync
+#: all replicas, and the replicas in sync
 _Assignment = tuple[list[int], list[int]]
 
 

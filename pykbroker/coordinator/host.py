@@ -117,7 +117,7 @@ class Host(Generic[S]):
         #: (offset to be committed, effect)
         self.effects: deque[tuple[int, Any]] = deque()
         self.reply_timer: asyncio.TimerHandle | None = None
-        #: the end of the log that this shard has seen, and the committed part of it
+        #: the end of the log that this shard has replayed, and the end of the committed part
         self.written = 0
         self.committed = 0
         self.collected: list[tuple[Result, Encoded]] = []

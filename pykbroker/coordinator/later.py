@@ -52,8 +52,8 @@ def then(value: Later[T], transform: Callable[[T], U]) -> Later[U]:
 
 
 def and_then(value: Later[T], follow: Callable[[T], Later[U]]) -> Later[U]:
-    """Return what `follow(value)` returns, which may be a future too. Cancelling the outer future cancels the one that
-    runs."""
+    """Return what `follow(value)` returns, which may be a future too. Cancelling the outer future cancels the inner
+    future that is running."""
     if not isinstance(value, asyncio.Future):
         return follow(value)
     outer: asyncio.Future[U] = value.get_loop().create_future()

@@ -7,14 +7,14 @@ end of a request. Not responsible for what operations decide (the shard), nor fo
 An operation runs at once and alone. Its records go to the local log through `Partition.append`. If the append is
 refused, nothing has happened. If it is accepted, the records are replayed before anything else runs. Answers are sent
 when everything appended so far is committed. An answer without records is a read, and may not show what a failover
-could take back. After an accepted append there are three ends, and no undo:
+could take back. After an accepted append there are three outcomes, and no undo:
 
 * committed;
 * not committed in time: COORDINATOR_NOT_AVAILABLE, and the state stays because the records may yet commit;
 * leadership lost: NOT_COORDINATOR, and the state is dropped and the next leader loads it.
 
-A new leader epoch with the same leader is none of these. The log is the same, so the shard stays and only the epoch
-changes. Work that began in an earlier epoch of this leadership goes on (`has_led_since`).
+A new leader epoch with the same leader is none of these outcomes. The log is the same, so the shard stays and only the
+epoch changes. Work that began in an earlier epoch of this leadership goes on (`has_led_since`).
 
 Grouping: operations submitted with `barrier=False` whose records no other operation needs to see (offset commits) are
 collected for the rest of the loop turn, or for `linger_ms`, and written as one batch. Any other operation writes them
@@ -33,7 +33,7 @@ Invariants:
 * state only changes by `replay` and by operations;
 * between an accepted append and its replay nothing runs;
 * each request is answered once, and answers of one shard's appends are sent in log order;
-* nothing is written to a partition before its shard has seen all of it.
+* nothing is written to a partition before its shard has replayed all of it.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ class CoordinatorRuntime(Generic[S]):
         """Run an operation on the shard of a partition. Return the answer if it is there already, otherwise a future of
         it.
 
-        * `barrier`: if False, the operation does not need the collected records to be written first, and its own may be
-          collected.
+        * `barrier`: if False, the operation does not need the collected records to be written first, and its own
+          records may be collected.
         * `verification`: the log's proof that the coordinator knows the transaction of a transactional Result.
         * `waits_for_load`: if the shard is being loaded and is ready soon, the operation waits for it
           (held_requests.py).
@@ -277,7 +277,7 @@ class CoordinatorRuntime(Generic[S]):
             return
         encoded = [self._format.encode(record) for record in result.records]
         if result.transaction is not None:
-            # A batch has one producer. The collected records have another one, or none.
+            # A batch has one producer. The collected records have another producer, or none.
             if self._write_collected(host):
                 self._write(host, [result], encoded, result.transaction, verification)
         elif collect and self._linger_ms and result.atomic and result.collectable and result.append_failed is None:
@@ -360,7 +360,7 @@ class CoordinatorRuntime(Generic[S]):
             host.partition.when_committed(at, partial(self._committed, host, at))
 
     def _write_in_parts(self, host: Host[S], result: Result, encoded: Encoded) -> None:
-        """Append a Result that may be divided as several batches. Its answers come with the last one."""
+        """Append a Result that may be divided as several batches. Its answers come with the last batch."""
         start = 0
         while start < len(encoded):
             end = start
@@ -496,7 +496,7 @@ class CoordinatorRuntime(Generic[S]):
                 return
             goes_on = epoch == host.epoch + 1 and host.partition is partition
             if is_leader and goes_on and (host.ready or host.load is not None):
-                # This node goes on leading the same log, so the state and everything that waits stay good in the new
+                # This node goes on leading the same log, so the state and all waiting requests stay valid in the new
                 # epoch. But if an epoch was missed, another broker may have led in it, and then the shard is loaded
                 # anew.
                 host.epoch = epoch
@@ -518,7 +518,7 @@ class CoordinatorRuntime(Generic[S]):
         host.held.release()
 
     def _unload(self, host: Host[S]) -> None:
-        """End a host: answer everything that waits, and stop its timers."""
+        """End a host. Answer all waiting requests, and stop its timers."""
         del self._hosts[host.partition.index]
         host.silence()
         requests = [request for replies in host.waiting for request, _ in replies.answers]

@@ -1,11 +1,11 @@
-"""Reading a partition's log into its shard, in turns, while the loop serves others.
+"""Reads a partition's log into its shard, in turns, so that the loop serves other work in between.
 
 Responsible for the order of loads, for the length of each turn, for turning records into inputs of the shard, and for a
 log that cannot be read. Not responsible for which node leads which partition (machine.py), nor for the meaning of
 records (the shard).
 
 Invariants: hosts load one at a time, in the order of their elections, except that a request at a host that is not ready
-runs a turn of that host. A host is ready when its shard has seen the log to its end and no other node could have
+runs a turn of that host. A host is ready when its shard has replayed the log to its end and no other node could have
 written to it in the meantime.
 """
 
@@ -81,8 +81,8 @@ class ShardLoading(Generic[S]):
         carry_out: Callable[[Host[S], Result], None],
         finished: Callable[[Host[S]], None],
     ) -> None:
-        """`bulk` makes a `Bulk` for each load. `carry_out` carries out the results of the shard once it has seen
-        everything. `finished` makes the host ready."""
+        """`bulk` makes a `Bulk` for each load. `carry_out` carries out the results of the shard once it has replayed
+        the whole log. `finished` makes the host ready."""
         self._runtime = runtime
         self._loop = runtime.loop
         self._format = record_format
@@ -159,7 +159,7 @@ class ShardLoading(Generic[S]):
 
     def _log_success(self, host: Host[S]) -> None:
         skipped = f", {host.skipped_records} of types that are not served here" if host.skipped_records else ""
-        # Most of the 50 partitions are empty. Their lines would hide the others.
+        # Most of the 50 partitions are empty. Their lines would hide the lines of the others.
         logger.log(
             logging.INFO if host.loaded_records else logging.DEBUG,
             "%r: loaded %d records in leader epoch %d%s",

@@ -3,12 +3,13 @@
 Responsible for the timer, for the topic, and for dropping reports that cannot be written. The content of a record is in
 load_records.py. Loaded only where `pykbroker.load.reporter.enable` is on.
 
-Each broker writes to one partition, the one of its id. If another broker leads it, the records go to that broker in a
-Produce over the listener between brokers, with this broker's principal. If this broker leads it, they are appended to
+Each broker writes to one partition, which its id chooses. If another broker leads it, the records go to that broker in
+a Produce over the listener between brokers, with this broker's principal. If this broker leads it, they are appended to
 the log here.
 
 Invariants:
-* Nothing waits for a report, and at most one is kept: a report that is not written when the next is due is dropped.
+* Nothing waits for a report, and at most one report is kept. A report that is not written when the next is due is
+  dropped.
 * Reports are not sent twice, because a record may have arrived although its answer did not.
 * While the topic does not exist, or its partition has no leader, the counts are kept for the next report.
 """

@@ -125,8 +125,8 @@ def merge_partition(before: PartitionImage, record: PartitionChangeRecord) -> Pa
 
 
 class MetadataDelta:
-    """The changes since `image`. Each `*_changed` mapping has the keys of the image's, and None for entries that are
-    gone."""
+    """The changes since `image`. Each `*_changed` mapping has the keys of the image's, and None for entries that were
+    removed."""
 
     def __init__(self, image: MetadataImage, *, whole: bool = False) -> None:
         """`whole`: True if the records will be those of a snapshot, which also name everything that `image` has
@@ -134,7 +134,7 @@ class MetadataDelta:
         self.image = image
         self._whole = whole
         self.topics_changed: dict[bytes, TopicDelta] = {}
-        #: topics of `image` that are gone
+        #: topics of `image` that were deleted
         self.topics_deleted: dict[bytes, TopicImage] = {}
         self.brokers_changed: dict[int, BrokerImage | None] = {}
         self.controllers_changed: dict[int, ControllerImage | None] = {}

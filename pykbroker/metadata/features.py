@@ -1,6 +1,6 @@
 """The features that this release can serve, and their levels.
 
-A cluster that begins here finalises the same features as Apache Kafka in that release, also features that are not
+A cluster that begins here finalises the same features as Apache Kafka in that release, even features that are not
 served here. So pykbroker and Apache Kafka format a directory with the same content, and each can continue with the
 other's directory. `kraft.version` belongs to the quorum. It is in control records, not in metadata records, and is
 added for clients only.
@@ -84,7 +84,8 @@ def default_levels(metadata_version: int) -> dict[str, int]:
 
 
 def bootstrap_levels(levels: Mapping[str, int]) -> dict[str, int]:
-    """Return the levels that are written: `metadata.version` first, the others by name. Level 0 is left out."""
+    """Return the levels that are written: `metadata.version` first, then the other features by name. Level 0 is left
+    out."""
     others = {name: level for name, level in sorted(levels.items()) if level and name != METADATA_VERSION}
     return {METADATA_VERSION: levels[METADATA_VERSION], **others}
 
@@ -133,7 +134,7 @@ def chosen_levels(release: str | None, features: Mapping[str, int], *, dynamic_q
 
 
 def unmet_dependency(name: str, level: int, levels: Mapping[str, int]) -> str | None:
-    """Return why a feature cannot have this level with the `levels` of the others, or None."""
+    """Return why a feature cannot have this level with the `levels` of the other features, or None."""
     needed = _NEEDS.get((name, level), 0)
     if levels.get(METADATA_VERSION, 0) >= needed:
         return None

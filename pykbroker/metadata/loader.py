@@ -5,7 +5,7 @@ take the same path. The loader registers with the quorum once. It is responsible
 snapshot of the quorum. Not responsible for notifying publishers (view.py).
 
 Invariant: `image` only has whole transactions (KIP-868). Between BeginTransaction and EndTransaction nothing is
-published, and nothing of a transaction is published after AbortTransaction.
+published, and a transaction that AbortTransaction ends is never published.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class MetadataLoader(MetadataView):
 
     def __init__(self, publishers: Iterable[Publisher] = ()) -> None:
         super().__init__(publishers)
-        #: the last offset that was passed in, also inside an unfinished transaction
+        #: the last offset that was passed in, even inside an unfinished transaction
         self.last_offset = -1
         #: the size of all values that were passed in
         self.bytes_handed = 0

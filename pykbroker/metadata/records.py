@@ -14,7 +14,8 @@ from pykbroker_wire.stored_framing import decode_metadata_record, encode_metadat
 
 #: Record type -> (lowest metadata.version, record version), highest first. Types that are absent have only version 0.
 _VERSIONS: dict[int, tuple[tuple[int, int], ...]] = {
-    # RegisterBrokerRecord: controlled shutdown, ZooKeeper migration, directories (KIP-858), cordoned ones (KIP-1066).
+    # RegisterBrokerRecord: controlled shutdown, ZooKeeper migration, directories (KIP-858), cordoned directories
+    # (KIP-1066).
     0: ((30, 4), (17, 3), (8, 2), (7, 1)),
     # PartitionRecord, PartitionChangeRecord: directories (KIP-858), eligible leader replicas (KIP-966).
     3: ((23, 2), (17, 1)),

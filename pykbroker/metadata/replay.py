@@ -55,8 +55,8 @@ class MetadataReplay:
         timestamp_ms: int = -1,
         visit: Visit | None = None,
     ) -> Iterator[Change]:
-        """Yield the whole changes in a batch of consecutive records. `image` has everything before it, but not the
-        changes of an open transaction."""
+        """Yield the whole changes in a batch of consecutive records. `image` has everything before the batch, but not
+        the changes of an open transaction."""
         delta = self._open or MetadataDelta(image)
         offset = base_offset - 1
         for offset, record in enumerate(records, base_offset):

@@ -28,7 +28,7 @@ from pykbroker_wire.stored.metadata.client_quota_record import EntityData
 from pykbroker_wire.stored.metadata.register_broker_record import BrokerEndpoint, BrokerFeature
 from pykbroker_wire.stored.metadata.register_controller_record import ControllerEndpoint, ControllerFeature
 
-#: The first metadata.version whose records have log directories (KIP-858), cordoned ones, controllers, the ELR.
+#: The first metadata.version whose records have log directories (KIP-858), cordoned directories, controllers, the ELR.
 DIRECTORIES_FROM = 17
 CORDONED_FROM = 30
 CONTROLLERS_FROM = 15

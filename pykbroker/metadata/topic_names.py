@@ -1,4 +1,4 @@
-"""Names of topics: the legal ones, and Kafka's own."""
+"""Names of topics: which names are legal, and the names of Kafka's own topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Create topics when they are first used: topics of clients, and Kafka's internal ones.
+"""Create topics when they are first used: topics of clients, and Kafka's internal topics.
 
 The requests are CreateTopics on the controller's channel, like those of any client. While the creation of a topic is
 under way, no other request for it is sent. A creation that fails is tried again each time that a client asks, and
@@ -135,7 +135,7 @@ def _say(creations: _Creations, subject: str, level: int, line: str, *args: obje
 
 
 def _some(names: list[str]) -> str:
-    """Return the names as text, but only the first ones if there are very many."""
+    """Return the names as text, but only the first names if there are very many."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 

@@ -1,4 +1,4 @@
-"""Topics that a node creates when it starts (`pykbroker.create.topics`), if they are not there.
+"""Topics that a node creates when it starts (`pykbroker.create.topics`), if they do not exist.
 
 The requests are CreateTopics on the controller's channel, like those of any client. A creation that fails because the
 cluster has too few brokers yet or no controller is tried again until the topic exists or the node stops. After any

@@ -152,7 +152,7 @@ class BulkLoad:
         return partitions
 
     def _other(self, data: bytes, position: int, base_offset: int, base_timestamp: int) -> tuple[int, bool]:
-        """Load one record in the ordinary way. Return its end, and whether its type is known here."""
+        """Load one record in the ordinary way. Return its end, and True if its type is known here."""
         size, start = read_varint(data, position)
         end = start + size
         if size < 0 or end > len(data):

@@ -5,11 +5,11 @@ In a cluster with Apache Kafka the coordinator of a group moves to the broker th
 written, no session runs out, and no offset expires. Members that use the group's own protocol get no service. Their
 sessions begin anew with the next coordinator.
 
-Responsible for the ids of such groups, and for the errors that clients of other kinds get, which are those of Apache
-Kafka 4.3.1 (compat_tests/mixed_cluster compares both). Two answers are stricter than Apache Kafka's. An empty streams
-group does not become a group of another kind. An empty group cannot be deleted here, because a share group has state at
-another coordinator as well. Only the epoch of a streams member is read from the values, because a later release may
-write the other values in another version.
+Responsible for the ids of such groups, and for the errors that clients of other kinds of groups get. The errors are
+those of Apache Kafka 4.3.1 (compat_tests/mixed_cluster compares both). Two answers are stricter than Apache Kafka's. An
+empty streams group does not become a group of another kind. An empty group cannot be deleted here, because a share
+group has state at another coordinator as well. Only the epoch of a streams member is read from the values, because a
+later release may write the other values in another version.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ requests (consumer/consumer_heartbeat.py, mixed.py), nor for replay (shard.py).
 
 A classic group becomes a consumer group when a member of the new protocol joins. Its members go on with JoinGroup,
 SyncGroup and Heartbeat (mixed.py), because their subscriptions and assignments are those of the embedded protocol. A
-consumer group becomes a classic one when the last member of the new protocol leaves and others stay.
+consumer group becomes a classic group when the last member of the new protocol leaves and classic members stay.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class MixedStep(ConsumerStep):
         subscription = _subscription(request)
         updated = _updated(member, request, subscription, client)
         changed = self.write_member(member, updated)
-        # This client's rights also count when regular expressions of other members are due and are resolved now.
+        # If regular expressions of other members are due, they are resolved too, with the rights of this client.
         regex = self.regexes.update(member, updated, client.may_describe)
         changed = changed or regex.changed
         epoch = group.epoch

@@ -5,7 +5,7 @@ A key is its type as int16 and a body of version 0. A value is its version as in
 which no other version can store.
 
 Values of committed offsets stay bytes, in memory too. So a million of them are loaded without decoding, and the garbage
-collector has nothing to follow (with objects it stopped the loop for a tenth of a second).
+collector has no objects to scan (a scan stopped the loop for a tenth of a second).
 
 Responsible for building, encoding and decoding records. Only the keys are decoded for a few record types of groups that
 are kept here without service (kept_groups.py). Records of other types are skipped when the log is read (`decode`

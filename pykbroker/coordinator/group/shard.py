@@ -2,13 +2,13 @@
 
 Responsible for finding the group, for operations on several groups or on groups and offsets together, for replay, and
 for the end of loading. Not responsible for the kinds of groups (contract.py, group_kinds.py), their steps (classic/,
-consumer/, mixed.py) and groups that change their kind (migration.py). It leaves futures, the log and the clock to
-machine.py, and requests that need no group to service.py.
+consumer/, mixed.py) and groups that change their kind (migration.py). The runtime (machine.py) handles futures, the log
+and the clock, and service.py handles requests that need no group.
 
 Each operation is pure: `(…, token, now_ms) -> Result`. It raises KafkaError if it is refused as a whole, and then
-nothing has changed. `groups` has the groups of all kinds. A group becomes one of another kind in one Result: tombstones
-of the old group, records of the new one. The new group may have soft state before its record is replayed, and waits in
-`_awaiting_record` until then.
+nothing has changed. `groups` has the groups of all kinds. A group changes its kind in one Result, which has the
+tombstones of the old group and the records of the new group. The new group may have soft state before its record is
+replayed, and waits in `_awaiting_record` until then.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from pykbroker.coordinator.group.shard import GroupShard
     from pykbroker.replica.table import ReplicaTable
 
-#: From this version on the client knows TRANSACTION_ABORTABLE (KIP-1050), and from the next one it uses transaction
-#: version 2.
+#: From this version on the client knows TRANSACTION_ABORTABLE (KIP-1050), and from the next version on it uses
+#: transaction version 2.
 _ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
 

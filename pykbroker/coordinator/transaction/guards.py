@@ -29,8 +29,8 @@ from pykbroker_wire.records.batch import ATTRIBUTES_AT, HEADER_SIZE, PRODUCER, P
 _ABORTABLE_FROM: Final = 11
 ADDS_FROM: Final = 12
 
-#: Errors that pass with time. Clients get NOT_ENOUGH_REPLICAS for them. Old clients retry only errors that they know,
-#: and this one does not make them look for a new leader.
+#: Temporary errors. Clients get NOT_ENOUGH_REPLICAS for them, because old clients retry only errors that they know, and
+#: NOT_ENOUGH_REPLICAS does not make them look for a new leader.
 _RETRIABLE: Final = frozenset(
     {
         ErrorCode.NETWORK_EXCEPTION,

@@ -7,9 +7,9 @@ transaction has all of its markers. Not responsible for sending, for time, nor f
 (sender.py).
 
 The meaning of errors: most pass with time or with the metadata, and the marker is sent again, to the current leader. A
-partition that is gone needs no marker. INVALID_PRODUCER_EPOCH means that the log has this epoch's marker, or a later
-epoch, already. Then only the answer was lost, not the marker (with transaction.version 2 a repeated marker always ends
-like this). TRANSACTION_COORDINATOR_FENCED means that another coordinator sends the markers now.
+deleted partition needs no marker. INVALID_PRODUCER_EPOCH means that the log has this epoch's marker, or a later epoch,
+already. Then only the answer was lost, not the marker (with transaction.version 2 a repeated marker always ends like
+this). TRANSACTION_COORDINATOR_FENCED means that another coordinator sends the markers now.
 
 An unexpected code may never go away. It is logged once per job, and the markers that it refused rest longer.
 

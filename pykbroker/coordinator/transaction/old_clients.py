@@ -1,4 +1,4 @@
-"""Error codes for clients that do not know a newer one."""
+"""Error codes for clients that do not know a newer error code."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ SendToBroker = Callable[[int, Any, int], "asyncio.Future[Any]"]
 
 
 class MarkerSender:
-    """`is_current` takes a partition and a coordinator epoch, and returns True if this node still leads in that epoch.
-    `completed` is called with each job that has all of its markers."""
+    """`is_current` takes a partition and a coordinator epoch, and returns True if this node has led it since that
+    epoch. `completed` is called with each job that has all of its markers."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class MarkerSender:
             for broker in brokers:
                 if broker == self._node_id:
                     sent = queue.take(broker)
-                    queue.answered(broker, [], {})  # this node is never busy, because it gets no requests
+                    queue.answered(broker, [], {})  # this node is never busy, because no request is sent to it
                     for job, partitions in sent:
                         self._write_here(job, partitions)
                 else:

@@ -15,8 +15,8 @@ Invariants:
 * the producer epoch of an id never falls, except to 0 with a new producer id;
 * each prepared id is completed by `complete`, and by nothing else.
 
-There are two versions. `client_version` is that of the client (from 2 on the epoch rises with each end, KIP-890). The
-transaction.version of the cluster chooses the record's format and how the coordinator itself aborts.
+There are two versions. `client_version` is the client's transaction.version (from 2 on the epoch rises with each end,
+KIP-890). The transaction.version of the cluster chooses the record's format and how the coordinator itself aborts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from pykbroker_wire.stored.transaction.transaction_log import TransactionLogKey
 MAX_EPOCH: Final = 2**15 - 1
 #: A client never gets the greatest epoch, because the coordinator needs it to fence the client.
 EXHAUSTED_EPOCH: Final = MAX_EPOCH - 1
-#: A transaction with this timeout is never aborted for its age, because it is decided elsewhere (KIP-939).
+#: A transaction with this timeout is never aborted for its age, because an external coordinator decides it (KIP-939).
 NO_TIMEOUT_MS: Final = 2**31 - 1
 EPOCH_BUMP_FROM: Final = 2
 
@@ -410,7 +410,7 @@ class TransactionShard:
         return after
 
     def complete(self, decided: Producer, token: Token, now_ms: int) -> Result:
-        """Complete a transaction whose markers are all written. Answers NONE, also if it is complete already."""
+        """Complete a transaction whose markers are all written. Answers NONE, even if it is complete already."""
         result = Result()
         result.reply(token, ErrorCode.NONE)
         present = self.transactions.get(decided.transactional_id)
@@ -475,8 +475,8 @@ class TransactionShard:
         token: Token,
         now_ms: int,
     ) -> Result:
-        """Answers NONE, and (id, Transaction) for those that pass all filters. None, an empty filter and -1 let all
-        pass."""
+        """Answers NONE, and (id, Transaction) for the transactions that pass all filters. None, an empty filter and -1
+        let all pass."""
         result = Result()
         found = [
             (transactional_id, transaction)

@@ -1,4 +1,4 @@
-"""Asks the transaction coordinator whether partitions belong to a transaction, or to add them (KIP-890).
+"""Asks the transaction coordinator whether partitions belong to a transaction, or asks it to add them (KIP-890).
 
 Responsible for finding the coordinator and asking it, directly if it is this node, otherwise with AddPartitionsToTxn of
 version 4 and later. One request at a time goes to each broker, with all questions that came in the meantime. Not

@@ -426,7 +426,7 @@ class ClassicGroup:
         return topic in self.subscribed_topics
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """Do nothing: the members of a classic group watch topics themselves."""
+        """Do nothing, because the members of a classic group watch topics themselves."""
 
     # -- checks -------------------------------------------------------------------------------------------------------
 

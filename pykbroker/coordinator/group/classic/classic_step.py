@@ -72,7 +72,7 @@ class ClassicStep:
         records_before = len(self.result.records)
         moved_on = self._join(request, client, token)
         if not moved_on and len(self.result.records) == records_before:
-            # The group exists from now on, also for a coordinator that takes over before its first generation.
+            # The group exists from now on, even for a coordinator that takes over before the group's first generation.
             self.result.records.append(empty_group_record(self.group))
 
     def _join(self, request: JoinGroupRequest, client: Client, token: Token) -> bool:
@@ -185,8 +185,8 @@ class ClassicStep:
     # -- static members -----------------------------------------------------------------------------------------------
 
     def _replace_static(self, request: JoinGroupRequest, client: Client, new_member_id: str, token: Token) -> bool:
-        """A static member comes back without its member id, because it was restarted, or because two processes use its
-        instance id (KIP-345)."""
+        """Replace a static member that comes back without its member id, because it was restarted, or because two
+        processes use its instance id (KIP-345)."""
         group = self.group
         instance_id = request.group_instance_id
         assert instance_id is not None
@@ -208,7 +208,7 @@ class ClassicStep:
             return self._rebalance.complete_if_all_joined()
         if group.select_protocol() != group.protocol_name:
             return self._rebalance.rebalance_or_complete(f"instance {instance_id} returned with other protocols")
-        # Nothing changes for the others: write the new id to the log and give it the old assignment.
+        # Nothing changes for the other members. Write the new id to the log and give it the old assignment.
         member.awaiting_join = None
         is_leader = group.leader == new_member_id
         answer = joined(group, member)

@@ -4,8 +4,8 @@ Responsible for the order of a rebalance: which phase follows, which event ends 
 Not responsible for the effect of a request (classic_step.py), nor for the rules of the group (classic_group.py). Pure:
 timers come in as values, `Result` goes out. Sources: KIP-62 (rebalance timeout), KIP-134 (initial delay).
 
-Unlike in Apache Kafka, each waiting request is answered, also that of a member that is dropped, and a SyncGroup that
-waits when a rebalance begins.
+Unlike in Apache Kafka, each waiting request is answered, even if its member is dropped. A SyncGroup that waits when a
+rebalance begins is answered too.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Rebalance:
                 logger.info("Group %s: member %s did not rejoin in time", group_id, member.member_id)
                 self._forget(member.member_id)
         if group.members and not group.elect_joined_leader():
-            # Only static members are left and all of them are away: wait until they return or their sessions end.
+            # Only static members are left and all of them are away. Wait until they return or their sessions end.
             logger.warning("Group %s: no member rejoined in time", group_id)
             self.result.set_timer(join_timer(group_id), group.rebalance_timeout_ms)
             return False

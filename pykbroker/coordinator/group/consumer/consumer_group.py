@@ -64,7 +64,7 @@ class ConsumerState(Enum):
 
 
 class MemberState(IntEnum):
-    """The values are those of the record."""
+    """The values are the numbers in the record."""
 
     STABLE = 0
     #: the member has partitions to give up first

@@ -106,7 +106,7 @@ class ConsumerStep:
         self.topics = topics
         self.now_ms = now_ms
         self.result = result
-        #: the classic group that replaces this one once the records of this input are replayed (mixed.py)
+        #: the classic group that replaces `group` once the records of this input are replayed (mixed.py)
         self.becomes: ClassicGroup | None = None
         self.regexes = RegexResolving(group, settings, topics, now_ms, result)
 
@@ -299,7 +299,8 @@ class ConsumerStep:
 
     def _may_compute_target(self) -> bool:
         """Return False for a while after the last target, so that members that start together get one target. If the
-        clock was set back, or if that of a new coordinator is earlier, the group does not wait for the former time."""
+        clock was set back, or the clock of a new coordinator is behind, the group does not wait until it reaches the
+        old time."""
         interval_ms = self.settings.consumer_config(self.group.group_id).assignment_interval_ms
         last_ms = self.group.target_timestamp_ms
         return last_ms == 0 or not last_ms <= self.now_ms < last_ms + interval_ms

@@ -1,4 +1,5 @@
-"""Encodes the state of consumer groups (KIP-848) as records, and decodes them: those of Apache Kafka 4.3.1.
+"""Encodes the state of consumer groups (KIP-848) as records, and decodes them. The records are those of Apache Kafka
+4.3.1.
 
 Responsible for building each record and for reading values into state. All are of version 0. Not responsible for their
 order (the step that decides sets it), nor for bytes (records.py).
@@ -116,7 +117,7 @@ def target_epoch_tombstone(group_id: str) -> CoordinatorRecord:
 
 
 def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Return the record of a member's partitions, and of those that it still has to give up."""
+    """Return the record of a member's partitions, and of the partitions that it still has to give up."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -156,7 +157,7 @@ def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
 
 
 def removed_member(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Return the tombstones in this order, because a record is deleted only after those that depend on it."""
+    """Return the tombstones in this order, because a record is deleted only after the records that depend on it."""
     return [
         current_tombstone(group_id, member_id),
         target_tombstone(group_id, member_id),

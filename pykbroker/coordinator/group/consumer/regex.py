@@ -4,8 +4,8 @@ Responsible for compiling patterns and for the names that they match. Not respon
 patterns, nor for which topics a client may see.
 
 Apache Kafka uses RE2/J; here it is RE2 itself (google-re2), imported when the first pattern arrives, so that a broker
-without such subscriptions does not pay for it. Both have one syntax (compat_tests/consumer_groups has a comparison).
-There are these differences:
+without such subscriptions does not pay for it. Both have the same syntax (compat_tests/consumer_groups has a
+comparison). There are these differences:
 
 * `\\C` (one byte) and two groups of one name are errors in RE2/J, and so they are here; a backslash before a letter
   that is not ASCII means that letter;
@@ -40,7 +40,8 @@ LONGEST_PATTERN: Final = PATTERN_BYTES // 64
 #: Most classes such as `\pL` in one pattern. RE2 walks over hundreds of ranges for each, before it checks their memory.
 MOST_UNICODE_CLASSES: Final = 100
 
-#: The messages of RE2, and those of RE2/J, which clients see. RE2/J itself calls a `)` too many an internal error.
+#: The messages of RE2, and those of RE2/J, which clients see. For an unexpected `)` RE2/J itself reports an internal
+#: error.
 _WORDS: Final = {
     "missing )": "missing closing )",
     "missing ]": "missing closing ]",

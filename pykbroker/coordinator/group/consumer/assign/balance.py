@@ -3,7 +3,8 @@
 1. Each member keeps the partitions that it had, if it still subscribes to their topic.
 2. Partitions without an owner go, topic by topic, to the subscriber with the fewest partitions. Topics with the most
    partitions per subscriber come first, because they leave the least choice.
-3. Topic by topic again, the most loaded subscribers give partitions to the least loaded ones, until a whole round moves
+3. Topic by topic again, the most loaded subscribers give partitions to the least loaded subscribers, until a whole
+   round moves
    nothing or ROUNDS are over. With overlapping subscriptions a move can make room for another, and each round about
    halves the imbalance.
 """
@@ -117,10 +118,10 @@ class _Mixed:
 class _Scale:
     """Subscribers of one topic by their load, with the least loaded at the left and the most loaded at the right.
 
-    Two ranges of equally loaded members are kept. The left one grows to the right as its members get partitions, the
-    right one to the left as its members give partitions up. Within a range each member has a turn before its level
-    changes. `loads` is the caller's list. The caller changes it when it moves a partition from or to a member that the
-    scale has returned.
+    There are two ranges of equally loaded members. The left range grows to the right as its members get partitions, and
+    the right range grows to the left as its members give partitions up. Within a range each member has a turn before
+    its level changes. `loads` is the caller's list. The caller changes it when it moves a partition from or to a member
+    that the scale has returned.
     """
 
     def __init__(self, subscribers: Sequence[int], loads: list[int]) -> None:

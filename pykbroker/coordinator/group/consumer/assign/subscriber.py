@@ -18,7 +18,7 @@ class Subscriber(NamedTuple):
 
 class Topics(Protocol):
     def partition_count(self, topic_id: bytes) -> int:
-        """Return 0 or less if there is no such topic. Then no member gets any of it."""
+        """Return 0 or less if there is no such topic. Then no member gets partitions of it."""
         ...
 
     def racks(self, topic_id: bytes, partition: int) -> frozenset[str]: ...
