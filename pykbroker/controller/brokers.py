@@ -55,8 +55,8 @@ class HeartbeatReply(NamedTuple):
 def register_broker(
     state: ControllerState, request: BrokerRegistrationRequest, now_ms: int, next_offset: int
 ) -> Result[int]:
-    """Register a broker. The response is its epoch: for a new incarnation `next_offset`, at which this batch will be
-    appended."""
+    """Register a broker. The response is its epoch. For a new incarnation this is `next_offset`, at which this batch
+    will be appended."""
     if request.cluster_id != state.cluster_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,

@@ -1,7 +1,7 @@
 """Chooses the brokers of new partitions' replicas: striped over racks and brokers, as Apache Kafka's placer does.
 
-The rules are: replicas of a partition are spread over racks before a rack gets a second one. Leaders rotate over racks
-and brokers. The first replica is on an unfenced broker. A fenced broker is used only if its rack has no unfenced broker
+Replicas of a partition are spread over racks before a rack gets a second replica. Leaders rotate over racks and
+brokers. The first replica is on an unfenced broker. A fenced broker is used only if its rack has no unfenced broker
 left. Brokers in controlled shutdown are not used. After as many partitions as there are unfenced brokers, all racks and
 brokers are shuffled.
 """

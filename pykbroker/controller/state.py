@@ -104,7 +104,7 @@ class ControllerState:
         self.sessions = BrokerSessions(config.int("broker.session.timeout.ms"))
         #: elections that wait because of an early fence
         self.held = HeldElections()
-        #: the offset of each broker's newest registration record: a broker is caught up once it has read it
+        #: the offset of each broker's newest registration record: a broker is caught up once it has read that record
         self.registration_offsets: dict[int, int] = {}
         #: normalised name -> names of topics that would share metric names with it
         self.collisions: dict[str, set[str]] = {}

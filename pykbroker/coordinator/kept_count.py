@@ -52,7 +52,7 @@ class KeptCount:
         self._present = present
 
     def of(self, image: MetadataImage) -> int:
-        """Return the number by which a key finds its partition."""
+        """Return the number by which the partition of a key is found."""
         topic = image.topics.by_name.get(self._topic)
         if topic is None:
             return self._configured

@@ -32,7 +32,7 @@ def at_any_time(awaited: asyncio.Future[T], step: Callable[[asyncio.Future[T]], 
 
 
 def then(value: Later[T], transform: Callable[[T], U]) -> Later[U]:
-    """Return `transform(value)`, now or when the future is done. Cancelling the outer future cancels the inner one."""
+    """Return `transform(value)`, now or when the future is done. Cancelling the outer future cancels `value`."""
     if not isinstance(value, asyncio.Future):
         return transform(value)
     inner = value

@@ -1,8 +1,8 @@
 """The machine that runs pure coordinator state over partitions of an internal topic: groups and transactions.
 
-Responsible for one shard per partition led by this node (host.py), loaded before a request asks it (shard_loading.py).
-It runs operations, appends, replays and answers at commit. It passes timers and markers as inputs, and handles every
-end of a request. Not responsible for what operations decide (the shard), nor for finding the partition.
+Responsible for one shard per partition that this node leads (host.py), which is loaded first (shard_loading.py). It
+runs operations, appends, replays and answers at commit. It passes timers and markers as inputs, and handles all ways in
+which a request can end. Not responsible for what operations decide (the shard), nor for finding the partition.
 
 An operation runs at once and alone. Its records go to the local log through `Partition.append`. If the append is
 refused, nothing has happened. If it is accepted, the records are replayed before anything else runs. Answers are sent

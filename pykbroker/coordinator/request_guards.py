@@ -5,11 +5,11 @@ partition takes part in the transaction, or asks it to add the partition. Then i
 (log/pykbroker_log/verification.py). A marker that reaches the log in the meantime takes the guard away, because the
 coordinator's answer may then be about the transaction that this marker has ended.
 
-Responsible for taking new guards before each question, also when the verifier asks again by itself, and for noticing
-guards that went away before the append. Not responsible for how the coordinator is asked (transaction/verifier.py), nor
-for appending.
+Responsible for taking new guards before each question, even when the verifier asks again by itself, and for noticing
+guards that became invalid before the append. Not responsible for how the coordinator is asked
+(transaction/verifier.py), nor for appending.
 
-Invariant: the append follows in the same turn of the loop as the check that the guards are still good.
+Invariant: the append follows in the same turn of the loop as the check that the guards are still valid.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class RequestVerification:
         return then(verdicts, self._judge)
 
     def must_ask_again(self) -> bool:
-        """Return True if a guard has gone away since it was taken. A request that has asked too often already gets a
+        """Return True if a guard has become invalid since `ask`. If the request has already asked too often, it gets a
         retriable error for that partition instead."""
         stale = [place for place, guard in self.guards.items() if self._is_stale(place, guard)]
         if stale and self._questions < ASKED_AT_MOST:

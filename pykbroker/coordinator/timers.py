@@ -1,9 +1,9 @@
-"""Named timers of one shard. They are cheap to move, because each heartbeat moves one.
+"""Named timers of one shard. They must be cheap to move, because each heartbeat moves one.
 
 Responsible for turning deadlines into inputs, on the loop's monotonic clock. Not responsible for what they mean.
 
-Invariants: at most one deadline per name. An earlier deadline moves the loop's handle. A later one is only noted, and
-the handle sleeps again when it wakes too early. So the loop's heap is touched once per timeout and not once per
+Invariants: at most one deadline per name. An earlier deadline moves the loop's handle. A later deadline is only noted,
+and the handle is set again when it fires too early. So the loop's heap is touched once per timeout and not once per
 heartbeat.
 """
 

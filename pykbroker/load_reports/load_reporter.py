@@ -146,7 +146,8 @@ class LoadReporter:
         return interval, taken(services.replicas)
 
     def _next(self) -> None:
-        """Write the next record of the report: one in a turn of the loop, and the next one when it is acknowledged."""
+        """Write the next record of the report. One is written in a turn of the loop, and the next when it is
+        acknowledged."""
         self._turn = None
         unsent = self._unsent
         if unsent is None:

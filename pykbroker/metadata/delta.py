@@ -1,7 +1,7 @@
 """Builds the next image from an image and the records after it, and records the differences.
 
 `replay` is the only mutator of replicated metadata, in the controller and in brokers alike. Not responsible for
-transactions of the metadata log (loader.py) nor for the source of records.
+transactions of the metadata log (replay.py) nor for the source of records.
 
 A record that contradicts the image (an unknown topic, a stale broker epoch) raises MetadataReplayError. Then the log
 and the code disagree, and to go on would only spread the error.
@@ -75,7 +75,7 @@ class TopicDelta:
     before: TopicImage | None
     #: the new state of each partition that was added or changed
     partitions: dict[int, PartitionImage] = field(default_factory=dict)
-    #: True if `partitions` is complete, so that no partition of `before` stays
+    #: True if `partitions` has all partitions, so that none of `before` stays
     whole: bool = False
 
     @property
@@ -125,8 +125,8 @@ def merge_partition(before: PartitionImage, record: PartitionChangeRecord) -> Pa
 
 
 class MetadataDelta:
-    """The changes since `image`. Each `*_changed` mapping has the keys of the image's, and None for entries that were
-    removed."""
+    """The changes since `image`. Each `*_changed` mapping has the same keys as the image's mapping, and None for
+    entries that were removed."""
 
     def __init__(self, image: MetadataImage, *, whole: bool = False) -> None:
         """`whole`: True if the records will be those of a snapshot, which also name everything that `image` has
@@ -544,7 +544,7 @@ _REPLAY: dict[type, Callable[[MetadataDelta, Any], None]] = {
     NoOpRecord: MetadataDelta._nothing,
     ZkMigrationStateRecord: MetadataDelta._nothing,
     RemoveUserScramCredentialRecord: MetadataDelta._remove_scram,
-    # The loader handles these. Inside a replayed transaction they mean nothing.
+    # replay.py handles these. They change nothing in an image themselves.
     BeginTransactionRecord: MetadataDelta._nothing,
     EndTransactionRecord: MetadataDelta._nothing,
     AbortTransactionRecord: MetadataDelta._nothing,

@@ -1,9 +1,9 @@
 """The features that this release can serve, and their levels.
 
-A cluster that begins here finalises the same features as Apache Kafka in that release, even features that are not
-served here. So pykbroker and Apache Kafka format a directory with the same content, and each can continue with the
-other's directory. `kraft.version` belongs to the quorum. It is in control records, not in metadata records, and is
-added for clients only.
+A cluster that begins here finalises the same features as Apache Kafka does with the same metadata.version, even
+features that are not served here. So pykbroker and Apache Kafka format a directory with the same content, and each can
+continue with the other's directory. `kraft.version` belongs to the quorum. It is in control records, not in metadata
+records, and is added for clients only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     ELR_VERSION: VersionRange(0, 1),
 }
 
-#: Features that are not served, although a cluster may have them, because they add only groups that clients cannot use
+#: Features that are not served. A cluster may still have them, because they only add groups, which clients cannot use
 #: here.
 KEPT: Final[dict[str, VersionRange]] = {name: VersionRange(0, 1) for name in (SHARE_VERSION, STREAMS_VERSION)}
 
@@ -75,8 +75,8 @@ _NEEDS: Final = {(ELR_VERSION, 1): 23}
 
 
 def default_levels(metadata_version: int) -> dict[str, int]:
-    """Return the levels that a new cluster of that release finalises. `kraft.version` is left out, because the quorum
-    has it from its first voters."""
+    """Return the levels that a new cluster with this metadata.version finalises. `kraft.version` is left out, because
+    the quorum has it from its first voters."""
     levels = {METADATA_VERSION: metadata_version}
     for name in sorted(_DEFAULT_FROM.keys() - {KRAFT_VERSION}):
         levels[name] = max(level for level, since in enumerate(_DEFAULT_FROM[name]) if since <= metadata_version)
@@ -227,7 +227,7 @@ def group_version(image: MetadataImage) -> int:
 
 
 def finalized_features(image: MetadataImage, kraft_version: int) -> dict[str, int]:
-    """Return the finalised levels for clients: the image's features and the quorum's own."""
+    """Return the finalised levels for clients: the image's features, and `kraft.version` of the quorum."""
     levels = image.features.all()
     if kraft_version > 0:
         levels[KRAFT_VERSION] = kraft_version

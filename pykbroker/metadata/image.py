@@ -212,7 +212,7 @@ class MetadataImage:
     topics: TopicsImage = field(default_factory=TopicsImage)
     configs: ConfigsImage = field(default_factory=ConfigsImage)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=lambda: _EMPTY)
-    #: The first id that was not handed out yet, -1 if no block was.
+    #: The first producer id that was not handed out yet, -1 if no block of ids was.
     producer_ids_next: int = -1
     acls: Mapping[bytes, Acl] = field(default_factory=lambda: _EMPTY)
     #: mechanism (1 SCRAM-SHA-256, 2 SCRAM-SHA-512) and user name

@@ -80,8 +80,8 @@ class BrokerChange:
 
 def judge_on_broker(ctx: BrokerContext, resource: AlteredResource, change: BrokerChange) -> Verdict:
     """Return OK if this broker may pass the change on. A change of a broker's configuration must come to that broker,
-    which checks that it can use the values. A client without the permission is refused here, before values take time or
-    name files to read. Apache Kafka's broker checks the values first."""
+    which checks that it can use the values. A client without the permission is refused here, before its values cost
+    time or name files that would be read. Apache Kafka's broker checks the values first."""
     verdict = check_keys(resource, change.nulls)
     if not verdict.failed:
         verdict = check_start_only(change.given)

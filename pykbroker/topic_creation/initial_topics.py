@@ -1,8 +1,8 @@
 """Topics that a node creates when it starts (`pykbroker.create.topics`), if they do not exist.
 
-The requests are CreateTopics on the controller's channel, like those of any client. A creation that fails because the
-cluster has too few brokers yet or no controller is tried again until the topic exists or the node stops. After any
-other failure there is one line in the log and no new try.
+The requests are CreateTopics on the controller's channel, like those of any client. If a creation fails because the
+cluster still has too few brokers or no controller, it is tried again until the topic exists or the node stops. After
+any other failure there is one line in the log and no new try.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class BulkLoad:
                     if second > 127:
                         break
                     stop = position + 2 + ((byte & 127 | second << 7) >> 1)
-                    position += 3  # and the attributes
+                    position += 3  # the length and the attributes
                 else:
                     stop = position + 1 + (byte >> 1)
                     position += 2

@@ -1,9 +1,9 @@
 """The present configuration of a single group: its own overrides within the broker's bounds, otherwise the broker's
 values.
 
-Responsible for looking it up quickly, by group id, while overrides (IncrementalAlterConfigs on a resource of type
-GROUP) and the broker's dynamic keys change. Not responsible for the layers and bounds themselves (config/group.py).
-Groups are not notified of a change, because they look a value up whenever they need it.
+Responsible for looking the configuration up quickly, by group id, while overrides (IncrementalAlterConfigs on a
+resource of type GROUP) and the broker's dynamic keys change. Not responsible for the layers and bounds themselves
+(config/group.py). Groups are not notified of a change, because they look a value up whenever they need it.
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ class KeptGroup(ABC):
         return not self.members
 
     def is_subscribed(self, topic: str) -> bool:
-        """Return True for each topic, because the records with the topics of a streams group are not read here."""
+        """Return True for each topic if the group has members, because their topics are in records that are not read
+        here."""
         return not self.is_empty
 
     def topics_changed(self, names: Collection[str]) -> None:  # noqa: B027  # no kind computes anything
@@ -264,7 +265,7 @@ def _member_epoch(value: bytes | None) -> int:
         version = int.from_bytes(value[:2], "big")
         return StreamsGroupCurrentMemberAssignmentValue.decode(value, 2, version)[0].member_epoch
     except DecodeError:
-        # A later release wrote the record. The member's commits are refused until its coordinator is back.
+        # A later release wrote the record. The member's commits are refused while this node coordinates the group.
         return _UNKNOWN_EPOCH
 
 

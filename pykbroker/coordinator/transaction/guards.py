@@ -5,7 +5,7 @@ Responsible for everything that a Produce request with transactional batches nee
 one producer, and takes a guard from each partition where the transaction has nothing open yet. The coordinator checks
 those partitions (up to version 11 of Produce they must have been added, from version 12 on it adds them), and its error
 code is translated to the client's version. A partition where the transaction is open costs one look-up in a dictionary.
-Not responsible for the questions to the coordinator and for guards that are taken away (coordinator/request_guards.py),
+Not responsible for the questions to the coordinator and for guards that become invalid (coordinator/request_guards.py),
 nor for appending.
 """
 

@@ -54,7 +54,7 @@ _PASSES: Final = frozenset(
 
 
 class MarkerJob:
-    """One decided transaction and the partitions that have no marker yet. Compared by identity."""
+    """One decided transaction and the partitions that have no marker yet. Jobs are compared by identity."""
 
     __slots__ = ("coordinator_epoch", "decided", "index", "remaining", "told")
 

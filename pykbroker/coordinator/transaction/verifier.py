@@ -65,7 +65,7 @@ class _Question:
 
 
 class Verifier:
-    """Produce and TxnOffsetCommit find it as `ctx.broker.verifier`."""
+    """Produce and TxnOffsetCommit find it as `ctx.services.verifier`."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class Verifier:
 
     def verify_at_once(self, producer: Producer, partition: TopicPartition, *, add: bool) -> bool:
         """Return True if this node is the coordinator and accepts the partition now. Otherwise call `verify`, which
-        gives the reason or waits. Partitions that were added here are not added twice."""
+        gives the reason or waits. `verify` does not add a partition twice that was added here."""
         transactions = self._transactions
         if transactions.coordinator.leader_epoch(transactions.partition_of(producer.transactional_id)) is None:
             return False

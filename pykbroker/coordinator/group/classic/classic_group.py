@@ -269,7 +269,8 @@ class ClassicGroup:
         return ClassicGroupState.PREPARING_REBALANCE in TRANSITIONS[self.state]
 
     def next_generation(self, now_ms: int) -> None:
-        """End the join phase when all members that take part have joined: choose the protocol, or become empty."""
+        """End the join phase when all members that take part have joined. The group chooses its protocol, or becomes
+        empty."""
         self.generation += 1
         self.pending_sync.clear()
         if self.members:
@@ -384,7 +385,7 @@ class ClassicGroup:
             return bool(protocol_type) and bool(offered)
         if protocol_type != self.protocol_type:
             return False
-        # There may be no members here, while the last one leaves. Then any protocol is supported.
+        # There may be no members here, while the last member leaves. Then each protocol is supported.
         for member in self.members.values():
             offered &= member.protocol_names
         return bool(offered)

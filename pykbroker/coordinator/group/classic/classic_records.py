@@ -1,7 +1,7 @@
 """Builds the record of a classic group (GroupMetadata) from its state, and replays it.
 
-Responsible for building the record, and for its replay: the only mutator of `ClassicGroup.stored`. Not responsible for
-bytes (records.py), nor for soft state.
+Responsible for building the record, and for its replay, which is the only mutator of `ClassicGroup.stored`. Not
+responsible for bytes (records.py), nor for soft state.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Rebalance:
                 member.assignment = b""
                 if member.awaiting_sync is not None:
                     self.answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
-                    # Its session may have ended while its request waited here, and that was ignored.
+                    # The end of its session was ignored while its request waited here, so a new session begins.
                     self.expect_heartbeat(member)
         group.pending_sync.clear()
         self.result.cancel_timer(sync_timer(group.group_id))
@@ -291,7 +291,8 @@ class Rebalance:
             self.result.reply(token, SyncGroupResponse(error_code=error))
 
     def drop(self, member_id: str, error: ErrorCode) -> None:
-        """Remove a member, or an id that was given out. Its waiting requests are answered with `error`."""
+        """Remove a member, or a member id that was given out (KIP-394). Its waiting requests are answered with
+        `error`."""
         member = self.group.members.get(member_id)
         if member is not None:
             self._drop_requests(member, error)

@@ -98,7 +98,7 @@ class ConsumerMember(NamedTuple):
     assignor: str | None = None
     state: MemberState = MemberState.STABLE
     assigned: AssignedPartitions = NOTHING
-    #: partitions that the member has to give up, and has not confirmed yet that it stopped reading
+    #: partitions that the member must give up, until it confirms that it has stopped reading them
     revoking: AssignedPartitions = NOTHING
     classic: ClassicMetadata | None = None
 

@@ -86,7 +86,7 @@ class ConsumerClient(NamedTuple):
     client_id: str
     client_host: str
     new_member_id: str
-    #: returns True for topics that the client may describe; a regular expression matches no others
+    #: returns True for topics that the client may describe; a regular expression matches only these
     may_describe: Callable[[str], bool]
     #: the connection on which the request came, None if it is unknown
     connection: int | None = None

@@ -184,7 +184,7 @@ def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = Non
 
 
 def whole_group(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """Return all records of a group that was a classic one."""
+    """Return all records of a group that was a classic group."""
     group_id = group.group_id
     members = group.members.values()
     return [

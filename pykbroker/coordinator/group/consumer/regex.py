@@ -35,7 +35,7 @@ SLICE: Final = 100
 PATTERN_BYTES: Final = 2**20
 KEPT_PATTERNS: Final = 64
 #: Most characters of a pattern. A literal character is at least one instruction of 16 bytes, and RE2 gives a program a
-#: quarter of the memory, so a longer list of names does not fit. Other longer patterns only take time.
+#: quarter of the memory, so a longer list of names does not fit. Longer patterns that would fit only take time.
 LONGEST_PATTERN: Final = PATTERN_BYTES // 64
 #: Most classes such as `\pL` in one pattern. RE2 walks over hundreds of ranges for each, before it checks their memory.
 MOST_UNICODE_CLASSES: Final = 100
@@ -67,7 +67,7 @@ class Pattern:
         self._match = compiled.fullmatch
 
     def matches(self, name: str) -> bool:
-        return self._match(name.encode()) is not None  # as bytes, because for text positions would be counted too
+        return self._match(name.encode()) is not None  # as bytes, because with text RE2 also counts positions
 
 
 @lru_cache(maxsize=KEPT_PATTERNS)

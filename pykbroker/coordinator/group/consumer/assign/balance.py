@@ -4,9 +4,8 @@
 2. Partitions without an owner go, topic by topic, to the subscriber with the fewest partitions. Topics with the most
    partitions per subscriber come first, because they leave the least choice.
 3. Topic by topic again, the most loaded subscribers give partitions to the least loaded subscribers, until a whole
-   round moves
-   nothing or ROUNDS are over. With overlapping subscriptions a move can make room for another, and each round about
-   halves the imbalance.
+   round moves nothing or ROUNDS are over. With overlapping subscriptions a move can make room for another, and each
+   round about halves the imbalance.
 """
 
 from __future__ import annotations
