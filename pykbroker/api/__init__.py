@@ -86,8 +86,8 @@ TABLE: tuple[ServedApi, ...] = (
 
 
 def rows(side: On, metrics: Metrics) -> Rows:
-    """Return the rows of TABLE that a kind of listener serves, and create their counters. Each row imports its module
-    later."""
+    """Return the rows of TABLE that a kind of listener serves, and create their counters. A row imports its module when
+    it is first used."""
     served = [api for api in TABLE if api.on & side]
     for api in served:
         api.counters(metrics)

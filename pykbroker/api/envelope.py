@@ -2,7 +2,7 @@
 principal.
 
 The request inside keeps its own header and version, and the row of TABLE with `forward` handles it. A request without
-such a row is INVALID_REQUEST.
+such a row gets INVALID_REQUEST.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Produce, versions 3-13. KIP-98 (idempotence), KIP-467 (record errors), KIP-516 (topic ids), KIP-951 (leader hints).
 
-It has acks 0, 1 and all, idempotent producers and transactions (KIP-98, KIP-890), and checks every record. An error
-with acks=0 closes the connection, as in Apache Kafka, because that is the only way to report it.
+It supports acks 0, 1 and all, idempotent producers and transactions (KIP-98, KIP-890), and checks every record. An
+error with acks=0 closes the connection, as in Apache Kafka, because that is the only way to report it.
 
 `handle_frame` takes the simplest requests. `handle` takes all requests. It finds and checks the topics, waits for logs
 that are not open, asks for the guards of a transaction, appends, and waits for the state that the acknowledgement

@@ -1,8 +1,8 @@
 """TxnOffsetCommit, versions 0-5. KIP-98, KIP-447 (members, from version 3), KIP-890 (adds its partition, version 5).
 
-It commits offsets of any group in a transaction; they are invisible until its marker. From version 3 on the member's
-generation is checked. The transaction's coordinator verifies the group's partition, or, for clients of
-transaction.version 2, adds it.
+It commits offsets of any group in a transaction; the offsets are invisible until the transaction's marker. From version
+3 on the member's generation is checked. The transaction's coordinator verifies the group's partition, or, for clients
+of transaction.version 2, adds it.
 """
 
 from __future__ import annotations

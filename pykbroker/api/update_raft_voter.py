@@ -1,6 +1,6 @@
 """UpdateRaftVoter, version 0. KIP-853: a voter sends its present endpoints to the leader; the quorum decides.
 
-With configured voters (kraft.version 0) the leader keeps them in memory, and writes nothing.
+With configured voters (kraft.version 0) the leader keeps the endpoints in memory, and writes nothing.
 """
 
 from __future__ import annotations

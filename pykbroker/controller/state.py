@@ -176,8 +176,9 @@ class ControllerState:
         }
 
     def restart_sessions(self, now_ms: int, own_incarnation: bytes | None = None) -> None:
-        """Give every broker that serves a whole session before this new controller may fence it. A fenced broker gets a
-        session with its next heartbeat. Unclean elections that may need a fenced broker are held (`HeldElections`).
+        """Give a whole session to every broker that serves, before this new controller may fence it. A fenced broker
+        gets a session with its next heartbeat. Unclean elections that may need a fenced broker are held
+        (`HeldElections`).
 
         An earlier incarnation of the broker in this very process (`own_incarnation`) gets none, because it cannot be
         alive. So a combined node that was killed need not wait for its own former session (Apache Kafka waits 9 s

@@ -17,9 +17,9 @@ from typing import Any
 
 from pykbroker.coordinator.later import Later, settle
 
-#: Requests are held no longer than this, because later answers on the same connection wait for theirs.
+#: A request is held no longer than this, because later answers on its connection wait for its answer.
 HOLD_SECONDS = 1.0
-#: No more are held, because all held requests run in the turn of the loop in which the shard becomes ready.
+#: No more requests are held, because all of them run in the turn of the loop in which the shard becomes ready.
 MAX_HELD = 500
 
 

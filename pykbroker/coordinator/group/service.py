@@ -111,7 +111,7 @@ class GroupService:
         self.coordinator.close()
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Publisher of the metadata loader: groups look at topics that changed, and offsets of deleted topics are
+        """Take a change of the metadata. Groups look at topics that changed, and offsets of deleted topics are
         removed."""
         self._partitions.look(new)
         changed = self.topics.publish(delta, old, new)

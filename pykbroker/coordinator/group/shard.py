@@ -187,8 +187,8 @@ class GroupShard:
             result.set_timer(_EXPIRE, self.settings.offsets_retention_check_interval_ms)
 
     def topics_changed(self, names: set[str], now_ms: int) -> Result:
-        """Let groups that subscribe to these topics look at them at their next heartbeat. The topics were created,
-        deleted, or got other partitions or replicas."""
+        """Let groups that subscribe to these topics look at the topics at their next heartbeat. The topics were
+        created, deleted, or got other partitions or replicas."""
         for group in self.groups.values():
             group.topics_changed(names)
         return Result()

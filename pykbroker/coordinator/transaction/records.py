@@ -115,8 +115,7 @@ def _head(transaction: Transaction) -> tuple[int, int, int, int]:
 
 
 def _by_topic(partitions: frozenset[TopicPartition]) -> list[tuple[str, list[int]]]:
-    """Return the partitions by topic, sorted, because a set has no order and the same run shall write the same
-    bytes."""
+    """Return the partitions by topic, sorted, because a set has no order and the same run must write the same bytes."""
     if len(partitions) == 1:
         ((topic, index),) = partitions
         return [(topic, [index])]

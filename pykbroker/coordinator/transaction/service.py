@@ -145,7 +145,7 @@ class TransactionService:
         self.coordinator.close()
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Publisher of the metadata loader: markers that wait for a leader may have one now."""
+        """Take a change of the metadata. Partitions whose markers wait for a leader may have one now."""
         self._partitions.look(new)
         if delta.topics_changed or delta.topics_deleted or delta.brokers_changed:
             self.sender.leaders_changed()

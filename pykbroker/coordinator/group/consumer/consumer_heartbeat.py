@@ -328,7 +328,7 @@ class ConsumerStep:
     # -- leave --------------------------------------------------------------------------------------------------------
 
     def leave(self, request: ConsumerGroupHeartbeatRequest, token: Token) -> None:
-        """`member_epoch` -1 leaves for good, -2 lets a static member leave for a moment."""
+        """`member_epoch` -1 leaves for good, -2 lets a static member leave until it comes back."""
         group = self.group
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         instance_id = request.instance_id

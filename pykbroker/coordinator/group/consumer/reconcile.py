@@ -35,7 +35,7 @@ Owned = Sequence[tuple[bytes, Sequence[int]]] | None
 
 
 class Goal(NamedTuple):
-    """The state that a member shall reach."""
+    """The state that a member has to reach."""
 
     target_epoch: int
     target: TargetAssignment
