@@ -110,8 +110,8 @@ class ClassicStep:
     def _has_room_for(self, member_id: str) -> bool:
         group = self.group
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
-            # Only members whose JoinGroup waits count. So a group shrinks after the limit was lowered, because the last
-            # members to rejoin are refused.
+            # Only members with a waiting JoinGroup are counted. So a group shrinks after the limit was lowered, because
+            # the last members to rejoin are refused.
             member = group.members.get(member_id)
             return (
                 member is not None and member.awaiting_join is not None
