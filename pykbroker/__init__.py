@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when asked for: `import pykbroker` alone stays free of asyncio and of every other part.
+    # `Broker` is imported at its first use, so `import pykbroker` alone loads neither asyncio nor other modules.
     if name == "Broker":
         from pykbroker.testing.embedded import Broker
 

@@ -3,8 +3,8 @@
 It runs the commands of a broker by itself (pykbroker/entry). Every other command is one of pykbroker/tools, which needs
 the packages of the extra `tools`: without them one line says what to install.
 
-Imports are kept small: a container engine runs `pykbroker health` every few seconds, and the time from here to the
-first answered request is measured.
+It imports little, because a container engine runs `pykbroker health` every few seconds, and because the time from here
+to the first answered request of a node is measured.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _without_tools(command: str) -> int:
-    """Raises UsageError for a command of the tools."""
+    """Answer --version and --help without the extra `tools`. Raises UsageError for a command of the tools."""
     from pykbroker import __version__
     from pykbroker.extras import how_to_install
 
@@ -55,8 +55,9 @@ def _without_tools(command: str) -> int:
 
 
 def _end_on_signals() -> None:
-    """The first process of a container gets no signal that it does not handle: at once, until a node handles them. The
-    image's scripts block them before they start this interpreter, so that those of the meantime come now."""
+    """Exit at SIGTERM and SIGINT, until a node sets its own handlers. The kernel sends the first process of a container
+    no signal that it does not handle. The image's scripts block both signals before they start this interpreter, so a
+    signal that came before this call arrives when this call unblocks it."""
 
     def end(number: int, frame: FrameType | None) -> None:
         sys.exit(128 + number)

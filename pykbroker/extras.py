@@ -1,4 +1,4 @@
-"""The packages of an optional extra of pykbroker, for what is said when one is missing."""
+"""The packages of an optional extra of pykbroker, for the message when one of them is missing."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 
 #: `click>=8.1,<9; extra == "tools"`, as the metadata of an installed package has it (PEP 508)
 _OF_EXTRA: Final = re.compile(r"^(?P<package>[^;]+?)\s*;.*\bextra == ['\"](?P<extra>[^'\"]+)['\"]")
-#: An extra that has the packages of another one.
+#: A requirement on another extra of pykbroker, whose packages belong to this extra too.
 _NESTED: Final = re.compile(r"^pykbroker\[(?P<extra>.+)\]$")
-#: extra -> the modules that its packages bring and pykbroker imports
+#: extra -> the modules of its packages that pykbroker imports
 _MODULES: Final = {
     "balance": {"numpy"},
     "testcontainers": {"docker", "testcontainers"},
@@ -25,8 +25,8 @@ def is_of_extra(module: str | None, extra: str) -> bool:
 
 
 def how_to_install(extra: str) -> str:
-    """A command that installs the packages of this extra. It names them, since no index of packages need have
-    pykbroker."""
+    """Return a command that installs the packages of this extra. It names these packages and not pykbroker, which may
+    be in no index of packages."""
     packages = " ".join(f"'{package}'" for package in _packages(extra))
     return f"pip install {packages}" if packages else f"install pykbroker with its extra {extra}"
 
@@ -35,7 +35,7 @@ def _packages(extra: str) -> Iterator[str]:
     try:
         requirements = metadata.requires("pykbroker") or []
     except metadata.PackageNotFoundError:
-        # Run from its sources: nothing says what was wanted.
+        # pykbroker runs from its sources, so there is no metadata with its requirements.
         return
     for requirement in requirements:
         match = _OF_EXTRA.match(requirement)

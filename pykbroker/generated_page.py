@@ -1,4 +1,4 @@
-"""A page of docs/ that a program writes. `make lint` asks whether it is what the program would write now."""
+"""Pages of docs/ that a program writes. `make lint` checks that each page is what its program would write now."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def check(path: Path, text: str, command: str) -> int:
-    """The exit status: 1 when the page is not `text`, and a line that says which command writes it."""
+    """Return 0 if the page is `text`. Otherwise print which command writes the page, and return 1."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return 0
     print(f"docs/{path.name} is stale: run python -m {command}", file=sys.stderr)
@@ -16,7 +16,7 @@ def check(path: Path, text: str, command: str) -> int:
 
 
 def main(path: Path, page: Callable[[], str], module: str, arguments: Sequence[str]) -> int:
-    """The whole of such a program: `python -m MODULE` writes the page, `--check` only checks it."""
+    """Run such a program, and return its exit status: `python -m MODULE` writes the page, `--check` only checks it."""
     if arguments not in ([], ["--check"]):
         print(f"usage: python -m {module} [--check]", file=sys.stderr)
         return 2

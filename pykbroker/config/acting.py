@@ -1,7 +1,8 @@
-"""The keys that act: those whose effect in today's broker a test shows. They are listed in this module alone.
+"""The keys that act: a test shows that each has an effect in today's broker. They are listed in this module alone.
 
-A key is added together with the test that proves it, which names it with `@acts` (testkit/acting.py);
-tests/config/test_acting.py compares the two. `Key.acts`, docs/configuration.md and the README use this list.
+A key is added together with the test of its effect, which names the key with `@acts` (testkit/acting.py).
+tests/config/test_acting.py compares this list with those tests. `Key.acts`, docs/configuration.md and the README use
+the list.
 """
 
 from __future__ import annotations

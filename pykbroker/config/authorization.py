@@ -26,8 +26,8 @@ class AuthorizerSettings(NamedTuple):
 
 
 def authorizer_settings(config: Config) -> AuthorizerSettings | None:
-    """Return the settings, or None without StandardAuthorizer. Raises ConfigError for a super user that is not a
-    principal, and for an audit without an authorizer."""
+    """Return the settings, or None if the authorizer is not StandardAuthorizer. Raises ConfigError for a super user
+    that is not a principal, and for an audit without an authorizer."""
     if config.optional_str(AUDIT_FILE) and not config.optional_str(AUTHORIZER):
         raise ConfigError(f"{AUDIT_FILE} is set, but no {AUTHORIZER}: there is nothing to audit")
     if (config.optional_str(AUTHORIZER) or "").strip() != STANDARD_AUTHORIZER:
@@ -45,6 +45,7 @@ def authorizer_settings(config: Config) -> AuthorizerSettings | None:
 
 
 def starts_early(config: Config, listener_name: str) -> bool:
-    """Return True if a listener serves before the ACLs are loaded (KIP-801). By default those of the controller do."""
+    """Return True if a listener serves before the ACLs are loaded (KIP-801). By default only the controller's listeners
+    do."""
     early = config.optional_list(EARLY_LISTENERS)
     return listener_name in (config.listeners.controller_names if early is None else early)

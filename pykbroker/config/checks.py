@@ -1,7 +1,7 @@
 """The rules between keys that Apache Kafka checks before a node starts.
 
-Responsible for rules that no single value can violate alone. Each function raises ConfigError, or returns warnings; the
-message names the keys, their values and what is allowed. The table checks single values.
+Responsible for rules that the row of a key cannot check, most of them about several keys. A function raises ConfigError
+or returns warnings; the message names the keys, their values and what is allowed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ORDERED: Final = tuple(
     ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
 )
 _ASSIGNOR_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor."
-# A group assignor by its short name, or by the name of Apache Kafka's own class for it.
+# Key -> the values that it may have (the short name of an assignor, or its class in Apache Kafka) -> the short name.
 _ASSIGNORS: Final = {
     "group.consumer.assignors": {
         "uniform": "uniform",
@@ -54,7 +54,7 @@ _ASSIGNORS: Final = {
     },
     "group.share.assignors": {"simple": "simple", _ASSIGNOR_PACKAGE + "SimpleAssignor": "simple"},
 }
-#: KIP-392: the only class that Apache Kafka contains.
+#: The only replica selector (KIP-392) that Apache Kafka contains.
 REPLICA_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _DEDUPE_BYTES_PER_THREAD: Final = 1024 * 1024
@@ -148,7 +148,7 @@ def resolve_listeners(config: Config) -> ListenerConfig:
         if advertised is None
         else parse_listeners("advertised.listeners", advertised, protocols, distinct_ports=False)
     )
-    # Written in any case, as in Apache Kafka's check of the map; listeners are always looked up in capitals.
+    # The names may be in any case, as in Apache Kafka's check of the map. The names of end points are in capitals.
     controller_names = tuple(name.upper() for name in controller_names)
     controller = tuple(point for point in listeners if point.listener_name in controller_names)
     written = {} if advertised is None else {point.listener_name: point for point in advertised_points}
@@ -174,8 +174,8 @@ def resolve_listeners(config: Config) -> ListenerConfig:
 
 
 def _reachable(config: Config, point: EndPoint, *, first: bool) -> EndPoint:
-    """Return how a controller end point without a host is advertised: as in controller.quorum.voters, if that is set,
-    else under the name of the machine."""
+    """Return a controller end point as it is advertised. If it has no host, the first one (`first`) gets the address of
+    this node in controller.quorum.voters, if there is one. Otherwise the empty host stands for the machine's name."""
     if not is_wildcard(point.host):
         return point
     if first and (voter := config.voters.get(config.int("node.id"))) is not None:
@@ -226,7 +226,7 @@ def _check_roles(config: Config, warnings: list[str]) -> None:
                 f"If process.roles contains the 'controller' role, it must include the node id {node_id}",
             )
         names = {point.listener_name for point in config.listeners.all}
-        # As it is written, because Apache Kafka refuses a controller whose names are not in capitals.
+        # Compared as they are written, because Apache Kafka refuses a controller whose names are not in capitals.
         missing = [name for name in config.list("controller.listener.names") if name not in names]
         if missing:
             raise _wrong(
@@ -377,7 +377,7 @@ def _check_log(config: Config) -> None:
 
 
 def check_local_retention(values: Mapping[str, int], prefix: str = "") -> None:
-    """Check that tiered storage keeps no more on local disk than in total. -2 means the total, -1 no limit."""
+    """Check that the local retention of tiered storage is not above the total one. -2 means the total, -1 no limit."""
     for unit in ("bytes", "ms"):
         total, local = values[f"retention.{unit}"], values[f"local.retention.{unit}"]
         if total == -1 or local == -2:

@@ -1,6 +1,6 @@
-"""The properties of nodes in a cluster on one machine, and the keys that may not be set for them.
+"""The properties of nodes in a cluster on one machine, and the keys that a caller may not set for these nodes.
 
-Shared by the cluster in a process (`pykbroker.testing.Cluster`) and the one of processes (`pykbroker start --brokers`).
+Used by the cluster in one process (`pykbroker.testing.Cluster`) and by that of several (`pykbroker start --brokers`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from pykbroker.config.kinds import ConfigError
 
-#: Keys that the cluster decides for its nodes, and no caller may set.
+#: Keys that the cluster sets for its nodes. A caller may not set them.
 OWN_KEYS = frozenset(
     (
         "advertised.listeners",
@@ -31,8 +31,8 @@ OWN_KEYS = frozenset(
 
 
 def replicated_profile(brokers: int) -> dict[str, str]:
-    """Return keys with which topics, also internal ones, survive the loss of a broker if there are three; groups start
-    at once."""
+    """Return properties with which topics, also internal topics, survive the loss of a broker if there are at least
+    three brokers. With them groups start at once."""
     replicas, least = str(min(3, brokers)), str(2 if brokers > 2 else 1)
     return {
         "default.replication.factor": replicas,

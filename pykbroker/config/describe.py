@@ -119,8 +119,8 @@ class Inheriting:
         source: int,
         inherited: Mapping[str, tuple[Synonym, ...]],
     ) -> None:
-        """`values` and `inherited`: of a topic or group without a configuration of its own; `source`: of its own
-        values."""
+        """`values` and `inherited` are the values and synonyms of a topic or group without a configuration of its own.
+        `source` is the config source of a value that it sets itself."""
         self._keys = keys
         self._source = source
         self._inherited = inherited
@@ -197,7 +197,7 @@ def _broker_entry(name: str, value: str | None, synonyms: tuple[Synonym, ...]) -
 
 
 def _synonyms(name: str, config: Config, dynamic: DynamicConfigs) -> tuple[Synonym, ...]:
-    """Return every layer that has a broker key or one of its synonyms, strongest first."""
+    """Return an entry for every layer that sets a broker key or one of its synonyms, the strongest layer first."""
     sensitive = _sensitive(name)
     names = _broker_names(name)
     static = config.overrides()
@@ -216,7 +216,7 @@ def _synonyms(name: str, config: Config, dynamic: DynamicConfigs) -> tuple[Synon
 
 
 def _from_first(name: str, found: list[Synonym]) -> tuple[Synonym, ...]:
-    """Return the chain from the first layer that has the name itself, as Kafka shows it."""
+    """Return the synonyms from the first one that has this name onwards, as Kafka shows them."""
     for index, synonym in enumerate(found):
         if synonym.name == name:
             return tuple(found[index:])
@@ -232,13 +232,13 @@ def _broker_names(name: str) -> tuple[str, ...]:
 
 
 def may_be_secret(resource_type: int, name: str) -> bool:
-    """Return True if the value of this key may be a secret: passwords, and unknown keys."""
+    """Return True if the value of this key may be a secret: if it is a password, or if the key is unknown."""
     key = find_key(name) if resource_type == RESOURCE_BROKER else _KEYS_OF.get(resource_type, {}).get(name)
     return key is None or key.type is PASSWORD
 
 
 def _sensitive(name: str) -> bool:
-    """Return True for secrets, and for unknown keys, because they may be secrets."""
+    """Return True for a key of a secret, and for an unknown key, whose value may be a secret."""
     key = find_key(name)
     return key is None or key.type is PASSWORD
 

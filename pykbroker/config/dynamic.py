@@ -14,7 +14,7 @@ from pykbroker.config.key_table import BROKER_KEYS, DYNAMIC_ONLY_KEYS, OWN_KEYS,
 from pykbroker.config.kinds import HIDDEN, PASSWORD, PER_BROKER, READ_ONLY, ConfigError
 from pykbroker.config.load import Config, find_key, without_listener
 
-# Per-broker TLS keys that only count together with a listener: listener.name.<listener>.<key>
+# TLS keys that a dynamic change may set only for one listener: listener.name.<listener>.<key>
 LISTENER_ONLY = frozenset(
     {
         "ssl.protocol",
@@ -53,7 +53,7 @@ RELOADED = frozenset(
         "ssl.truststore.certificates",
     }
 )
-# With a listener prefix these are still one value for all brokers.
+# Also with the prefix of a listener, these keys may have a value for all brokers.
 _CLUSTER_LEVEL_OF_LISTENER = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 _THREAD_POOLS = (
     "num.io.threads",
@@ -71,14 +71,14 @@ _THREAD_POOLS = (
 
 @dataclass(slots=True, frozen=True)
 class DynamicConfigs:
-    """The configuration of this broker and of all brokers in the metadata log, as text."""
+    """The dynamic configuration in the metadata log, as text: `broker` of this broker, `cluster` of all brokers."""
 
     broker: Mapping[str, str] = field(default_factory=dict, repr=False)
     cluster: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def apply(self, config: Config) -> Config:
-        """Return the configuration in effect: broker over cluster over file. Keys that only exist dynamically are left
-        out.
+        """Return the configuration in effect: a value of `broker` replaces one of `cluster`, and that one the file's.
+        Keys that only exist dynamically are left out.
 
         A dynamic value in one unit (log.retention.ms) also overrides a static one in another (log.retention.hours).
         """
@@ -99,10 +99,10 @@ class DynamicConfigs:
 def validate_broker_overrides(
     config: Config, current: DynamicConfigs, overrides: Mapping[str, str], *, per_broker: bool, step: bool = True
 ) -> None:
-    """Raise ConfigError if these must not become the dynamic configuration of this broker (or of all).
+    """Raise ConfigError if `overrides` must not become the dynamic configuration of this broker, or of all brokers.
 
-    `overrides` is the whole new layer, not the difference. Unknown names pass, because they may belong to a plugin. If
-    `step` is False, the rule is skipped that limits how far a thread pool may grow or shrink at once.
+    `overrides` is the whole new layer, not the difference. Unknown names pass, because they may belong to a plugin.
+    `step`: check also that no thread pool grows or shrinks too far at once.
     """
     check_dynamic_values(overrides, per_broker=per_broker)
     layers = (
@@ -118,7 +118,7 @@ def validate_broker_overrides(
 
 
 def check_dynamic_values(overrides: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raise ConfigError if one of these may not be changed in a running broker, or is not a valid value of its key.
+    """Raise ConfigError if a key may not be changed in a running broker, or if a value is not valid for its key.
 
     This needs no knowledge of the broker itself.
     """
@@ -147,8 +147,8 @@ def check_dynamic_values(overrides: Mapping[str, str], *, per_broker: bool) -> N
 def without_invalid(config: Config, dynamic: DynamicConfigs) -> tuple[DynamicConfigs, list[str]]:
     """Return the layers without keys that must not be applied, and a message for each such key.
 
-    A record in the metadata log may be older than a rule, or written without a check by this broker. Apache Kafka drops
-    such a value with an error in the log and continues, and so does this function.
+    A record in the metadata log may be older than a rule, or may have been written without a check by this broker.
+    Apache Kafka leaves such a value out, logs an error and continues; LiveConfig does the same with this result.
     """
     messages: list[str] = []
 

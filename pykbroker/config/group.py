@@ -1,4 +1,4 @@
-"""The effective configuration of a group (KIP-848, KIP-932, KIP-1071), and the check of overrides for one.
+"""The effective configuration of a group (KIP-848, KIP-932, KIP-1071), and the check of a group's overrides.
 
 Responsible for the layers (group override > broker key > default) and for the bounds that a broker sets for its groups.
 """
@@ -14,7 +14,7 @@ from pykbroker.config.load import Config
 
 
 def _bounds() -> dict[str, tuple[str | None, str | None]]:
-    """Return group key -> the broker keys with its lower and upper bound."""
+    """Return group key -> the broker keys that set its lower and its upper bound."""
     found: dict[str, tuple[str | None, str | None]] = {}
     for name in GROUP_SYNONYMS:
         kind, _, noun = name.partition(".")
@@ -29,7 +29,7 @@ BOUNDS: Final = _bounds()
 
 
 def group_values(config: Config, overrides: Mapping[str, str]) -> dict[str, Value]:
-    """Return every group key: the group's value, else the broker's, else the default. Not limited to the bounds."""
+    """Return every group key: the group's value, else the broker's, else the default. The bounds are not applied."""
     values: dict[str, Value] = {}
     for name, key in GROUP_KEYS.items():
         if name in overrides:
@@ -43,7 +43,7 @@ def group_values(config: Config, overrides: Mapping[str, str]) -> dict[str, Valu
 
 
 def resolve_group(config: Config, overrides: Mapping[str, str] | None = None) -> dict[str, Value]:
-    """Return the values that a coordinator uses: an override from before a bound was tightened counts as that bound."""
+    """Return the values that a coordinator uses. An override that a later bound excludes counts as that bound."""
     values = group_values(config, overrides or {})
     for name in overrides or {}:
         value = values.get(name)

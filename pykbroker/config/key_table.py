@@ -46,8 +46,8 @@ GROUP_KEYS: Final[dict[str, Key]] = {key.name: key for key in scoped.GROUP}
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 
-# Topic key -> the broker keys that give its value if the topic has none, strongest first, and the factor that converts
-# a value of each to the unit of the topic key.
+# Topic key -> the broker keys that give its value if the topic has none, strongest first. Each has the factor that
+# converts its value to the unit of the topic key.
 TOPIC_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
     "cleanup.policy": (("log.cleanup.policy", 1),),
     "compression.gzip.level": (("compression.gzip.level", 1),),

@@ -3,7 +3,7 @@
 Responsible for one value at a time, with Apache Kafka's rules for reading and printing it. Not responsible for the set
 of keys (keys/, key_table.py) nor for rules between keys (load.py, topic.py, dynamic.py).
 
-Parsed values are plain Python: bool, int, float, str, a tuple of str for LIST, `Password` for PASSWORD; None is "not
+Parsed values are plain Python: bool, int, float, str, a tuple of str for LIST, `Password` for PASSWORD. None means "not
 set".
 """
 
@@ -18,7 +18,8 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigError(ValueError):
-    """A configuration that must not start or be applied; the message names the key, the value and what is allowed."""
+    """A node must not start with a configuration, or must not apply it. The message names the key, the value and what
+    is allowed."""
 
 
 class Type(IntEnum):
@@ -70,12 +71,13 @@ HIDDEN: Final = "[hidden]"
 
 _BITS: Final[Mapping[Type, int]] = {INT: 32, SHORT: 16, LONG: 64}
 _INTEGER: Final = r"[+-]?[0-9]+"
-# Each digit can be matched in only one way; otherwise the time would grow with the square of the length.
+# The expression matches each digit in only one way. Otherwise a match would take a time that grows with the square of
+# the length.
 _DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)"
 
 
 class Password(str):
-    """A secret: an ordinary str to the code that uses it, hidden wherever it is printed with repr."""
+    """A secret. It is an ordinary str, except that `repr` hides it."""
 
     __slots__ = ()
 
@@ -84,7 +86,7 @@ class Password(str):
 
 
 class Required:
-    """The default of a key that has none: the configuration must set it."""
+    """Stands for the default of a key that has no default: the configuration must set the key."""
 
     __slots__ = ()
 
@@ -135,7 +137,7 @@ _at_least: dict[float, Range] = {}
 
 
 def at_least(low: float) -> Range:
-    """Return one shared Range per bound, because half of all keys have the same three."""
+    """Return a Range that keys share, because half of all keys have one of the same three bounds."""
     found = _at_least.get(low)
     if found is None:
         found = _at_least[low] = Range(low, None)
@@ -179,7 +181,7 @@ class OneOfAnyCase(Check):
 
 
 class ListOf(Check):
-    """A list without duplicates or empty entries, perhaps from a fixed set of values."""
+    """A list without duplicates or empty entries; with `values` every entry must be one of them."""
 
     __slots__ = ("empty", "null", "values")
 
@@ -399,8 +401,8 @@ _WHITE_SPACE: Final = " \t\n\v\f\r"
 def split_list(text: str) -> tuple[str, ...]:
     """Return the entries of a list as Apache Kafka splits it, without the blanks around each comma.
 
-    A client may send the text, so no regular expression with blanks on both sides of a comma is used: its time grows
-    with the square of a run of blanks.
+    A client may send the text, so this uses no regular expression with blanks on both sides of a comma: its time would
+    grow with the square of the number of blanks in a row.
     """
     if not text:
         return ()
@@ -412,7 +414,7 @@ def split_list(text: str) -> tuple[str, ...]:
 
 
 def parse_text(name: str, type: Type, text: str) -> Value:
-    """Convert a text to a value by its type alone. Kafka trims every kind of value, also passwords."""
+    """Convert a text to a value by its type alone. As in Kafka, a value of any type is trimmed, also a password."""
     trimmed = text.strip("".join(map(chr, range(33))))
     match type:
         case Type.BOOLEAN:
@@ -445,7 +447,7 @@ def parse_text(name: str, type: Type, text: str) -> Value:
 
 
 def format_value(value: object) -> str | None:
-    """Convert a value to text, as DescribeConfigs shows it. A password is never formatted; callers hide it first."""
+    """Convert a value to text, as DescribeConfigs shows it. Callers must not pass a password."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -493,8 +495,8 @@ def parse_host_port(text: str) -> tuple[str, int] | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if only this machine can reach a socket on the host. A name other than localhost may be any
-    address."""
+    """Return True if only this machine can reach a socket on the host. Returns False for every name but localhost,
+    because it may stand for any address."""
     import ipaddress  # rarely needed, and not cheap to import
 
     try:

@@ -46,9 +46,9 @@ class ListenerConfig:
     """The end points of the controller half; empty on a pure broker."""
     advertised_broker: tuple[EndPoint, ...]
     advertised_controller: tuple[EndPoint, ...]
-    """An end point of these two has an empty host where the name of the machine is to be advertised."""
+    """In `advertised_broker` and `advertised_controller`, an empty host means that the machine's name is advertised."""
     controller_names: tuple[str, ...]
-    """`controller.listener.names` in capitals: the first one is how a broker reaches the controllers."""
+    """`controller.listener.names` in capitals. A broker connects to the controllers at the first of these listeners."""
     inter_broker_name: str
     protocols: Mapping[str, str]
     """Listener name -> security protocol."""
@@ -108,8 +108,8 @@ def parse_listeners(
 
 
 def is_wildcard(host: str) -> bool:
-    """Return True for a host that stands for every address of the machine, which a node can listen on and not connect
-    to."""
+    """Return True for a host that stands for every address of the machine. A node can listen on it, but no client can
+    connect to it."""
     return host in ("", "0.0.0.0") or (":" in host and not host.strip("0:"))  # noqa: S104  # compared, not bound
 
 

@@ -22,12 +22,13 @@ class LiveConfig:
     def __init__(self, static: Config) -> None:
         self.static = static
         self.current = static
-        # The layers of the metadata, and the part of them that is applied.
+        # `_told`: the layers that `update` got last. `_dynamic`: the part of them that is applied.
         self._told = self._dynamic = DynamicConfigs()
         self._listeners: list[Callable[[Config], None]] = []
 
     def on_change(self, callback: Callable[[Config], None]) -> None:
-        """Register `callback(config)`, which is called after every change; the caller reads `current` itself before."""
+        """Register `callback(config)`, which is called after every later change. It is not called with the present
+        value, which the caller reads from `current`."""
         self._listeners.append(callback)
 
     def throttle(self, name: str) -> int:

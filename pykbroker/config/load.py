@@ -51,7 +51,7 @@ def without_listener(name: str) -> str | None:
     first_dot = name.find(".", len(LISTENER_PREFIX))
     if not name.startswith(LISTENER_PREFIX) or not 0 < first_dot < len(name) - 1 or "\n" in name:
         return None
-    # A client may send any name, so no longer end of it is checked than the longest key.
+    # A client may send a name of any length, so only its end is searched, as far as the longest key can reach.
     for index in range(max(first_dot, len(name) - _LONGEST_KEY - 1), len(name)):
         if name[index] == "." and name[index + 1 :] in STATIC_KEYS:
             return name[index + 1 :]
@@ -74,7 +74,7 @@ def is_known(name: str) -> bool:
 
 
 class Config:
-    """Typed values by key name. Immutable; `with_overrides` returns another one."""
+    """Typed values by key name. Immutable; `with_overrides` returns another Config."""
 
     __slots__ = ("_raw", "_unknown", "_values", "_warnings", "listeners", "roles")
 
@@ -105,7 +105,7 @@ class Config:
                 unknown.append(name)
         for name, variable in left_over(with_ids):
             key = find_key(name)
-            # In a key that may be for a secret, it may be a part of a password.
+            # If the key may be for a secret, the variable may be a part of a password.
             is_secret = key is None or key.type is PASSWORD
             shown = "a variable in it" if is_secret and variable != with_ids[name] else variable
             warnings.append(f"Configuration {name}: no provider has a value for {shown}, which stays as it is written")
@@ -116,8 +116,8 @@ class Config:
 
     @property
     def warnings(self) -> tuple[builtins.str, ...]:
-        """The warnings that a start logs. They are made on demand, because the search for a similar key takes
-        milliseconds, and clients send names too."""
+        """The warnings that a start logs. They are made only on demand: the search for a similar key takes
+        milliseconds, and the names of a configuration that is only checked may come from a client."""
         unknown = (
             f"Configuration {name} is not known and has no effect{did_you_mean(name, STATIC_KEYS)}"
             for name in self._unknown
@@ -272,8 +272,8 @@ def development_profile(data_dir: str, port: int = 9092, controller_port: int | 
     They are those of Apache Kafka's shipped server.properties that differ from the defaults, on localhost only (all its
     addresses, IPv4 and IPv6), and groups that start at once.
 
-    With port 0 both listeners get a free port. Otherwise the controller listens on the next one, unless
-    `controller_port` is given.
+    With port 0 both listeners get a free port. Otherwise the controller listens on the next port (the previous one
+    after 65535), unless `controller_port` is given.
     """
     if controller_port is None:
         controller_port = 0 if port == 0 else port + 1 if port < 65535 else port - 1

@@ -1,4 +1,4 @@
-"""Finds the known name that a user has probably meant by an unknown one."""
+"""Finds the known name that a user has probably meant by an unknown name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to `word`, or None if none is."""
+    """Return the known name that is most similar to `word`, or None if no name is similar enough."""
     # Imported only for an unknown name, so that a node without one does not load it.
     from difflib import get_close_matches
 

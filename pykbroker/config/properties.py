@@ -25,7 +25,8 @@ _SURROGATES: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def parse(text: str) -> dict[str, str]:
-    """Return all pairs in the order of their first appearance; of a repeated key the last value counts, as in Java."""
+    """Return all pairs, in the order in which their keys first appear. If a key is repeated, its last value counts, as
+    in Java."""
     pairs: dict[str, str] = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)
@@ -49,14 +50,14 @@ def format(pairs: Mapping[str, str], comment: str = "") -> str:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield lines with their continuations joined, without blank ones and comments; each with its first line's
-    number."""
+    """Yield each logical line (a line joined with its continuations) and the number of its first line. Blank lines and
+    comments are left out."""
     natural_lines = re.split(r"\r\n|\r|\n", text)
     joined = ""
     start = 0
     for number, natural in enumerate(natural_lines, start=1):
         line = natural.lstrip(_BLANK)
-        if not joined:  # a new line, or the continuation of nothing, which Java does not distinguish
+        if not joined:  # a new line, or one that continues an empty text: Java treats both alike
             if not line or line[0] in "#!":
                 continue  # a comment cannot be continued
             start = number

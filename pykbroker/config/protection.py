@@ -1,11 +1,11 @@
-"""Settings that promise protection which this version does not give: their one table, and the line that refuses them.
+"""Settings that promise protection which this version does not give: one table of them, and the line that refuses them.
 
 Responsible for finding such settings in the texts of a configuration. The start, `pykbroker format`, embedded use,
 AlterConfigs and the dynamic layers of the metadata log all use this module. Not responsible for keys without effect
 (acting.py), nor for malformed values (load.py).
 
-All functions work on texts, so that a change can be judged before it is applied. When a part of the program begins to
-serve a row, the row is removed.
+All functions work on texts, so that a change can be judged before it is applied. A row is removed from the table when
+the program begins to give its protection.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AUTHORIZER: Final = "authorizer.class.name"
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PROTOCOL_MAP: Final = "listener.security.protocol.map"
 PRINCIPAL_BUILDER: Final = "principal.builder.class"
-#: The beginning of a key after a listener's name, and perhaps a mechanism's, or the whole key.
+#: Keys of protection after `listener.name.<listener>.[<mechanism>.]`: how they begin, and those that are given in full.
 _PREFIXES: Final = ("ssl.", "sasl.")
 _WHOLE_KEYS: Final = ("connections.max.reauth.ms", PRINCIPAL_BUILDER)
 _LONGEST_VALUE: Final = 200
@@ -54,11 +54,11 @@ class GivenSettings:
     """The texts that are set, and the listeners that they apply to."""
 
     texts: Mapping[str, str] = field(repr=False)
-    #: listener name -> the key that names it, and the text of its entry; upper case
+    #: listener name in upper case -> the key that names it, and the text of its entry
     listeners: Mapping[str, tuple[str, str]]
     #: `listener.name.<listener>.` counts for any listener, because the node that judges a change may not know them all
     every_listener: bool
-    #: keys that are changed while the node runs; some settings are served only if they are set at the start
+    #: keys that are changed while the node runs; some protection is given only if it is set at the start
     changed: Collection[str]
 
 
@@ -73,11 +73,12 @@ _ABOUT_LISTENERS: Final = frozenset(
         _PROTOCOL_MAP,
     }
 )
-#: Keys of a SASL listener that act with its prefix, from a properties file.
+#: Keys that act with the prefix of a SASL listener, if the properties file sets them.
 _SERVED_SASL: Final = frozenset(
     {"sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.server.max.receive.size", "connections.max.reauth.ms"}
 )
-#: Keys for the time and the program of a new login. They protect nothing, and act only with Kerberos and OAuth.
+#: Keys that set when a client logs in again, and with which program. They protect nothing, and act only with Kerberos
+#: and OAuth.
 _TIMES_OF_LOGINS: Final = frozenset(
     {
         "sasl.kerberos.kinit.cmd",
@@ -112,7 +113,8 @@ class ProtectionRow:
 def _set(
     key: str, not_served: str, *, harmless: Collection[Value] = (None, "", ()), role: str | None = None
 ) -> ProtectionRow:
-    """Return a row of one key that counts if it has a value that is not harmless, on nodes with the role."""
+    """Return a row of one key. It refuses every value that is not harmless; with `role` only on nodes with that
+    role."""
 
     def found(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
         if role is not None and role not in _list(settings.texts, "process.roles"):
@@ -127,7 +129,8 @@ def _set(
 
 
 def _plugin(key: str, not_served: str, *, harmless: Collection[Value] = (), role: str | None = None) -> ProtectionRow:
-    """Return a row of one key that names a class. It counts unless the class is one of Python and the file names it."""
+    """Return a row of one key that names a class. It refuses every class but the harmless ones and a class of Python
+    that the properties file names."""
     row = _set(key, not_served, harmless=(None, "", *harmless), role=role)
 
     def found(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
@@ -171,8 +174,8 @@ def _between_brokers(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
 
 
 def _late_listeners(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
-    """Find changes of listeners that need protection, because listeners are opened and connections secured as the
-    properties file defines them."""
+    """If a key about listeners is changed, find every listener that is not PLAINTEXT. Only the properties file decides
+    how listeners are secured, so the change would not secure them."""
     texts = settings.texts
     if _ABOUT_LISTENERS.isdisjoint(settings.changed):
         return
@@ -188,14 +191,16 @@ def _late_listeners(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
 
 @dataclass(slots=True)
 class _Branch:
-    """The name that ends here, and the longer ones by their next part."""
+    """A node of the tree of names: the name that ends at it, if any, and the branches of longer names by their next
+    part."""
 
     name: str | None = None
     longer: dict[str, _Branch] = field(default_factory=dict)
 
 
 class _Names:
-    """Names of listeners, by their parts between dots, because a client may send many keys and many listeners."""
+    """Names of listeners, as a tree of their parts between dots. So a search is fast, although a client may send many
+    keys and many listeners."""
 
     __slots__ = ("_root",)
 
@@ -220,8 +225,8 @@ class _Names:
 
 
 def _split_key(rest: str) -> tuple[str | None, str] | None:
-    """Return the text before a key of protection, and the key; None if `rest` has no such key. The first such key after
-    a dot counts, and only then one at the beginning."""
+    """Return the text before a key of protection, and the key; None if `rest` has no such key. The leftmost such key
+    after a dot counts; if there is none, a key at the beginning."""
     if "\n" in rest:
         return None
     found = [(rest.find(f".{prefix}", 1), len(prefix) + 1) for prefix in _PREFIXES]
@@ -250,7 +255,7 @@ def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
         before = rest[: -len(base) - 1]
         may_change = key not in settings.changed or base in RELOADED
         protocol = protocols.get(name or "", PLAINTEXT)
-        # As in Apache Kafka, only lower case is searched for.
+        # As in Apache Kafka, a key acts only if the listener and the mechanism in it are in lower case.
         if may_change and before == before.lower() and _is_served(base, mechanism, protocol):
             continue
         if _is_harmless(base, text, settings.texts):
@@ -260,10 +265,10 @@ def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_served(base: str, mechanism: str | None, protocol: str) -> bool:
-    """Return True if a key with the prefix of a listener acts, when it is set at the start."""
+    """Return True if a key with the prefix of a listener acts when the properties file sets it."""
     if base.startswith("ssl."):
         return protocol in TLS_PROTOCOLS
-    # A JAAS line belongs to one mechanism; Apache Kafka ignores one without it.
+    # A JAAS line belongs to one mechanism; Apache Kafka ignores a line whose key names no mechanism.
     is_whole = base != "sasl.jaas.config" or mechanism is not None
     return protocol.startswith("SASL_") and base in _SERVED_SASL and is_whole
 
@@ -275,7 +280,7 @@ def _is_harmless(base: str, text: str, texts: Mapping[str, str]) -> bool:
     row = STATIC_KEYS.get(base)
     if row is None or base.startswith(("ssl.", "sasl.")):
         return False
-    # The same class counts for all listeners.
+    # All listeners use the principal builder of the node, so the same class with a prefix changes nothing.
     return row.parse(text) == (_value(texts, base) if base == PRINCIPAL_BUILDER else row.default)
 
 
@@ -287,7 +292,7 @@ def _sasl_classes(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
 
 
 def _late_sasl(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
-    """Find changed keys of SASL, because authentication follows the properties file and no change takes effect."""
+    """Find changed keys of SASL. Authentication follows the properties file, so a change would have no effect."""
     if _uses_sasl(settings):
         for key in sorted(settings.changed):
             if key.startswith("sasl.") and key not in _SASL_CLASSES and key not in _TIMES_OF_LOGINS:
@@ -355,7 +360,7 @@ TABLE: Final[tuple[ProtectionRow, ...]] = (
     _set("remote.log.storage.system.enable", _NO_TIERS, harmless=(False,)),
 )
 
-#: Topic key -> the value that promises, and the feature that is not served.
+#: Topic key -> the value that promises a feature, and this feature, which is not served.
 TOPIC_TABLE: Final[Mapping[str, tuple[str, str]]] = {"remote.storage.enable": ("true", _NO_TIERS)}
 
 #: Every key of the table that has a row of its own in docs/configuration.md.
@@ -363,7 +368,7 @@ KEYS: Final = frozenset(key for row in TABLE for key in row.keys if key in STATI
 
 
 def refuse(texts: Mapping[str, str]) -> None:
-    """Raise ConfigError, with one line, for a node that must not start with these settings."""
+    """Raise ConfigError if a node must not start with these settings. The message is one line."""
     found = promises(texts)
     if found:
         raise ConfigError(one_line(found))
@@ -403,8 +408,8 @@ def promises_of_change(config: Config, changed: Mapping[str, str], registered: C
     static = config.overrides()
     try:
         found = promises({**static, **changed}, also_in_use=also_in_use, every_listener=True, changed=changed)
-        # The start has judged the properties file. Settings that it accepted have no effect, unless the listeners
-        # change.
+        # The start has accepted the properties file. So its promises for listeners that this node does not have count
+        # only if the change touches listeners.
         before = promises(static, every_listener=True) if found and _ABOUT_LISTENERS.isdisjoint(changed) else []
         found = [each for each in found if each.key in changed or each not in before]
     except ConfigError:
@@ -413,8 +418,8 @@ def promises_of_change(config: Config, changed: Mapping[str, str], registered: C
 
 
 def promises_of_layers(config: Config, dynamic: DynamicConfigs) -> list[BrokenPromise]:
-    """Return the broken promises in the metadata log for this broker. Each setting is also judged alone, because
-    another one may be malformed."""
+    """Return the broken promises in the metadata log for this broker. Each setting is also judged alone, because all of
+    them together cannot be judged if one is malformed."""
     static = config.overrides()
     layers = {**dynamic.cluster, **dynamic.broker}
     found: dict[BrokenPromise, None] = dict.fromkeys(_late_authorizer(config, layers))
@@ -422,7 +427,7 @@ def promises_of_layers(config: Config, dynamic: DynamicConfigs) -> list[BrokenPr
         try:
             found.update(dict.fromkeys(promises({**static, **changed}, changed=changed)))
         except ConfigError:
-            continue  # LiveConfig leaves the malformed one out, and logs it
+            continue  # LiveConfig leaves the malformed setting out, and logs it
     return list(found)
 
 

@@ -40,8 +40,8 @@ def left_over(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield keys and variables for which no provider of the configuration had a value."""
     names = provider_names(texts)
     for key, text in texts.items() if names else ():
-        # Text without a closing brace is not a variable, and would cost the expression a time that grows with its
-        # square.
+        # Text after the last closing brace has no variable, and a search in it would take a time that grows with the
+        # square of its length.
         for match in VARIABLE.finditer(text, 0, text.rfind("}") + 1):
             if match[1] in names:
                 yield key, match[0]

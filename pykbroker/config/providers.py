@@ -1,9 +1,9 @@
-"""config.providers: values of a start-up file that are stored elsewhere, `${provider:path:key}` (KIP-297, KIP-421,
+"""config.providers: values that a properties file takes from other places, `${provider:path:key}` (KIP-297, KIP-421,
 KIP-887).
 
 Responsible for the three providers of Apache Kafka: environment variables, properties files, and directories with a
-file for each key. Not responsible for the choice of configurations that may have them: start_up.py resolves the texts
-of a start, and no other configuration is resolved. The table in protection.py refuses every other provider.
+file for each key. Not responsible for the choice of configurations that may have variables: start_up.py resolves the
+texts of a start, and no other configuration is resolved. The table in protection.py refuses every other provider.
 
 * A text is replaced once: the value of a provider is not searched for variables again.
 * A variable without a value stays as it is written, as in Apache Kafka. In a key for a secret this stops the start
@@ -29,12 +29,12 @@ class Sources(NamedTuple):
     """The places where providers look for values."""
 
     environment: Mapping[str, str]
-    #: the bytes of a file, or None if it is not a regular file. Raises OSError.
+    #: returns the bytes of a file, or None if it is not a regular file. Raises OSError.
     read: Callable[[str], bytes | None]
     exists: Callable[[str], bool]
 
 
-#: Path (empty for none) and key -> the value; None if the provider has none.
+#: Takes a path, which may be empty, and a key; returns the value, or None if the provider has no value for them.
 Lookup = Callable[[str, str], str | None]
 
 
@@ -81,7 +81,7 @@ def _replaced(key: str, text: str, lookups: Mapping[str, Lookup]) -> str:
             return match[0]
         value = lookups[provider](path, name)
         if value is None and row is not None and row.type is PASSWORD:
-            # In the middle of a text it may be a part of a password.
+            # In the middle of a text, the text of a variable may be a part of a password.
             shown = match[0] if match[0] == text else "a variable in it"
             raise ConfigError(f"{key}: the provider {provider} has no value for {shown}")
         return match[0] if value is None else value
@@ -151,7 +151,7 @@ def _directories(allowed: _Allowed, sources: Sources) -> Lookup:
         if folder is None or name in ("", ".", "..") or "/" in name or "\0" in name:
             return None
         data = _read(os.path.join(folder, name), sources)
-        # Java also replaces bytes that are not UTF-8.
+        # Bytes that are not UTF-8 are replaced, as in Java.
         return None if data is None else data.decode(errors="replace")
 
     return look_up

@@ -1,6 +1,6 @@
 """Generates docs/configuration.md from the table: `python -m pykbroker.config.reference [--check]`.
 
-Responsible for the page alone. With --check it writes nothing and fails for a stale page, for `make lint`.
+Responsible for the page alone. With --check, as `make lint` calls it, it writes nothing and fails if the page is stale.
 """
 
 from __future__ import annotations

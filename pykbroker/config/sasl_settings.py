@@ -1,8 +1,8 @@
 """The SASL configuration of a node, per listener: mechanisms, users of PLAIN, the life of a session.
 
 Responsible for Apache Kafka's rules of prefixes (`listener.name.<listener>.[<mechanism>.]<key>`), for JAAS lines and
-the JAAS file. Each mistake is one ConfigError without any part of a JAAS text: a listener that cannot authenticate
-stops the start. Not responsible for the listeners that may use SASL at all (protection.py).
+the JAAS file. A mistake raises ConfigError, which stops the start; its text has no part of a JAAS text. Not responsible
+for whether a change may set these keys (protection.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FILE_KEY: Final = "java.security.auth.login.config in KAFKA_OPTS"
 
 @dataclass(slots=True, frozen=True)
 class MechanismSettings:
-    """`users`: of PLAIN. `max_reauth_ms`: 0 for a session without a limit."""
+    """`users`: the users of PLAIN; None for other mechanisms. `max_reauth_ms`: 0 means a session without a limit."""
 
     users: PlainUsers | None
     max_reauth_ms: int
@@ -72,7 +72,7 @@ def jaas_file() -> JaasFile:
 
 
 def sasl_listeners(config: Config, file: JaasFile | None = None) -> dict[str, SaslSettings]:
-    """Return listener name -> its settings, for each SASL listener that this node opens. Raises ConfigError."""
+    """Return listener name -> SASL settings, for each SASL listener that this node opens. Raises ConfigError."""
     names = [point.listener_name for point in config.listeners.all if point.security_protocol.startswith("SASL_")]
     if not names:
         return {}
@@ -135,7 +135,7 @@ def jaas_entry(config: Config, listener: str, mechanism: str, file: JaasFile) ->
 
 
 def login_of(config: Config, listener: str, mechanism_key: str, file: JaasFile | None = None) -> Login:
-    """Return the user as which this node logs in to the listener of other nodes. Raises ConfigError."""
+    """Return the user and password with which this node logs in to the listener of other nodes. Raises ConfigError."""
     mechanism = config.str(mechanism_key)
     if mechanism not in LOGIN_MODULES:
         raise ConfigError(
@@ -156,6 +156,6 @@ def _full(listener: str, mechanism: str, key: str) -> str:
 
 
 def _of(config: Config, listener: str, key: str) -> Value:
-    # Not the value that `config` has parsed, because its prefixes have listeners without dots.
+    # A key with the prefix of a listener has no row in the table, so its text is parsed here with the row of its base.
     text = config.raw(f"listener.name.{listener.lower()}.{key}")
     return config[key] if text is None else STATIC_KEYS[key].parse(text)

@@ -1,4 +1,4 @@
-"""Keys that are set and have no effect in this version: their list, and the one line that names them.
+"""Keys that are set and have no effect in this version: the search for them, and the one line that names them.
 
 Responsible for the properties file and for the configurations of brokers, topics and groups in the metadata log.
 acting.py lists the keys that act. A key of the table in protection.py is not silent: it is served or it is refused.
@@ -17,7 +17,7 @@ _OF_TLS = ("ssl.", "pykbroker.ssl.")
 
 
 def broker_keys(names: Iterable[str]) -> list[str]:
-    """Return the names that are known, also with a listener's prefix, and do not act."""
+    """Return the names, also those with a listener's prefix, whose keys are known and do not act."""
     found = []
     for name in names:
         key = find_key(name)

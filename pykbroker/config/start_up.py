@@ -13,8 +13,8 @@ from pykbroker.config.provider_names import KEY
 
 
 def start_texts(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts with the values of config.providers. Raises ConfigError, with one line without secrets, if the
-    node must not start."""
+    """Return the texts with the values of config.providers in them. Raises ConfigError if the node must not start; its
+    message is one line without secrets."""
     texts = dict(properties)
     if texts.get(KEY):
         from pykbroker.config.providers import Sources, resolved

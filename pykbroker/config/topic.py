@@ -1,4 +1,4 @@
-"""The effective configuration of a topic, and the check of overrides for one.
+"""The effective configuration of a topic, and the check of a topic's overrides.
 
 Responsible for the order topic override > dynamic broker > dynamic default > properties file > default (the middle
 three are one Config: `DynamicConfigs.apply`), and for Apache Kafka's rules between topic keys. The log layer takes the
@@ -50,8 +50,8 @@ def resolve_topic(
 def validate_topic_overrides(
     overrides: Mapping[str, str | None], config: Config | None = None, existing: Mapping[str, str] | None = None
 ) -> None:
-    """Raise ConfigError if a topic must not have these overrides (all of them, not the difference); `existing` are its
-    current ones.
+    """Raise ConfigError if a topic must not have these overrides (all of them, not the difference). `existing`: its
+    current overrides.
 
     With `config` (dynamic layers applied) the rules between keys use the broker's values too; without it, the defaults.
     """

@@ -1,7 +1,7 @@
 """Names of the environment variables that configure a container, and the configuration keys that they stand for.
 
-A variable's name becomes a key as in Apache Kafka's image: without its prefix, in lower case, `_` as `.`, then `...` as
-`-`, then `..` as `_`. So `__` is `_`, and `___` is `-`.
+A variable's name becomes a key as in Apache Kafka's image: without its prefix and in lower case. Then each `_` becomes
+`.`, then `...` becomes `-`, then `..` becomes `_`. So `__` stands for `_`, and `___` for `-`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 PREFIX: Final = "KAFKA_"
-#: Bitnami's images; a variable without `CFG_` overrides one with it, as there.
+#: The prefix in Bitnami's images. As in these, a variable without `CFG_` overrides the same variable with it.
 CFG_PREFIX: Final = "KAFKA_CFG_"
 
 

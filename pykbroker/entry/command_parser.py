@@ -1,7 +1,7 @@
-"""argparse with the texts of the other commands: one parser for each command of this package.
+"""argparse with the error and help texts that the tools' commands have: one parser for each command of this package.
 
 Responsible for the errors about words that a command does not take, and for the help. The command group of the tools
-shows the same parsers (tools/commands/passed_on.py).
+uses the same parsers (tools/commands/passed_on.py).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Final, NoReturn
 from pykbroker.config.nearest import nearest
 
 _WIDEST: Final = 80
-#: The widest column of options; the text of a longer one begins on its next line.
+#: The most characters for the column of options. The text of an option that is wider begins on the next line.
 _OPTIONS_COLUMN: Final = 30
 
 
 class UsageError(Exception):
-    """The words match no command. The message is the whole line for the user."""
+    """The words of a command line match no command. The message is the whole line for the user."""
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -88,7 +88,7 @@ class CommandParser(argparse.ArgumentParser):
     # -- help ---------------------------------------------------------------------------------------------------------
 
     def arguments(self) -> list[argparse.Action]:
-        """Return places and options in the order in which they were added; `--help` is the first one."""
+        """Return positional arguments and options in the order in which they were added; `--help` is the first."""
         return list(self._actions)
 
     def usage_line(self) -> str:
@@ -106,7 +106,7 @@ class CommandParser(argparse.ArgumentParser):
             lines += [*_wrapped(" ".join(paragraph.split()), width, "  ", "  "), ""]
         lines.append("Options:")
         shown = [(names_of(action), action.help or "") for action in self._actions if action.option_strings]
-        # It comes last, as in the help of the other commands.
+        # `--help` comes last, as in the help of the tools' commands.
         shown.append(shown.pop(0))
         column = min(max(len(names) for names, _ in shown) + 4, _OPTIONS_COLUMN)
         for names, text in shown:
@@ -114,7 +114,7 @@ class CommandParser(argparse.ArgumentParser):
                 lines += [f"  {names}", *_wrapped(text, width, " " * column, " " * column)]
             else:
                 lines += _wrapped(text, width, f"  {names}".ljust(column), " " * column)
-        # The lines are not wrapped, so that they can be copied.
+        # The lines of an example are not wrapped, so that a user can copy them.
         lines += ["", "Example:", *(f"  $ {line}" for line in self.example.splitlines())]
         return "\n".join(lines) + "\n"
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from pykbroker.entry.command_parser import UsageError
 
-#: Their modules are looked up only if they are loaded, because a module that is not loaded has raised nothing.
+#: Modules and classes of exceptions. They are not imported, because a module that is not loaded has raised nothing.
 _EXPECTED: Final = (
     ("pykbroker.config.kinds", "ConfigError"),
     ("pykbroker.storage.format", "StorageFormatError"),
@@ -27,8 +27,8 @@ _EXPECTED: Final = (
 USAGE: Final = 2
 #: Exit status of a program that Ctrl-C has ended, as a shell reports it.
 _INTERRUPTED: Final = 128 + signal.SIGINT
-#: Characters that end a line for a reader or a terminal (those of str.splitlines), others that control one (escapes,
-#: the direction of letters), and halves of surrogate pairs, which no encoding has. A tab stays.
+#: Characters that end a line for a reader or a terminal (those of str.splitlines), others that control a terminal
+#: (escapes, the direction of letters), and halves of surrogate pairs, which no encoding has. A tab is not among them.
 _STEERS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -44,7 +44,7 @@ def exit_status(act: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader of the output has closed it. The interpreter flushes once more at exit.
+        # The reader of the output has closed it. The interpreter flushes stdout once more at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
@@ -63,8 +63,8 @@ def say(line: str) -> None:
 
 
 def one_line(text: str) -> str:
-    r"""Return a text of a client, a file or another program as one line that cannot control a terminal: such characters
-    are written as in Python, \n for the end of a line."""
+    r"""Return a text of a client, a file or another program as one line that cannot control a terminal: characters of
+    `_STEERS` become escapes of Python, for example \n for the end of a line."""
     return _STEERS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 

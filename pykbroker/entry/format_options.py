@@ -45,7 +45,7 @@ class FormatOptions:
         return None if self.initial_controllers is None else parse_voters(self.initial_controllers, config)
 
     def levels(self, config: Config) -> dict[str, int]:
-        """Return the level of each feature that the cluster begins with. Raises ValueError."""
+        """Return feature -> the level with which the cluster begins. Raises ValueError."""
         from pykbroker.metadata.features import chosen_levels
 
         return chosen_levels(
@@ -107,7 +107,7 @@ def add_format_options(parser: CommandParser) -> None:
 
 
 def format_options(words: Mapping[str, Any]) -> FormatOptions:
-    """Return the options. `words`: the values by the names of FormatOptions, among others."""
+    """Return the options. `words` has a value for the name of each field of FormatOptions, and may have others."""
     return FormatOptions(**{name: words[name] for name in FormatOptions.__dataclass_fields__})
 
 

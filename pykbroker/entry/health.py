@@ -1,7 +1,7 @@
 """`pykbroker health`: ask a node on this machine over its health socket; exit status 0 if it serves.
 
 It imports as little as possible, because a container engine runs it every few seconds. Responsible for the client's
-side; node/node_health.py answers.
+side; node/node_health.py is the node's side.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from pykbroker.entry.command_parser import CommandParser, one_of
 
-#: of the container image: the first in a directory that the node may write to (with a read-only root, only the second)
+#: The image's node uses the first of these in a directory that it may write to: with a read-only root the second.
 USUAL_SOCKETS = ("/run/pykbroker/health.sock", f"/dev/shm/pykbroker-{os.getuid()}/health.sock")  # noqa: S108  # a directory that its user alone has made
 _PATIENCE_SECONDS = 2.0
 

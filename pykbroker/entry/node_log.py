@@ -17,8 +17,8 @@ def log_to(handler: logging.Handler, level: str) -> None:
 
 
 class OneLineFormatter(logging.Formatter):
-    """Writes a message as one line, whatever a client has put into it. A traceback keeps its lines, each with two
-    blanks before it, so that the text of an exception never begins a line of the log."""
+    """Writes a message as one line, whatever text of a client is in it. A traceback keeps its lines, each with two
+    blanks before it, so that no line of the log begins with the text of an exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         message, *traceback = super().format(record).split("\n")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pykbroker")
 
-#: The interval of the check whether the loop of a node that is ending still turns.
+#: The interval at which a node that ends, or whose start ends, is checked for a broker loop that no longer turns.
 _LOOK_SECONDS = 0.5
 
 
@@ -111,7 +111,7 @@ async def _serve(
 
     def asked_to_stop(number: int) -> None:
         stop.set()
-        # An operator who asks twice does not want to wait for a controlled shutdown.
+        # A second signal ends the process: its operator does not want to wait for a controlled shutdown.
         loop.remove_signal_handler(number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -136,8 +136,8 @@ async def _serve(
         await _unless_it_stands(node, node.stop())
         runtime.close()
         return 0 if interrupted else 1
-    # Objects of the start-up stay as well. They are not collected first, because coordinators may be loading and
-    # clients are connected.
+    # Objects of the start-up also live as long as the process. No collection runs before this freeze: it would stop the
+    # loop while coordinators load and clients are connected.
     gc.freeze()
     print(f"pykbroker is ready: {node.bootstrap_servers}", flush=True)
     await stop.wait()

@@ -16,7 +16,7 @@ from pykbroker.config.properties import parse
 from pykbroker.config.start_up import start_config
 
 logger = logging.getLogger("pykbroker")
-#: Keys that name the port of a controller.
+#: Keys whose values have the address of a controller.
 _WHERE_CONTROLLERS_ARE: Final = {
     "advertised.listeners",
     "controller.listener.names",
@@ -29,7 +29,7 @@ _WHERE_CONTROLLERS_ARE: Final = {
 @dataclass(slots=True)
 class Settings:
     config: Config
-    #: without a properties file, a node may format directories that are absent or empty
+    #: True with a properties file. Without one, a node may format directories that are absent or empty.
     has_file: bool
 
 
@@ -48,7 +48,8 @@ def read(
 ) -> Settings:
     """Read the configuration. Raises ConfigError or OSError with a message for the user.
 
-    The controller of the development profile gets a free port if its own `is_taken`, unless --set names a listener.
+    In the development profile the controller gets a free port if `is_taken` is True for its usual one, unless --set has
+    a key with the address of a controller.
     """
     given = dict(assignments(settings))
     properties: dict[str, str] = {}

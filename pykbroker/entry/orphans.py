@@ -32,7 +32,7 @@ class Orphans:
 
 
 def reap_as_first_process(loop: asyncio.AbstractEventLoop) -> None:
-    """Look from now on, if this is the first process of a container."""
+    """Begin to look for orphans, if this is the first process of a container."""
     if os.getpid() != 1:
         return
     orphans = Orphans()
@@ -45,7 +45,8 @@ def reap_as_first_process(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _some_child_has_ended() -> bool:
-    """Return True if a child has ended, without waiting for it: one system call, and not a file for each process."""
+    """Return True if a child has ended, without waiting for it. This takes one system call, while `_zombies` reads a
+    file for each process."""
     try:
         return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -53,8 +54,8 @@ def _some_child_has_ended() -> bool:
 
 
 def _zombies() -> Iterable[tuple[int, str]]:
-    """Return children of this process that have ended, with the times of their start, because process ids are used
-    again."""
+    """Return children of this process that have ended, each with the time of its start, because the system uses a
+    process id again."""
     for name in os.listdir("/proc"):
         if not name.isdecimal():
             continue

@@ -18,12 +18,12 @@ OWN_COMMANDS: Final = {
     "health": "Ask a running node whether it serves.",
     "version": "Print the version.",
 }
-#: The variable by which the script of `generate completion` asks for the possible next words.
+#: The script of `generate completion` sets this variable when it asks for the possible next words.
 COMPLETE_VARIABLE: Final = "_PYKBROKER_COMPLETE"
 
 
 class OwnCommand(Protocol):
-    """The functions of each of these modules."""
+    """The functions that the module of each command has."""
 
     def parser(self) -> CommandParser: ...
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pykbroker.config.kinds import ConfigError
 from pykbroker.entry.command_parser import CommandParser, add_properties, integer, one_of
 
-# Other imports are made by the start itself, so that the help and the completion of a shell come at once.
+# Only the start of a node makes other imports, so that the help and the completion of a shell come at once.
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
     from pykbroker.entry.status_line import StatusLine
@@ -152,7 +152,7 @@ def _faults_server(given: argparse.Namespace, config: Config) -> FaultsServer | 
 
 
 def _run_cluster(given: argparse.Namespace, tree: str) -> int:
-    """Raises ConfigError."""
+    """Run a cluster of processes; returns the exit status. Raises ConfigError."""
     from pykbroker.entry.local_cluster.supervisor import WantedCluster, run
     from pykbroker.entry.options import assignments
 

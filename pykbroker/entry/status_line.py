@@ -1,6 +1,6 @@
 """The log on a terminal, with one line under it that shows progress and is redrawn repeatedly.
 
-Only if standard error is a terminal; elsewhere the log lines contain the same.
+It is used only if standard error is a terminal; elsewhere the log lines show the progress.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RecoveryProgress = Callable[[], tuple[int, int, int] | None]
 
 
 class StatusLine(logging.StreamHandler[TextIO]):
-    """A log handler, so that no log line is written into the status line."""
+    """A log handler that also draws the status line, so that it writes no log line into it."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -35,7 +35,7 @@ class StatusLine(logging.StreamHandler[TextIO]):
 
     def show(self, text: str) -> None:
         """Show a text in the status line; an empty text removes the line."""
-        # This is the handler's lock, which `emit` holds, because another thread may be in the middle of a log line.
+        # `emit` also holds the handler's lock: without it another thread could be in the middle of a log line.
         assert self.lock is not None
         with self.lock:
             if text != self._text:

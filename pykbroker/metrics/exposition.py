@@ -3,7 +3,7 @@ dashboards made for these rules work with our nodes.
 
 `kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec` is `kafka_server_brokertopicmetrics_messagesin_total`.
 Responsible for names and text (Prometheus' text format 0.0.4). Not responsible for the numbers (registry.py) nor for
-the listener, which writes line by line, because a node of ten thousand partitions has a hundred thousand of them.
+the listener. It writes line by line, because a node of ten thousand partitions has a hundred thousand lines.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final, NamedTuple
 from pykbroker.metrics.registry import Sample
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-#: A comma may be part of a value, such as the path of a directory.
+#: Matches a comma only before another property, because a value, such as the path of a directory, may have commas.
 _BETWEEN_PROPERTIES = re.compile(r",(?=[\w-]+=)")
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class MetricName(NamedTuple):
-    """`labels`: each in the form of the text."""
+    """`labels`: all labels as the text has them, separated by commas."""
 
     name: str
     labels: str
@@ -45,7 +45,7 @@ def named(mbean: str, *, counts: bool) -> MetricName:
 
 
 def lines(samples: Iterable[Sample]) -> Iterator[str]:
-    """Yield the text, line by line with line ends. `samples` are sorted by their names."""
+    """Yield the lines of the text, each with its line end. `samples` must be sorted by name."""
     family = ""
     for sample in samples:
         name, labels = named(sample.name, counts=sample.counts)

@@ -1,9 +1,9 @@
 """Counters and gauges under Apache Kafka's own names.
 
 Responsible for names and numbers. Not responsible for exporting them (exposition.py) nor for the choice of events to
-count. A counter is an object whose `value` is added to in place, so that the hot path never looks a name up. Names are
-Kafka's MBean names, e.g. `kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec`; a rate counts events since the
-start.
+count. The hot path keeps a Counter and adds to its `value`, so it never looks a name up. Names are Kafka's MBean names,
+e.g. `kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec`. The number under the name of a rate is the count of
+events since the start.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-#: By the property `name`, because a topic may also be called PerSec.
+#: Matches only if the property `name` ends with PerSec, because a topic may also be called PerSec.
 _RATE = re.compile(r"[^,]*,name=[^,]*PerSec(,|$)")
 
 
@@ -62,8 +62,8 @@ class Metrics:
             self._growing.add(name)
 
     def family(self, read: Callable[[], Iterable[tuple[str, float]]]) -> None:
-        """Register numbers of many objects that come and go, one for each: names and numbers are computed when they are
-        read."""
+        """Register a function that returns a name and a number for each of many objects. It is called when metrics are
+        read, because the objects come and go."""
         self._families.append(read)
 
     def remove(self, name: str) -> None:
@@ -89,8 +89,8 @@ class Metrics:
 
 
 def merged(*parts: Iterable[Sample]) -> list[Sample]:
-    """Return the samples of the halves of a node as one list, sorted by name. If several have a name, counters are
-    added up, and of other numbers the greatest counts."""
+    """Return the samples of the halves of a node as one list, sorted by name. If several samples have the same name,
+    counters are added up, and the greatest of other numbers is taken."""
     found: dict[str, Sample] = {}
     for part in parts:
         for sample in part:

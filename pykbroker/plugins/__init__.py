@@ -38,20 +38,20 @@ class AuthorizerPlugin(Protocol):
         ...
 
     def authorize(self, request: RequestOfClient, operation: str, resource_type: str, resource_name: str) -> bool:
-        """Return True if the client may do it. Names as in Apache Kafka: "DESCRIBE_CONFIGS", "TRANSACTIONAL_ID". Any
-        other value refuses."""
+        """Return True if the client may do the operation; any other value refuses. `operation` and `resource_type` are
+        names of Apache Kafka, such as "DESCRIBE_CONFIGS" and "TRANSACTIONAL_ID"."""
         ...
 
     def authorize_some(self, request: RequestOfClient, operation: str, resource_type: str) -> bool:
-        """Return True if the client may do it on at least one resource of the type (KIP-679). Called for WRITE of a
-        TOPIC before an idempotent producer gets its id."""
+        """Return True if the client may do the operation on at least one resource of the type (KIP-679). Called for
+        WRITE of a TOPIC before an idempotent producer gets its id."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. With `assignments` (partition -> brokers) the other two are None, as in Apache Kafka's
-    CreateTopicPolicy."""
+    """A topic to create. With `assignments` (partition -> brokers), `num_partitions` and `replication_factor` are None,
+    as in Apache Kafka's CreateTopicPolicy."""
 
     name: str
     num_partitions: int | None
@@ -70,8 +70,8 @@ class CreateTopicPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChangedConfigs:
-    """`resource_type`: "TOPIC", "BROKER", "GROUP" or "CLIENT_METRICS". `configs`: the changed keys; None sets one back
-    to the default."""
+    """`resource_type`: "TOPIC", "BROKER", "GROUP" or "CLIENT_METRICS". `configs`: the changed keys; None sets a key
+    back to its default."""
 
     resource_type: str
     resource_name: str
@@ -88,8 +88,8 @@ class AlterConfigPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProvenClient:
-    """The proven identity of a client on a listener; other nodes are clients too. `user`, `mechanism`: of SASL, None
-    without it. `certificate`: the client's on a listener whose protocol is SSL, DER; None if it has shown none."""
+    """The proven identity of a client on a listener; other nodes are clients too. `user` and `mechanism` are None
+    without SASL. `certificate` is the client's (DER) if the protocol is SSL; None if the client has shown none."""
 
     listener: str
     security_protocol: str
@@ -100,7 +100,7 @@ class ProvenClient:
 
 
 class PrincipalBuilder(Protocol):
-    """Like Apache Kafka's KafkaPrincipalBuilder: names the principal of every connection, on every listener."""
+    """Returns the principal of every connection, on every listener, like Apache Kafka's KafkaPrincipalBuilder."""
 
     def configure(self, configs: Mapping[str, str]) -> None: ...
 

@@ -1,4 +1,4 @@
-"""An authorizer in Python, in the form that the handlers call. An exception, and any value but True, refuses."""
+"""Adapts a plugin authorizer to the form that the handlers call. If it raises or does not return True, it refuses."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Makes an object from `python:package.module.Class`, at the start of a node. Raises ConfigError if that fails.
 
-Not responsible for the settings that may name a class (config/protection.py): a change while the node runs may not.
+Not responsible for where a class may be named (config/protection.py): in the properties file, but not in a change while
+the node runs.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ _DEFERRED: Final = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, ins
 
 
 def plugin(config: Config, key: str, interface: type) -> Any | None:
-    """Return the configured plugin that the key names, or None if the key names none. `interface`: a protocol of
-    pykbroker.plugins, whose methods it must have."""
+    """Return the plugin that the key names, configured, or None if the key names no class in Python. `interface`: the
+    protocol of pykbroker.plugins whose methods the plugin must have."""
     value = (config.optional_str(key) or "").strip()
     if not value.startswith(PYTHON_CLASS):
         return None
@@ -37,13 +38,14 @@ def plugin(config: Config, key: str, interface: type) -> Any | None:
 
 
 def _not_loaded(key: str, path: str, error: Exception) -> ConfigError:
-    """Return an error with only the type of the exception, because the texts of a configuration have secrets, and an
-    exception may quote them."""
+    """Return an error that has only the type of the exception: its message may quote the configuration, which has
+    secrets."""
     return ConfigError(f"{key}: {path} cannot be loaded ({type(error).__name__})")
 
 
 def _check(made: object, interface: type, named: str) -> None:
-    """Raise ConfigError if a call of the interface would fail, or do nothing because it is never awaited."""
+    """Raise ConfigError if a method of the interface is missing, or if a call of it would do nothing, because no caller
+    awaits the result."""
     for name in vars(interface):
         if name.startswith("_"):
             continue

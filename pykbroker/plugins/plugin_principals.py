@@ -1,4 +1,4 @@
-"""Principals by a class in Python. An exception, and a value that is not a principal, ends the connection."""
+"""Principals that a class in Python returns. If it raises, or returns no principal, the connection is closed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pykbroker.security.peer_session import PeerSession
 
 
 class ProvenPeer(Protocol):
-    """A connection."""
+    """A connection, as far as its principal depends on it."""
 
     @property
     def listener_name(self) -> str: ...
@@ -24,7 +24,7 @@ class ProvenPeer(Protocol):
 
 
 class NoPrincipal(ValueError):
-    """The client must not be served. The text contains nothing of the class's exception."""
+    """The client must not be served. The text has the type of the plugin's exception, but not its message."""
 
 
 class PluginPrincipals:
@@ -53,7 +53,8 @@ class PluginPrincipals:
 
 
 def plugin_principals(config: Config) -> PluginPrincipals:
-    """Make them for a node whose properties name a class in Python. Raises ConfigError if it cannot be loaded."""
+    """Return the principals of a node whose properties name a class in Python. Raises ConfigError if the class cannot
+    be loaded."""
     made = plugin(config, PRINCIPAL_BUILDER, PrincipalBuilder)
     assert made is not None, "the composition has looked (node/ports.py)"
     return PluginPrincipals(made)

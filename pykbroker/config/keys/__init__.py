@@ -1,2 +1,2 @@
-"""The rows of the table, in five modules, because finding a file takes longer at import than the rows in it. Import
-key_table.py."""
+"""The rows of the table. They are in only five modules, because at import the search for a file takes longer than its
+rows. Other modules import key_table.py."""

@@ -30,7 +30,7 @@ from pykbroker.config.kinds import (
 )
 from pykbroker.config.topics_to_create import TopicsToCreate
 
-# If it is not set, a topic key follows the broker keys in key_table.TOPIC_SYNONYMS.
+# A topic key that is not set has the value of its broker keys in key_table.TOPIC_SYNONYMS.
 TOPIC = in_area(
     "Topics",
     Key("cleanup.policy", LIST, ("delete",), ListOf("compact", "delete", empty=True), MEDIUM, PER_TOPIC),
@@ -76,7 +76,7 @@ TOPIC = in_area(
     Key("unclean.leader.election.enable", BOOLEAN, False, None, MEDIUM, PER_TOPIC),
 )
 
-# If it is not set, a group key follows the broker key in key_table.GROUP_SYNONYMS.
+# A group key that is not set has the value of its broker key in key_table.GROUP_SYNONYMS.
 GROUP = in_area(
     "Groups",
     Key("consumer.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, PER_GROUP),
@@ -113,7 +113,7 @@ DYNAMIC_ONLY = in_area(
     Key("replica.alter.log.dirs.io.max.bytes.per.second", LONG, MAX_LONG, at_least(0), MEDIUM, CLUSTER_WIDE),
 )
 
-# Ours: bounds that Apache Kafka does not have. Each starts with `pykbroker.`; Kafka would warn about it and start.
+# Keys that Apache Kafka does not have. Each name starts with `pykbroker.`; Kafka would warn about the key and start.
 OWN = in_area(
     "Bounds of pykbroker's own",
     Key("pykbroker.connection.max.unanswered.requests", INT, 1000, at_least(1), MEDIUM),

@@ -3,8 +3,8 @@
 Responsible for the directory tree (`cluster.json`, and `node-N` with `server.properties`, `server.log` and `data`) and
 for one process per node. Not responsible for a node's properties (topology.py).
 
-Invariants: a node ends at the latest when this process does, because its standard input ends then. Ctrl-C reaches this
-process alone, so that it decides the order. A tree belongs to one supervisor at a time.
+Invariants: a node ends at the latest when this process ends, because that closes the node's standard input. Ctrl-C
+reaches only this process, which stops the nodes in order. A tree belongs to one supervisor at a time.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from pykbroker_wire.primitives import random_uuid
 
 READY = b"pykbroker is ready: "
 _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS = 0.5, 30.0
-#: A node that ran for this long did not fail at its start, so the next delay is the first one again.
+#: A node that ran for this long did not fail at its start, so its next restart is after _FIRST_DELAY_SECONDS again.
 _STEADY_SECONDS = 30.0
 _TAIL_LINES = 15
 
 
 @dataclass(frozen=True, slots=True)
 class WantedCluster:
-    """The cluster that the command line names. `given` has keys of Apache Kafka for all nodes. `port` 0 stands for free
+    """The cluster that the command line describes. `given`: configuration keys for all nodes. `port`: 0 for free
     ports."""
 
     brokers: int
@@ -68,7 +68,7 @@ class NodeFailed(Exception):
 
 
 def prepare(wanted: WantedCluster) -> tuple[Layout, dict[int, int]]:
-    """Make the tree, or what is missing of it; returns the layout and the brokers' ports.
+    """Make the tree, or its missing parts; returns the layout and the brokers' ports.
 
     Raises ConfigError, StorageFormatError or OSError with a message for the user.
     """
@@ -88,7 +88,7 @@ def prepare(wanted: WantedCluster) -> tuple[Layout, dict[int, int]]:
     configs = {}
     for number, values in told.items():
         configs[number] = start_config(values)
-    # From here on the tree is written; if it is interrupted, the next start continues.
+    # From here on the tree is written. If this is interrupted, the next start makes the missing parts.
     _write(path, layout.to_json())
     for member in layout.members:
         folder = node_folder(wanted.tree, member.number)
@@ -244,7 +244,7 @@ class Supervisor:
 
 
 def _free_ports(held: ExitStack) -> Callable[[], int]:
-    """Return a function that finds free ports; they differ as long as `held` holds the sockets."""
+    """Return a function that finds free ports. It never returns the same port twice while `held` holds the sockets."""
 
     def one() -> int:
         found = held.enter_context(socket.socket())

@@ -3,8 +3,8 @@
 Responsible for `cluster.json`, which describes a directory tree, and for the properties of each node. Not responsible
 for files and processes (supervisor.py).
 
-Invariant: voters, their addresses and their directory ids never change once `cluster.json` names them; brokers may be
-added. So if making a cluster was interrupted, the next start completes it.
+Invariant: voters, their addresses and their directory ids never change once `cluster.json` has them; brokers may be
+added. So if the first start was interrupted while it made the tree, the next start completes it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
 
 HOST = "127.0.0.1"
-#: Controllers without a broker have ids above this one, because brokers may be added, from 1 upwards.
+#: Pure controllers have ids above this number, because the ids of brokers, which may be added, count from 1 upwards.
 CONTROLLERS_BEHIND = 1000
-#: The ports of controllers are this far above those of the brokers, or below if there are none above.
+#: The ports of controllers are this far above those of the brokers, or below them if such ports would be too high.
 _PORTS_ABOVE = 10_000
 _MOST_PORT = 65_535
 _MOST_VOTERS = 3
@@ -34,7 +34,7 @@ class Member:
 
     number: int
     is_broker: bool
-    #: of a voter, else None
+    #: None for a node that is no voter, as is `directory_id`
     controller_port: int | None
     directory_id: bytes | None
 
@@ -112,8 +112,8 @@ def layout_from_json(text: str, path: str) -> Layout:
 def new_layout(
     brokers: int, controllers: int, port: int, new_id: Callable[[], bytes], free_port: Callable[[], int]
 ) -> Layout:
-    """Return a layout of `brokers` nodes, and of `controllers` further nodes. Without those, one or three of the
-    brokers are voters, three only if there are at least three brokers. `port`: of the first broker; 0 takes free
+    """Return a layout of `brokers` nodes and `controllers` further nodes. If `controllers` is 0, three of the brokers
+    are voters, or one if there are fewer than three brokers. `port`: the port of the first broker; 0 takes free
     ports."""
     _check(brokers, controllers, port)
     voting = controllers or (_MOST_VOTERS if brokers >= _MOST_VOTERS else 1)
@@ -133,8 +133,8 @@ def new_layout(
 
 
 def grown(layout: Layout, brokers: int, controllers: int, port: int, path: str) -> Layout:
-    """Return the layout of an existing cluster with the wanted number of brokers. Raises ConfigError if it cannot
-    change like that."""
+    """Return the layout of an existing cluster, changed to the wanted number of brokers. Raises ConfigError if the
+    cluster cannot change to it."""
     _check(brokers, controllers, port)
     earlier = len(layout.brokers)
     others = len(layout.members) - earlier
@@ -154,7 +154,7 @@ def grown(layout: Layout, brokers: int, controllers: int, port: int, path: str) 
 
 
 def client_ports(layout: Layout, port: int, free_port: Callable[[], int]) -> dict[int, int]:
-    """Return the port of each broker for clients: `port` and the following ones, or free ones for 0."""
+    """Return the port of each broker for clients: `port` and the ports after it, or free ports if `port` is 0."""
     return {member.number: port + place if port else free_port() for place, member in enumerate(layout.brokers)}
 
 
