@@ -1,6 +1,6 @@
-"""Kafka in the tests of other projects: `Broker` is one node in this process, `SecureBroker` one whose clients must
-authenticate, and `Cluster` several nodes. There are fixtures for pytest, and `PykbrokerContainer` runs the image with
-testcontainers.
+"""Kafka in the tests of other projects: `Broker` is one node in this process, `SecureBroker` is a node whose clients
+must authenticate, and `Cluster` has several nodes. There are fixtures for pytest, and `PykbrokerContainer` runs the
+image with testcontainers.
 
 `from pykbroker.testing import Broker, Cluster`. A class is imported only when it is used.
 """

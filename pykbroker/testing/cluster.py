@@ -58,9 +58,9 @@ class Cluster(WithBlock, Watched, Inspected):
     """Nodes 1 to `nodes`, each broker and controller.
 
     `nodes`: their number. `properties`: Kafka's configuration keys of every node, which override `cluster_profile`.
-    `node_properties`: those of single nodes, by node id (`broker.rack`). The directories are removed with the cluster;
-    until then a node that was stopped or killed may be started again, at the same address. `record`: keep the requests
-    of clients, for `requests`.
+    `node_properties`: node id -> keys of this node, for example `broker.rack`. The directories are removed with the
+    cluster; until then a node that was stopped or killed may be started again, at the same address. `record`: keep the
+    requests of clients, for `requests`.
 
     Methods may be called from any thread of the host, one at a time.
     """
@@ -141,8 +141,8 @@ class Cluster(WithBlock, Watched, Inspected):
         return {sample.name: sample.value for sample in self._running[number].metrics()}
 
     def controller(self) -> int | None:
-        """Return the active controller: of the nodes that consider themselves leader of the quorum, the one of the
-        newest epoch."""
+        """Return the id of the active controller, or None. If several nodes consider themselves leader of the quorum,
+        return the node with the newest epoch."""
         quorums = [node.shared.quorum for node in self._serving() if node.shared.quorum.is_leader]
         return max(quorums, key=lambda quorum: quorum.epoch).node_id if quorums else None
 
@@ -160,10 +160,10 @@ class Cluster(WithBlock, Watched, Inspected):
     # -- nodes that come and go ---------------------------------------------------------------------------------------
 
     def start(self, *nodes: int, timeout_seconds: float = _PATIENCE_SECONDS) -> Self:
-        """Start those of these nodes, or of all, that do not run, and wait until each of them serves clients.
+        """Start these nodes, or all, and wait until each serves clients. Nodes that run already are left out.
 
-        Raises the exception that kept a node from starting. Raises TimeoutError if one does not serve in time (a quorum
-        needs more than half of the nodes); that node continues its start.
+        Raises the exception that kept a node from starting. Raises TimeoutError if a node does not serve in time (a
+        quorum needs more than half of the nodes); that node continues its start.
         """
         self._known(nodes)
         chosen = [number for number in nodes or self.nodes if number not in self.running]
@@ -179,14 +179,14 @@ class Cluster(WithBlock, Watched, Inspected):
                 raise
             except BaseException:
                 self.close()
-                # It is raised now, and must not be raised again at the end of the block.
+                # The failure is raised now, so the end of the block must not raise it again.
                 self._failure = None
                 raise
         return self
 
     def stop(self, *nodes: int) -> None:
         """Shut these nodes down in parallel, or all; returns when they have ended. A node that does not run is ignored.
-        Raises RuntimeError for a paused one."""
+        Raises RuntimeError for a paused node."""
         self._known(nodes)
         chosen = [number for number in nodes or self.nodes if number in self._running]
         still = [number for number in chosen if number in self.paused]
@@ -240,10 +240,10 @@ class Cluster(WithBlock, Watched, Inspected):
         """Cut the traffic between nodes of different groups: `partition_network([1], [2, 3])`.
 
         Nodes that are in no group form one more group, so that `partition_network([1])` isolates node 1. All traffic
-        between two nodes is cut in both directions, the controllers' too: sent bytes wait, and arrive after `heal`; new
-        connections wait. Clients reach every node, unless `CLIENTS` is a member of a group: `partition_network([1], [2,
-        3, CLIENTS])`. Then a node does not read the bytes of clients in another group. A second call replaces the
-        first.
+        between two nodes is cut in both directions, also that of their controllers: sent bytes wait, and arrive after
+        `heal`; new connections wait. Clients reach every node, unless `CLIENTS` is a member of a group:
+        `partition_network([1], [2, 3, CLIENTS])`. Then only nodes of that group read the bytes of clients. A second
+        call replaces the first.
         """
         self._network.partition(groups, self.nodes)
         self._network_changed()
@@ -274,7 +274,7 @@ class Cluster(WithBlock, Watched, Inspected):
         self.wait_until_in_sync()
 
     def _missing(self, topics: Iterable[str]) -> str:
-        """Return what keeps the cluster from being whole, or ""."""
+        """Return a text about the first thing that `wait_until_in_sync` still waits for, or "" if there is none."""
         images = [node.loader.image for node in self._serving()]
         if len(images) < len(self.nodes):
             return f"only nodes {self.running} run, of them are paused: {self.paused}"

@@ -27,8 +27,8 @@ from pykbroker.testing.with_block import WithBlock
 class Broker(WithBlock, Watched, Inspected):
     """A single combined node.
 
-    `config`: Kafka's configuration keys, which override the development profile. `data_dir`: kept at the end; without
-    it a temporary directory is used and removed. `port`: of the listener for clients; 0 takes a free one at every
+    `config`: Kafka's configuration keys, which override the development profile. `data_dir`: a directory that is not
+    removed; without it the node uses a temporary directory. `port`: the port for clients; 0 takes a free port at every
     start, as the controller's listener always does. `record`: keep the requests of clients, for `requests`.
     """
 
@@ -102,7 +102,7 @@ class Broker(WithBlock, Watched, Inspected):
             self._run.wait_until_ready()
         except BaseException:
             self.stop()
-            # It is raised now, and must not be raised again at the end of the block.
+            # The failure is raised now, so the end of the block must not raise it again.
             self._failure = None
             raise
         return self

@@ -2,16 +2,16 @@
 
     GET    /faults                              every rule, with its counts
     POST   /faults                              add one: the JSON of FaultRule; 201 and the rule with its id
-    DELETE /faults                              take all away
+    DELETE /faults                              remove all
     GET    /faults/ID                           one rule
-    DELETE /faults/ID                           take it away
+    DELETE /faults/ID                           remove it
     GET    /faults/ID/wait?count=1&timeout_ms=  wait until that many requests have matched; 408 when they have not
 
 Answers are JSON; an error is `{"error": "one line"}`. Responsible for the check of callers: the address is loopback
-unless names are given under which other machines reach it. A request must have one of these names in its Host header,
-and in its Origin header if it has one, so that no web page can send requests through a browser by DNS rebinding. The
-numbers of connections and rules (faults/rule_set.py) and the bytes of a request are limited. A broker with an
-authorizer does not get this server.
+unless names are given under which other machines reach it. The Host header of a request, and its Origin header if it
+has one, must have such a name or a name of loopback. So no web page can send requests through a browser by DNS
+rebinding. The numbers of connections and rules (faults/rule_set.py) and the bytes of a request are limited. A broker
+with an authorizer does not get this server.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class FaultsServer:
         logger.warning("Fault rules are taken at http://%s/faults: what reaches it may break any request", self.address)
 
     def close(self) -> None:
-        """Stop serving. Rules stay."""
+        """Stop serving. The rules stay active."""
         if self._server is not None and self._thread is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -155,8 +155,8 @@ class _Refused(Exception):
 
 
 class _InTime(io.RawIOBase):
-    """The bytes of a connection until a request's time is over; after that it raises TimeoutError, however slowly they
-    come."""
+    """Reads the bytes of a connection. It raises TimeoutError when the time for a request is over, even if a byte comes
+    now and then."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class _InTime(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        # Not 0, which would stand for a non-blocking socket.
+        # A timeout of 0 would make the socket non-blocking.
         self._connection.settimeout(max(0.001, self._ends - time.monotonic()))
         try:
             return self._connection.recv_into(buffer)

@@ -1,8 +1,8 @@
 """The state of a broker or a cluster for a test: records, offsets, groups, transactions; typed values.
 
-The nodes are asked in memory, in the newest version of each API: without a socket, a client, a fault rule or an entry
-in the recorded traffic. Not responsible for the answers of nodes (api/). In a cluster the leader or the coordinator is
-asked.
+Requests go to the nodes in memory, in the newest version of each API. So they use no socket and no client, no fault
+rule applies to them, and they are not in the recorded traffic. In a cluster they go to the leader or the coordinator.
+Not responsible for the answers of nodes (api/).
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ class Inspected(ABC):
                         )
 
     def _listed(self) -> dict[str, tuple[int, str, str]]:
-        """Return each group with its coordinator, its id and its type."""
+        """Return group id -> its coordinator, its id and its type."""
         found = {}
         for node in self._asked_nodes():
             for group in self._patiently(node, ListGroupsRequest(), _whole).groups:
@@ -421,7 +421,7 @@ def _sorted(partitions: Mapping[str, list[int]]) -> tuple[NamedIndex, ...]:
 
 
 def _assigned(assignment: bytes) -> tuple[NamedIndex, ...]:
-    """Return a classic member's assignment, or nothing while it has none."""
+    """Return a classic member's assignment, which is empty while the member has none."""
     if not assignment:
         return ()
     version = min(int.from_bytes(assignment[:2], "big"), ConsumerProtocolAssignment.MAX_VERSION)

@@ -21,10 +21,10 @@ _POLL_SECONDS = 0.02
 
 
 class KafkaUtils:
-    """`setup` first and `teardown` last, or a `with` block.
+    """Call `setup` first and `teardown` last, or use a `with` block.
 
-    `on`: a broker or a cluster that runs already and stays; without it `setup` starts a broker and `teardown` stops it.
-    `broker` is its address.
+    `on`: a broker or a cluster that runs already and that `teardown` does not stop; without it `setup` starts a broker
+    and `teardown` stops it. `broker` is the address of the one in use.
     """
 
     def __init__(self, on: Broker | Cluster | None = None) -> None:
@@ -83,7 +83,8 @@ class KafkaUtils:
 
     @property
     def producer(self) -> Any:
-        """kafka-python's `KafkaProducer`; keys and values become text, and text becomes bytes."""
+        """kafka-python's `KafkaProducer`. A key or value that is neither None nor bytes is sent as the bytes of its
+        `str`."""
         from kafka import KafkaProducer
 
         if self._producer is None:
@@ -199,7 +200,8 @@ class KafkaTestUtils(KafkaUtils):
     def sendMessages(
         self, topic: str, messages: Sequence[Any] | Mapping[Any, int], partition: int | None = None
     ) -> list[tuple[Any, Any]]:
-        """Send messages, those of a mapping as often as its values; returns each with the client's RecordMetadata."""
+        """Send messages; each key of a mapping is sent as often as its value says. Return each message with the
+        client's RecordMetadata."""
         if isinstance(messages, Mapping):
             messages = [message for message, count in messages.items() for _ in range(count)]
         sent = [(message, self.producer.send(topic, message, partition=partition)) for message in messages]

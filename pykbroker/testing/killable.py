@@ -10,8 +10,8 @@ its ports refuse. Then its loop stops, and then its files are closed. Data that 
 step was never acknowledged; a process that was killed a moment later would have left the same.
 
 Traffic that is held back: both ends of a connection stop reading. Sent bytes wait in the buffers of the operating
-system and arrive when the network heals, as TCP does it; the end of a connection is not seen before that either. A new
-connection waits.
+system and arrive when the network heals, as TCP does it. A peer does not see the end of a connection before that
+either. A new connection waits.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _FEW_LINKS = 64
 
 
 class KillableRuntime(OsRuntime):
-    """The runtime of one node of a cluster, which has two loops; the second loop has a runtime of its own. Call
-    `cut_off`, then, when a loop has stopped, `bury` on its thread."""
+    """The runtime of one node of a cluster. A node has two loops; the second loop has a runtime of its own. To kill a
+    node, call `cut_off`, and when a loop has stopped, `bury` on its thread."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class KillableRuntime(OsRuntime):
         *,
         is_second: bool = False,
     ) -> None:
-        """`descriptors`: the limit of the node, or of its second loop if this runtime is for that."""
+        """`descriptors`: the limit of the node, or the limit of its second loop if `is_second`."""
         own, beside = (descriptors, descriptors) if is_second else descriptors.for_two_loops()
         super().__init__(loop, KillableDisk(own.files), descriptors=own)
         self._budget_beside = beside
@@ -72,7 +72,7 @@ class KillableRuntime(OsRuntime):
         self._lock = threading.Lock()
         self.is_cut_off = False
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        #: of every connection; ended ones are removed when there are many
+        #: the links of all connections; those of ended connections are removed when there are many
         self._links: list[_Link] = []
         self._look_at = _FEW_LINKS
         #: connections that wait until the network changes
@@ -121,7 +121,7 @@ class KillableRuntime(OsRuntime):
         if len(self._links) > self._look_at:
             self._links = [link for link in self._links if not link.is_closing()]
             self._look_at = max(_FEW_LINKS, 2 * len(self._links))
-        # Not at once, because a transport may begin to read after it has called its protocol.
+        # `follow` runs later, because a transport may begin to read only after it has called its protocol.
         self.loop.call_soon(link.follow)
 
     def network_changed(self) -> None:
@@ -171,7 +171,7 @@ class KillableRuntime(OsRuntime):
     # -- its death
 
     def cut_off(self) -> None:
-        """Shut every socket down, and let no further one be made. May be called from any thread."""
+        """Shut every socket down, and let no further socket be made. May be called from any thread."""
         with self._lock:
             self.is_cut_off = True
             sockets = list(self._sockets)
@@ -189,10 +189,10 @@ class KillableRuntime(OsRuntime):
     def bury(self) -> None:
         """Close everything that the operating system would close after a process was killed. The loop has stopped and
         never runs again."""
-        # Files come first, so that threads that still run open no others.
+        # Files come first, so that threads that still run can open no further files.
         cast(KillableDisk, self.disk).die()
         loop = self.loop
-        # Futures and tasks without a waiting caller complain when they are collected.
+        # Otherwise futures and tasks whose results no caller has read log errors when they are garbage-collected.
         loop.set_exception_handler(lambda *_: None)
         closed: set[asyncio.Task[object]] = set()
         while left := asyncio.all_tasks(loop) - closed:
@@ -210,7 +210,7 @@ class KillableRuntime(OsRuntime):
     def close_loop(self) -> None:
         """Close the stopped loop with its transports and their sockets."""
         with warnings.catch_warnings():
-            # They were not closed in order.
+            # Transports warn if they were not closed in order.
             warnings.simplefilter("ignore", ResourceWarning)
             if isinstance(self.loop, PlainLoop):
                 self.loop.drop_transports()
@@ -220,10 +220,10 @@ class KillableRuntime(OsRuntime):
 
 
 class PlainLoop(asyncio.SelectorEventLoop):
-    """A loop for hosts without uvloop that may be closed with its transports, as uvloop's may.
+    """A loop for hosts without uvloop. Like uvloop's, it may be closed while it has transports.
 
-    Python's transports close their sockets in a callback, which needs a running loop, and complain if it was not
-    called. So this loop keeps them, and does what the callback does.
+    Python's transports close their sockets in a callback, which needs a running loop, and warn if it was not called. So
+    this loop keeps a set of its transports, and does the work of the callback.
     """
 
     def __init__(self) -> None:
@@ -236,7 +236,7 @@ class PlainLoop(asyncio.SelectorEventLoop):
         return transport
 
     def drop_transports(self) -> None:
-        """Close their sockets without notifying the protocols. The loop has stopped."""
+        """Close the sockets of all transports without notifying the protocols. The loop has stopped."""
         for transport in list(self._made):
             if transport.get_extra_info("socket").fileno() >= 0:
                 transport.set_protocol(asyncio.Protocol())
@@ -292,7 +292,7 @@ class _Link(asyncio.Transport):
         self._transport = transport
         self._peer = peer
         self._is_cut = False
-        #: by the protocol
+        #: True while the protocol has paused reading
         self._is_paused = False
 
     def follow(self) -> None:
@@ -357,7 +357,7 @@ class KillableDisk(OsDisk):
     def __init__(self, max_open_files: int | None = None) -> None:
         super().__init__(max_open_files=max_open_files)
         self.descriptors: _Descriptors = _Descriptors(max_open_files)
-        # The system provides only few, and takes none back from a process that lives.
+        # The system provides few contexts, and takes none back from a living process, so nodes use them in turn.
         self._contexts = _idle_contexts
         self._is_dead = False
         self._locks: list[OsLock] = []

@@ -3,8 +3,8 @@
 Responsible for mapping ports to nodes, and for the nodes that are apart. Not responsible for holding traffic back: each
 node does that at its own end of a connection (killable.py). Several threads may call it.
 
-Both ends of a connection between two nodes are known. Before a node connects, it registers the port from which it does,
-so the accepting node can find out whether the peer is a node or a client.
+Both ends of a connection between two nodes are known. Before a node connects, it registers its own port of the
+connection, so the accepting node can find out whether the peer is a node or a client.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Network:
         return self._connecting.get(port, CLIENTS)
 
     def connects(self, node_id: int, sock: socket.socket) -> None:
-        """Register that a node is about to connect with this socket, which has its port."""
+        """Register that a node is about to connect with this socket, which is bound to its port already."""
         port: int = sock.getsockname()[1]
         self._connecting[port] = node_id
         weakref.finalize(sock, self._connecting.pop, port, None)
@@ -76,8 +76,8 @@ class Network:
     # -- which are apart
 
     def partition(self, groups: Iterable[Iterable[int]], nodes: Iterable[int]) -> None:
-        """Separate the members of different groups. The members of `nodes` in no group form one more; without a group
-        CLIENTS reach every node. Raises ValueError."""
+        """Separate the members of different groups. The members of `nodes` in no group form one more group; if CLIENTS
+        are in no group, they reach every node. Raises ValueError."""
         known = {*nodes, CLIENTS}
         found: dict[int, int] = {}
         for number, group in enumerate(groups, start=1):

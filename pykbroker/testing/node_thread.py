@@ -79,8 +79,7 @@ class NodeThread(Generic[R]):
             raise RuntimeError(f"node {self._config.node_id} was stopped before it served clients")
 
     def ask(self, request: object, timeout_seconds: float = 60.0) -> Any:
-        """Return the answer of the node's broker half to a request, in the newest version of its API, without its
-        sockets.
+        """Pass a request to the node's broker half in memory, in the newest version of its API, and return the answer.
 
         Raises RuntimeError if it does not serve, TimeoutError, or the handler's exception.
         """
@@ -202,7 +201,7 @@ class KillableNode(NodeThread[KillableRuntime]):
         return self._go is not None
 
     def begin_kill(self) -> None:
-        """From here on the node reaches no client and no other node. `kill` waits for the rest."""
+        """Cut the node off from clients and from other nodes. `kill` waits for its end."""
         self._killed = True
         for runtime in self._runtimes:
             runtime.cut_off()
@@ -261,7 +260,7 @@ class KillableNode(NodeThread[KillableRuntime]):
 
     @property
     def _runtimes(self) -> tuple[KillableRuntime, ...]:
-        """The runtimes of both loops, as far as the start has come."""
+        """The runtimes of the two loops that the start has made so far."""
         return () if self._runtime is None else self._runtime.each
 
     # -- on the thread ------------------------------------------------------------------------------------------------
@@ -272,7 +271,7 @@ class KillableNode(NodeThread[KillableRuntime]):
             runner.run(self._serve())
         except RuntimeError:
             if not self._killed:
-                raise  # otherwise it is "Event loop stopped before Future completed"
+                raise  # after a kill the exception is "Event loop stopped before Future completed"
         finally:
             if self._killed and not self._over:
                 assert self._runtime is not None
@@ -287,7 +286,7 @@ class KillableNode(NodeThread[KillableRuntime]):
 
 
 def _drop(runtime: KillableRuntime) -> None:
-    """Stop at once. A loop that stops visits its sockets once more, so their content must not be read."""
+    """Stop the loop at once. It handles its sockets once more before it stops, so first let it read nothing more."""
     runtime.read_no_more()
     runtime.loop.stop()
 

@@ -1,7 +1,7 @@
 """The container image in tests of other projects: `with PykbrokerContainer() as kafka: kafka.bootstrap_servers`.
 
-For clients that run in containers themselves, or that are to use the image as it runs elsewhere; `Broker` starts sooner
-and needs no Docker. Needs testcontainers (the extra `testcontainers`); docker/README.md describes the image.
+It is for clients that run in containers, and for tests that use the same image as production; `Broker` starts faster
+and needs no Docker. It needs testcontainers (the extra `testcontainers`); docker/README.md describes the image.
 
 The port on this machine is known only when the container runs, and the node must advertise it. So the container waits
 for a line with its listeners, and only then starts the node.
@@ -49,7 +49,7 @@ _DEFAULTS: Final = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
 }
-#: Keys that the container decides, and no caller may set.
+#: Keys that the container sets. A caller may not set them.
 _OWN_KEYS: Final = frozenset((*_PROPERTIES, "advertised.listeners", "controller.quorum.bootstrap.servers", "broker.id"))
 _LINES_OF_LOG: Final = 20
 
@@ -88,8 +88,8 @@ class PykbrokerContainer(DockerContainer):
 
     @property
     def network_bootstrap_servers(self) -> str:
-        """`host:port` for clients in containers of the same network: its first alias there, or its address. Raises
-        RuntimeError if the container is not running."""
+        """`host:port` for clients in containers of the same network. The host is the container's first alias, or its
+        address. Raises RuntimeError if the container is not running."""
         self._must_run()
         return f"{self._network_host()}:{NETWORK_PORT}"
 
@@ -102,7 +102,7 @@ class PykbrokerContainer(DockerContainer):
         """
         if self._container is not None:
             raise RuntimeError("the container is running already")
-        # The caller's own strategy waits after the node serves.
+        # The caller's own wait strategy begins when the node serves.
         strategy, self._wait_strategy = self._wait_strategy, None
         try:
             super().start()
@@ -135,7 +135,7 @@ class PykbrokerContainer(DockerContainer):
         container = self.get_wrapped_container()
         container.reload()
         networks = container.attrs["NetworkSettings"]["Networks"]
-        # A container without an address has the host's network.
+        # A container without an address uses the host's network.
         return next((network["IPAddress"] for network in networks.values() if network["IPAddress"]), "localhost")
 
     def _wait_until_it_serves(self, timeout_seconds: float) -> None:

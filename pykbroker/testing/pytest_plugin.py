@@ -63,7 +63,7 @@ def kafka_broker_secure(request: pytest.FixtureRequest) -> Iterator[SecureBroker
 
     `kafka_broker_secure.kafka_python("alice")` returns the settings of a client; `confluent`, `aiokafka` and `java`
     return those of other clients. The session has one broker; with `@pytest.mark.kafka_broker_secure(protocol="SSL")` a
-    test has one of its own.
+    test has its own broker.
     """
     marker = request.node.get_closest_marker("kafka_broker_secure")
     if marker is None:
@@ -112,7 +112,7 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """Three nodes; a test may kill, stop and pause them and cut the network between them.
 
     The session has one cluster; before each test that uses it, the effects of other tests are undone. With
-    `@pytest.mark.kafka_cluster(nodes=5, properties={...})` a test has one of its own.
+    `@pytest.mark.kafka_cluster(nodes=5, properties={...})` a test has its own cluster.
     """
     marker = request.node.get_closest_marker("kafka_cluster")
     if marker is None:
@@ -127,8 +127,8 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture
 def kafka_topics(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """A function: `kafka_topics("orders")` returns a topic name that no other test uses, of this run or of another on
-    the same broker."""
+    """A function: `kafka_topics("orders")` returns a topic name that no other test uses, neither in this run nor in
+    another run on the same broker."""
     import re
     import uuid
 

@@ -50,8 +50,8 @@ _POLL_SECONDS: Final = 0.005
 class SecureBroker(Broker):
     """A single combined node, whose first listener is SSL, SASL_PLAINTEXT or SASL_SSL.
 
-    `users`: names with their passwords, or names alone, whose passwords are then `<name>-secret`; `admin` is always one
-    of them. With SSL a user is the name in a client's certificate, and passwords are not used. `acls`: users may do
+    `users`: names with their passwords, or names alone, whose passwords are then `<name>-secret`; `admin` is always a
+    user. With SSL a user is the name in a client's certificate, and passwords are not used. `acls`: users may do
     only what ACLs allow them; `admin` may do everything. `config`, `data_dir`, `port`, `record`: those of Broker.
     Raises ConfigError for an unknown protocol or mechanism.
     """
@@ -167,7 +167,8 @@ class SecureBroker(Broker):
             time.sleep(_POLL_SECONDS)
 
     def _asked_over_own_listener(self, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
-        """A broker forwards this request to the controller, which it does not do for a request in memory."""
+        """Send the request to the broker's plain listener, and return the answer. The broker forwards it from there to
+        the controller; it does not forward a request in memory."""
         from pykbroker_wire.headers import decode_response, encode_request
 
         node = self._node

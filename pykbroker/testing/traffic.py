@@ -1,7 +1,7 @@
 """Requests of clients as a node received them, with its answers: `broker.requests(api="Produce")`.
 
-Bounded: the newest MOST_REQUESTS, and of these as many as fit into MOST_BYTES together; older ones are forgotten.
-Records only between `start` and `stop`. Requests between brokers are not recorded.
+It keeps the newest MOST_REQUESTS requests, or fewer if these have more than MOST_BYTES together. It records only
+between `start` and `stop`. Requests between brokers are not recorded.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MOST_BYTES = 64 * 1024 * 1024
 class RecordedRequest:
     """A request.
 
-    `api`: its name. `version`: the API's. `node`: the id of the broker that received it. `topics`: the names of those
-    in it. `request`: decoded, as `pykbroker_wire.messages` has it. `arrival_ms`: milliseconds since 1970. `errors`:
-    those in the answer, without NONE; None while there is no answer. `took_ms`: until the answer. `bytes`: of its
-    frame.
+    `api`: the name of the API; `version`: its version. `node`: the id of the broker that received the request.
+    `topics`: the names of the topics in it. `request`: the decoded message of `pykbroker_wire.messages`. `arrival_ms`:
+    milliseconds since 1970. `errors`: the errors in the answer, without NONE; None while there is no answer. `took_ms`:
+    the time until the answer. `bytes`: the size of the frame.
     """
 
     api: str
@@ -43,7 +43,7 @@ class RecordedRequest:
 
 
 class Traffic:
-    """The ring of a broker, or of all nodes of a cluster."""
+    """The recorded requests of a broker, or of all nodes of a cluster."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

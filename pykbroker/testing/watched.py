@@ -20,7 +20,7 @@ class Watched:
     `_make_dispatcher`."""
 
     def __init__(self, *, record: bool = False) -> None:
-        #: the fault rules; in a cluster those of all nodes
+        #: the fault rules; in a cluster they apply to all nodes
         self.faults = Faults()
         self._traffic = Traffic()
         if record:

@@ -1,7 +1,7 @@
 """A dispatcher that applies fault rules to each request, and records the requests of clients.
 
-A node has it in place of `Dispatcher` only if it is composed with it (`Node(make_dispatcher=...)`), as `Broker`,
-`Cluster` and `pykbroker start --faults` do. While no rule is set and nothing is recorded it passes every frame on
+A node uses it in place of `Dispatcher` only if the caller passes it (`Node(make_dispatcher=...)`), as `Broker`,
+`Cluster` and `pykbroker start --faults` do. While no rule is set and nothing is recorded, it passes every frame on
 unchanged. Responsible for applying the action of a rule; not responsible for the choice of the rule (faults/).
 
 It is between the listeners of the broker half and the handlers. Rules do not apply to requests to a controller, nor to
@@ -155,8 +155,7 @@ class WatchedDispatcher(Dispatcher[BrokerServices]):
         return recorded
 
     def carry_out(self, row: Row, ctx: BrokerContext, request: Any, frame: memoryview) -> Any:
-        """Execute a request like every one without `handle_frame`; returns the response, or a future or promise of
-        it."""
+        """Execute a request as if its API had no `handle_frame`; returns the response, or a future or promise of it."""
         if row.api.forward and self._forward is not None:
             if row.check is not None:
                 row.check(request)
@@ -212,7 +211,7 @@ class _Exchange:
                     request = self._refused.rest
                     frame = self._frame_of(request)
                 elif isinstance(request, FetchRequest):
-                    # There is an error to return at once.
+                    # The answer gets an error, so the fetch must not wait for records.
                     request = _at_once(request)
         result = self._dispatcher.carry_out(self._row, self._ctx, request, frame)
         if isinstance(result, asyncio.Future | Promise):
@@ -254,20 +253,20 @@ class _Exchange:
             promise.set_result(answer)
 
     def _end(self, response: Any) -> Any:
-        """Turn the broker's answer into the client's. `response`: None if the request was not executed, or if the
-        client waits for no answer. Raises CloseConnection."""
+        """Return the answer for the client, made from the broker's. `response`: None if the request was not executed,
+        or if the client waits for no answer. Raises CloseConnection."""
         verdict = self._verdict
         if verdict is None:
             return self._noted(response)
         rule = verdict.rule
         if rule.drop:
-            # Later answers of this connection wait for this one, because answers leave in the order of the requests.
+            # Later answers of this connection wait for this one, because answers are sent in the order of the requests.
             return None if self._wants_no_answer else Promise()
         if rule.disconnect:
             return self._delayed(lambda: self._close(f"fault {verdict.number} says so"))
         if self._refused is not None:
             if self._wants_no_answer:
-                # As in Apache Kafka: a producer that waits for no answer can be notified in no other way.
+                # As in Apache Kafka: only a closed connection can notify a producer that waits for no answer.
                 return self._delayed(
                     lambda: self._close(f"fault {verdict.number}: an error of a request that wants no answer")
                 )
@@ -335,7 +334,7 @@ def _pass_on(done: Any, promise: Promise) -> None:
 
 
 def _at_once(request: FetchRequest) -> FetchRequest:
-    """Return the same fetch, to be answered with the available records."""
+    """Return a copy of the fetch that does not wait for records (`max_wait_ms` 0)."""
     at_once = copy.copy(request)
     at_once.max_wait_ms = 0
     return at_once

@@ -36,10 +36,10 @@ class FaultError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SeenRequest:
-    """A request as rules see it.
+    """The part of a request that rules use.
 
-    `key`: the API's. `node`: the id of the broker that received it. `parts`: the topics and partitions in it.
-    `between_brokers`: another broker sent it.
+    `key`: the key of its API. `node`: the id of the broker that received it. `parts`: the topics and partitions in it.
+    `between_brokers`: True if another broker sent it.
     """
 
     key: int
@@ -59,7 +59,7 @@ class SeenRequest:
 class FaultRule:
     """Conditions, all of which must hold, and at most one action, which may have a delay.
 
-    `api`: its name (`Produce`) or key. `topic`, `partition`, `client_id`: must be equal. `node`: of a cluster.
+    `api`: the name (`Produce`) or key of an API. `topic`, `partition`, `client_id`, `node` (an id): must be equal.
     `between_brokers`: match requests of other brokers, and not those of clients. `nth`: the first match on which the
     rule acts, counted from 1. `times`: the number of matches on which it acts; None for all, or for one if `nth` is
     given.
@@ -182,7 +182,7 @@ class FaultRule:
         return matches >= self.nth and (self.times is None or matches < self.nth + self.times)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the argument for `of`, without values that are the default."""
+        """Return the argument for `of`, without fields that have their default."""
         found: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)

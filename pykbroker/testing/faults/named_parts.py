@@ -1,8 +1,8 @@
 """The places where the requests of each API name topics and partitions, and where its answers have the error of each.
 
-Pure: messages in, values out. An API without a row here has its error in the `error_code` of the whole answer, if that
-has one. Some APIs (Metadata, Fetch) are in `ALWAYS_CARRIED_OUT`: their answers contain more than one error code for
-each part, so a refused part is replaced in the answer.
+Pure: messages in, values out. An API without a row here has its error in the `error_code` of the whole answer, if the
+answer has this field. Some APIs (Metadata, Fetch) are in `ALWAYS_CARRIED_OUT`: the broker executes their requests, and
+a refused part is replaced in the answer.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.primitives import EncodeError, Message, TopLevel
 
 _MOST_VERSIONS = 1 << 15
-#: Names an element that is a value of its own, a topic's name or a partition's index.
+#: In `Level.keys`, stands for an element that has no fields because it is a topic's name or a partition's index.
 ITSELF = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A list of the request and the list of the answer with an element for each of its elements.
+    """`asked`: a list in the request. `answered`: the list in the answer with an element for each of its elements.
 
-    `keys`: pairs of fields that are equal in both, the request's first.
+    `keys`: pairs of a field of the request's element and the equal field of the answer's element.
     """
 
     asked: str
@@ -40,8 +40,8 @@ class Level:
 class Parts:
     """The levels of one API in versions `first` to `last`, the outermost first.
 
-    `topic_at`, `partition_at`: the level whose elements name a topic, a partition. `blank`: fields of an element of the
-    last level that has an error, if they are not the default.
+    `topic_at`: the level whose elements name a topic, or None; `partition_at`: the same for a partition. `blank`: the
+    fields that are not the default in an element of the last level that has an error.
     """
 
     levels: tuple[Level, ...]
@@ -57,7 +57,7 @@ class Parts:
 class NamedPart:
     """A topic, a partition or another element in a request: its elements from the outermost level to the last.
 
-    `topic`: its name, or None if the request names an unknown topic, or none.
+    `topic`: the name of the topic, or None if the topic is unknown or the request names no topic.
     """
 
     elements: tuple[Any, ...]
@@ -66,7 +66,7 @@ class NamedPart:
 
 
 def _names(*pairs: str) -> tuple[tuple[str, str], ...]:
-    """Parse `"name"` for both sides, `"partition:partition_index"` for different names."""
+    """Return pairs of fields: `"name"` if it has the same name in both messages, else `"partition:partition_index"`."""
     found = []
     for pair in pairs:
         asked, colon, answered = pair.partition(":")
@@ -181,12 +181,13 @@ _PARTS: dict[int, tuple[Parts, ...]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (_list("group_ids", "groups", ":group_id"),),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_topics(),),
 }
-#: The places for errors that apply to no single topic, in answers where that is neither the whole answer nor each last
-#: part.
+#: The places for errors that apply to no single topic, in answers where the place is neither the answer as a whole nor
+#: each element of the last level.
 _WHOLES: dict[int, Parts] = {
     ApiKey.OFFSET_FETCH: Parts((Level("groups", "groups", _names("group_id")),), first=8),
 }
-#: Errors of these answers apply to topics or partitions, except those of a fetch session and of the cluster.
+#: In answers of these APIs, only the errors here (of a fetch session, of the cluster) apply to the whole answer. Others
+#: apply to topics or partitions.
 _WHOLE_ERRORS: dict[int, frozenset[ErrorCode]] = {
     ApiKey.FETCH: frozenset(
         {
@@ -197,10 +198,10 @@ _WHOLE_ERRORS: dict[int, frozenset[ErrorCode]] = {
     ),
     ApiKey.METADATA: frozenset({ErrorCode.REBOOTSTRAP_REQUIRED}),
 }
-#: Answers of these are replaced part by part. The broker has no side effects to avoid, and an answer of Metadata
-#: without brokers is useless; in a fetch session the broker and the client would have different partitions.
+#: The broker executes requests of these APIs, which have no side effects, and refused parts are replaced in its answer.
+#: Otherwise an answer of Metadata would have no brokers, and the two sides of a fetch session other partitions.
 ALWAYS_CARRIED_OUT = frozenset({ApiKey.METADATA, ApiKey.FETCH, ApiKey.DESCRIBE_TOPIC_PARTITIONS})
-#: Fields of an answer that is an error as a whole, if they are not the default.
+#: The fields that are not the default in an answer that is an error as a whole.
 _BLANK_ANSWER: dict[int, Mapping[str, Any]] = {
     ApiKey.INIT_PRODUCER_ID: {"producer_id": -1, "producer_epoch": -1},
     ApiKey.JOIN_GROUP: {"generation_id": -1, "protocol_name": "", "leader": ""},
@@ -209,8 +210,8 @@ _BLANK_ANSWER: dict[int, Mapping[str, Any]] = {
 
 
 def parts_of(key: int, version: int) -> Parts | None:
-    """Return where this version of an API names its parts; None if it names none, or if the error is in the whole
-    answer."""
+    """Return the places where this version of an API names its parts. None if it names no parts, or if only the whole
+    answer has an error."""
     return next((parts for parts in _PARTS.get(key, ()) if parts.first <= version <= parts.last), None)
 
 
@@ -221,7 +222,7 @@ def whole_of(key: int, version: int) -> Parts | None:
 
 
 def is_of_the_whole(key: int, code: ErrorCode) -> bool:
-    """Return True if an answer with places for both has this error in itself, and not in each part."""
+    """Return True if an answer with both places has this error as a whole, and False if it has it in each part."""
     return key not in _WHOLE_ERRORS or code in _WHOLE_ERRORS[key]
 
 
@@ -317,8 +318,8 @@ def without(parts: Parts, request: Any, refused: Iterable[NamedPart]) -> Any | N
 
 
 def put_errors(parts: Parts, response: Any, refused: Iterable[NamedPart], code: int) -> Any:
-    """Return the answer with `code` for these parts instead of their own results. It is a copy, because handlers share
-    messages."""
+    """Return the answer with `code` for these parts instead of their results. It is a copy, because handlers may use
+    one message for several answers."""
     answer = copy.copy(response)
     last = len(parts.levels) - 1
     for part in refused:
@@ -333,7 +334,7 @@ def put_errors(parts: Parts, response: Any, refused: Iterable[NamedPart], code: 
                 at = len(answered)
                 answered.append(element_class(**names))
             elif depth == last:
-                # With the names that the answer has added: a topic's name besides its id.
+                # The answer's element may have more names than the request's: a topic's name besides its id.
                 names = {name: getattr(answered[at], name) for name in names}
             if depth == last:
                 answered[at] = element_class(**{**parts.blank, **names, parts.code: code})
@@ -390,7 +391,7 @@ def _element_class(cls: type[Message], name: str) -> Any:
 
 
 def error_codes(message: Message) -> list[int]:
-    """Return every error code in an answer that is not 0, in its order, each once."""
+    """Return the error codes of an answer, each once and without 0, in the order of the answer."""
     found: dict[int, None] = {}
 
     def look(one: Message) -> None:

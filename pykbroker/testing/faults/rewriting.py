@@ -34,7 +34,7 @@ class ErrorAnswer:
     """The answer to a request that fails with an error.
 
     `rest`: the request that the broker executes nevertheless, or None. `parts`: the parts that get the error in the
-    answer, at `where`; without `where` the answer as a whole gets it.
+    answer, at `where`; if `where` is None, the answer as a whole gets the error.
     """
 
     code: ErrorCode
@@ -43,7 +43,7 @@ class ErrorAnswer:
     parts: tuple[NamedPart, ...]
 
     def answer(self, key: int, response: Any | None) -> Any:
-        """Return the answer, made from the answer to the rest."""
+        """Return the answer for the client. `response`: the broker's answer to `rest`, or None."""
         if self.where is None:
             return refusal(key, self.code)
         if response is None:
@@ -52,7 +52,7 @@ class ErrorAnswer:
 
 
 def refused(rule: FaultRule, seen: SeenRequest, chosen: tuple[NamedPart, ...]) -> ErrorAnswer | None:
-    """Return how the request is refused, or None if an answer of this version has no place for the error."""
+    """Return the answer that refuses the request, or None if an answer of this version has no place for the error."""
     code = rule.error
     assert code is not None
     where = parts_of(seen.key, seen.version)
@@ -71,8 +71,8 @@ def refused(rule: FaultRule, seen: SeenRequest, chosen: tuple[NamedPart, ...]) -
 
 
 def change(rule: FaultRule, seen: SeenRequest, chosen: Iterable[NamedPart], response: Any) -> Any:
-    """Return the answer with the rule's values in it. If the rule names a topic or a partition, only their elements
-    change. It is a copy, because handlers share messages."""
+    """Return the answer with the rule's values in it. If the rule names a topic or a partition, only elements of it
+    change. The result is a copy, because handlers may use one message for several answers."""
     where = parts_of(seen.key, seen.version) if rule.names_parts else None
     about = tuple(chosen)
     for path, value in rule.change:

@@ -28,13 +28,14 @@ class Fault:
         #: unique in this set, never used twice
         self.number = number
         self.rule = rule
-        #: requests that matched since it was set
+        #: requests that matched since the rule was added
         self.matched = 0
         #: requests on which it acted
         self.acted = 0
 
     def wait_for(self, count: int = 1, timeout_seconds: float = 60.0) -> None:
-        """Wait until this many requests have matched since it was set. Raises TimeoutError with the number so far."""
+        """Wait until this many requests have matched since the rule was added. Raises TimeoutError with the number so
+        far."""
         self._faults.wait_for(self, count, timeout_seconds)
 
     def remove(self) -> None:
@@ -53,7 +54,7 @@ class Fault:
         return f"Fault({self.number}, {self.rule.to_json()}, matched={self.matched}, acted={self.acted})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the rule as HTTP shows it."""
+        """Return the rule as the HTTP server (faults_server.py) returns it."""
         return {"id": self.number, "rule": self.rule.to_json(), "matched": self.matched, "acted": self.acted}
 
 
@@ -67,11 +68,11 @@ class ActingRule:
 
 
 class Faults:
-    """Rules in the order in which they were added. Every rule counts each request that it matches. The first of them
-    that has an action and whose turn it is (`nth`, `times`) acts."""
+    """Rules in the order in which they were added. Every rule counts each request that it matches. The first matching
+    rule that has an action and whose turn it is (`nth`, `times`) acts."""
 
     def __init__(self) -> None:
-        #: replaced and never changed, because nodes read it without the lock
+        #: a new tuple for each change, because nodes read it without the lock
         self.rules: tuple[Fault, ...] = ()
         self._last_number = 0
         self._changed = threading.Condition()
@@ -115,7 +116,7 @@ class Faults:
         return next((fault for fault in self.rules if fault.number == number), None)
 
     def remove(self, fault: Fault) -> None:
-        """Remove a rule; has no effect if it is not set."""
+        """Remove a rule; has no effect if it was removed already."""
         with self._changed:
             self.rules = tuple(other for other in self.rules if other is not fault)
             self._changed.notify_all()

@@ -23,7 +23,7 @@ _REPLICAS: Final = "replicas"
 _DEFAULT: Final = "default"
 _MOST_REPLICAS: Final = 2**31 - 1
 _TOO_MUCH: Final = 1e300
-#: Limits of these resources could not be kept unless a file of loads contains them.
+#: Resources that only a file of loads can measure. Without such a file no plan could keep their limits.
 _NOT_SEEN: Final = {
     LoadResource.BYTES_OUT: "what consumers read is not seen from outside: --loads needs bytes_out in each line",
     LoadResource.CPU: (
@@ -33,9 +33,9 @@ _NOT_SEEN: Final = {
 
 
 def with_capacities(brokers: Sequence[SeenBroker], text: str, told: Collection[LoadResource] = ()) -> list[SeenBroker]:
-    """Return the brokers with the limits of the file. `told`: resources that are known although they cannot be measured
-    from outside (load_file.py). Raises ValueError, in one line, if the text is not such a file, names an unknown
-    broker, or limits a resource whose load is unknown."""
+    """Return the brokers with the limits of the file. `told`: resources whose load a file of loads has (load_file.py),
+    because it cannot be measured from outside. Raises ValueError, in one line, if the text is no file of capacities,
+    names an unknown broker, or limits a resource whose load is unknown."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

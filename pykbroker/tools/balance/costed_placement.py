@@ -1,7 +1,7 @@
-"""The places of the replicas while a plan is made: the loads of brokers, the worth of a change, the change itself.
+"""The places of the replicas while a plan is made: the loads of brokers, the worth of a change, and the change itself.
 
-The worth of a placement is one number, `cost`: the sum over brokers and resources of the distance from the mean, in
-means, squared and weighted. A change of one partition touches two brokers, so its worth is a product of small vectors.
+The worth of a placement is one number, `cost`: the sum of weight * (distance from the mean / mean) ** 2 over brokers
+and resources. A change of one partition touches two brokers, so its worth is a product of small vectors.
 Responsible for the hard goals of one change (goals.py judges a whole placement). Not responsible for the order of
 changes (optimiser.py).
 """
@@ -15,7 +15,7 @@ from pykbroker.tools.balance.load_model import NO_BROKER, ClusterLoad, Flags, Fl
 
 
 class Placement:
-    """`weights`: (R,) of the soft goals."""
+    """`weights` (R,): the weight of the soft goal of each resource."""
 
     def __init__(self, load: ClusterLoad, weights: Floats) -> None:
         self.load = load
@@ -33,12 +33,12 @@ class Placement:
         self.scale: Floats = np.divide(weights, means * means, out=np.zeros_like(means), where=counts)
         self._shares: Floats = np.divide(1.0, means, out=np.zeros_like(means), where=counts)
         self._targets = np.where(load.may_take[:, None], means, 0.0)
-        #: A broker that takes nothing and does not leave is not balanced.
+        #: Only brokers that may take replicas, or that leave, count in the cost.
         self._counted = (load.may_take | load.leaving)[:, None]
         self._counts_once: list[int] = self._counted[:, 0].astype(int).tolist()
         self.distances: Floats = np.where(self._counted, self.totals - self._targets, 0.0)
         self._limited = bool(np.isfinite(load.capacity).any())
-        # For a change of leadership of each partition: the change times its cost, and its own cost.
+        # If another replica leads a partition, its load changes by `change`: change * scale, and change ** 2 * scale.
         change = self.leading - self.following
         self._scaled_change: Floats = change * self.scale
         self._own_change: Floats = (change * self._scaled_change).sum(axis=1)
@@ -112,7 +112,7 @@ class Placement:
         return found
 
     def allowed(self, partitions: Ints, places: Ints, *, mends_racks: bool = False) -> Flags:
-        """(N, B) True where the replica may go to the broker: the broker may take replicas and has no other one of the
+        """(N, B) True where the replica may go to the broker: the broker may take replicas and has none of the
         partition. The racks must not get worse, or with `mends_racks` must get better. `room` checks capacities."""
         load = self.load
         count = len(partitions)
@@ -182,7 +182,7 @@ class Placement:
 
     @property
     def rack_pairs_too_many(self) -> Ints:
-        """(P,) the pairs above the number that the racks allow."""
+        """(P,) the number of pairs of replicas in one rack, above the fewest that the racks allow."""
         return self._pairs - self._fewest_pairs
 
     def over(self) -> Floats:
@@ -195,7 +195,7 @@ class Placement:
         return over
 
     def _has_room(self, broker: int, vector: Floats) -> bool:
-        """A resource may stay above the capacity if the change does not raise it."""
+        """Return True if no resource that the change raises gets above the capacity."""
         if not self._limited:
             return True
         after = self.totals[broker] + vector

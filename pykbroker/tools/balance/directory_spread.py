@@ -12,7 +12,7 @@ from typing import Final
 
 from pykbroker.tools.balance.plan_file import PlaceName
 
-#: A share of the mean of a broker's directories; a smaller difference is left.
+#: A share of the mean size of a broker's directories. A smaller difference is not levelled.
 _TOLERANCE: Final = 0.05
 
 
@@ -45,7 +45,8 @@ class DirectoryMove:
 def directory_moves(
     directories: Sequence[BrokerDirectory], held: Collection[PlaceName], *, most_moves: int | None = None
 ) -> list[DirectoryMove]:
-    """Return moves that level the directories. `held`: partitions that stay as they are, or move otherwise."""
+    """Return moves that level the directories. `held`: partitions that stay as they are, or that move between
+    brokers."""
     found: list[DirectoryMove] = []
     for broker in sorted({each.broker for each in directories}):
         found += _of_broker([each for each in directories if each.broker == broker], held)

@@ -1,11 +1,11 @@
 """Executes a plan one decision at a time: takes the state of the cluster, and returns the requests to send. Pure.
 
-The state of a partition follows from the cluster alone, never from earlier requests. So a killed run can continue where
-it stopped, and a run notices changes that others make. Not responsible for sending, throttles or time
+The state of a partition follows from the cluster alone, never from earlier requests. So a new run can continue where a
+killed run stopped, and a run notices changes by other programs. Not responsible for sending, throttles or time
 (tools/cluster/plan_execution.py).
 
-Invariants: no move begins or continues if its target has a broker that is down. No partition below its
-min.insync.replicas begins to move. The caps hold for the moves in progress together with those that begin.
+Invariants: no move begins or continues if a broker of its target is down. No partition below its min.insync.replicas
+begins to move. The caps apply to the sum of the moves in progress and the moves that begin.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class MoveState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlacedPartition:
-    """A partition as the cluster describes it. `replicas` includes those that are added; leader is -1 if there is
-    none."""
+    """A partition as the cluster describes it. `replicas` includes the replicas that are being added; `leader` is -1 if
+    there is none."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -46,16 +46,16 @@ class PlacedPartition:
 
     @property
     def is_fragile(self) -> bool:
-        """True without a leader, or below min.insync.replicas. If that is above the number of replicas, all replicas
-        are enough."""
+        """True without a leader, or below min.insync.replicas. If min.insync.replicas is above the number of replicas,
+        all replicas in sync are enough."""
         settled = len(set(self.replicas) - set(self.adding))
         return self.leader < 0 or len(self.isr) < min(self.min_isr, settled)
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionCaps:
-    """Limits of partitions that are under way at once. A broker takes part in a move as the leader that is copied from,
-    or as a broker that is copied to."""
+    """The most changes at the same time. A broker takes part in a move as the leader that replicas are copied from, or
+    as a broker that they are copied to."""
 
     moves: int = 50
     moves_per_broker: int = 5
@@ -66,18 +66,18 @@ class ExecutionCaps:
 class ExecutionStep:
     """The requests to send now, and the progress of the plan. The texts are reasons."""
 
-    #: begin these moves, or set the order of the plan
+    #: moves to begin, or new orders of replicas to set
     start: dict[PlaceName, tuple[int, ...]] = field(default_factory=dict)
-    #: under way to a broker that is down
+    #: moves to cancel, because they go to a broker that is down
     call_back: dict[PlaceName, str] = field(default_factory=dict)
-    #: their preferred replica is not the leader
+    #: partitions whose preferred replica is not the leader yet
     elect: list[PlaceName] = field(default_factory=list)
     moving: list[PlaceName] = field(default_factory=list)
-    #: may not begin for now
+    #: moves that may not begin at present
     held: dict[PlaceName, str] = field(default_factory=dict)
-    #: no longer part of the plan
+    #: partitions that no longer fit the plan
     changed: dict[PlaceName, str] = field(default_factory=dict)
-    #: waiting for the caps, or for steps that come before copies
+    #: the number of moves that wait for the caps, or for steps that come before copies
     waiting: int = 0
     done: int = 0
 
@@ -94,18 +94,18 @@ def state_of(planned: PlannedMove, seen: PlacedPartition | None) -> MoveState:
         return MoveState.MOVING if on_its_way else MoveState.CHANGED
     if seen.replicas == planned.replicas:
         return MoveState.MOVED
-    # A move that was called back may leave another order.
+    # A cancelled move may leave the replicas in another order.
     if set(seen.replicas) == set(planned.now):
         return MoveState.WAITING
-    # A broker may return the new replicas a moment after the controller returns that the move has ended.
+    # For a moment after the controller has ended a move, a broker may still return the replicas of both assignments.
     return MoveState.MOVING if set(seen.replicas) == {*planned.now, *planned.replicas} else MoveState.CHANGED
 
 
 def changes_since(
     plan: Mapping[PlaceName, PlannedMove], seen: Mapping[PlaceName, PlacedPartition]
 ) -> dict[PlaceName, str]:
-    """Return the partitions that are neither in the state from before the plan, nor in that of the plan, nor
-    between."""
+    """Return the partitions that another program has moved or deleted: their state is neither that from before the
+    plan, nor that of the plan, nor a move from the first to the second."""
     found = {}
     for place, planned in plan.items():
         state = state_of(planned, seen.get(place))
@@ -124,8 +124,8 @@ def next_step(
     *,
     may_copy: bool = True,
 ) -> ExecutionStep:
-    """Return the next step. `may_copy`: True if replicas may begin to move to other brokers; until then only their
-    order changes."""
+    """Return the next step. `may_copy`: True if replicas may begin to move to other brokers. If it is False, only moves
+    that copy nothing may begin."""
     step = ExecutionStep(changed=changes_since(plan, seen))
     busy: Counter[int] = Counter()
     waits: list[PlaceName] = []

@@ -1,8 +1,8 @@
 """Hard goals: the rules that a placement of replicas must keep, and a check of them.
 
 `violations` judges a whole placement from the load and the replicas alone. Tests and `balance plan` call it on the
-optimiser's result, so that no plan is its own judge. It also reports a goal that was broken before and could not be
-met. Not responsible for the choice between allowed placements (optimiser.py).
+optimiser's result, so that the optimiser does not judge itself. It also reports a goal that was broken before the plan
+and that the plan cannot meet. Not responsible for the choice between allowed placements (optimiser.py).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def over_capacity(load: ClusterLoad, totals: Floats) -> Floats:
 
 
 def violations(load: ClusterLoad, replicas: Ints) -> list[Violation]:
-    """Return the goals that this placement breaks. A partition that may not move breaks one if it moved, and its broker
-    if the broker had to lose it."""
+    """Return the goals that this placement breaks. A partition that may not move breaks a goal if it moved. A broker
+    that had to lose its replicas breaks a goal if it still has any, also of partitions that may not move."""
     return _of_partitions(load, replicas) + _of_brokers(load, replicas)
 
 

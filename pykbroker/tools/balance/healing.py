@@ -1,4 +1,4 @@
-"""Finds brokers that have been down for so long that their replicas shall move elsewhere. Pure."""
+"""Finds brokers that have been down for so long that their replicas must move to other brokers. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 
 class GoneBrokers:
-    """`after_seconds`: the time after which a broker counts; a broker that was back before that begins anew."""
+    """`after_seconds`: the time for which a broker must be down without interruption before `note` returns it."""
 
     def __init__(self, after_seconds: float) -> None:
         self._after_seconds = after_seconds
-        #: broker -> the time since it is down
+        #: broker -> the time from which on it has been down
         self._since: dict[int, float] = {}
 
     def note(self, gone: Collection[int], now: float) -> list[int]:

@@ -1,8 +1,8 @@
 """Converts the measured state of a cluster to arrays.
 
-Responsible for the partitions that are held, which means neither moved nor reordered. These are those of excluded
-topics, and those that are below their min ISR, already moving, without a leader, or on a broker that is down and not to
-be emptied.
+Responsible for the partitions that are held, which means neither moved nor reordered. These are partitions of excluded
+topics, and partitions below their min ISR, already moving, or without a leader. A partition is also held if one of its
+brokers is down and is not to be emptied.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ def check_names(
 
 
 def _is_fragile(each: SeenPartition) -> bool:
-    """Return True if the partition has too few replicas in sync. A min.insync.replicas above the number of replicas
-    cannot be met, so all replicas are enough then."""
+    """Return True if the partition moves, has no leader, or has too few replicas in sync. If min.insync.replicas is
+    above the number of replicas, all replicas are enough, because the partition can never have more."""
     return each.is_moving or not each.has_leader or len(each.isr) < min(each.min_isr, len(each.replicas))
 
 
 def _rack_numbers(brokers: Sequence[SeenBroker]) -> Ints:
-    """Number the racks. A broker without a rack is a rack of its own."""
+    """Return the number of each broker's rack. A broker without a rack gets a number of its own."""
     names: dict[str, int] = {}
     numbers = [
         names.setdefault(f"broker {each.id}" if each.rack is None else f"rack {each.rack}", len(names))

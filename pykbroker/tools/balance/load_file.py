@@ -4,10 +4,10 @@ JSON, one object per line, one line per partition:
 
     {"topic": "orders", "partition": 3, "bytes_in": 120000.0, "bytes_out": 240000.0, "size": 7000000000}
 
-`topic`, `partition` and `bytes_in` must be there. `bytes_in` (written by producers) and `bytes_out` (read by consumers,
-without followers) are bytes per second, the means of the window. `size` is the bytes of one replica; without it the
-size is that of DescribeLogDirs. `leader_cpu` and `follower_cpu` are shares of one core. Other keys are ignored. A
-partition without a line has no known load.
+`topic`, `partition` and `bytes_in` are required. `bytes_in` (written by producers) and `bytes_out` (read by consumers,
+without followers) are bytes per second, averages over the window. `size` is the bytes of one replica; without it the
+size comes from DescribeLogDirs. `leader_cpu` and `follower_cpu` are shares of one core. Other keys are ignored. The
+load of a partition without a line is unknown.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PartitionRates:
 
 
 def told_by(loads: Mapping[PlaceName, PartitionRates]) -> frozenset[LoadResource]:
-    """Return the resources that every line has, although they cannot be measured from outside."""
+    """Return the resources that cannot be measured from outside, but that every line of the file has."""
     told = set()
     if all(each.bytes_out is not None for each in loads.values()):
         told.add(LoadResource.BYTES_OUT)

@@ -28,37 +28,37 @@ NO_BROKER = -1
 class ClusterLoad:
     """Shapes: B brokers, P partitions, F the largest number of replicas, R `len(LoadResource)`."""
 
-    #: (B,) the number of its rack; a broker without a rack has one of its own
+    #: (B,) the number of the broker's rack; without a rack, a number of its own
     racks: Ints
     #: (B, R) the most that a broker may have; infinity without a limit
     capacity: Floats
     #: (B,) the most replicas that a broker may have
     most_replicas: Ints
-    #: (B,) is in the cluster; a plan cannot name another broker
+    #: (B,) the broker is in the cluster; a plan can name only such brokers
     alive: Flags
-    #: (B,) may get replicas and leadership, because it is alive and does not leave
+    #: (B,) the broker may get replicas and leadership, because it is alive and does not leave
     may_take: Flags
-    #: (B,) leaves the cluster, so that all its replicas have to move
+    #: (B,) the broker leaves the cluster, so that all its replicas have to move
     leaving: Flags
-    #: (P, F) brokers in the order of preference, the first leads; NO_BROKER after the last
+    #: (P, F) brokers in the order of preference; the first is the leader; NO_BROKER after the last broker
     replicas: Ints
-    #: (P,) its replicas may move
+    #: (P,) replicas of the partition may move
     may_move: Flags
-    #: (P,) another of its replicas may be preferred
+    #: (P,) another replica of the partition may become the preferred leader
     may_reorder: Flags
     #: (P,) bytes that producers write
     bytes_in: Floats
     #: (P,) bytes that consumers read, without followers
     bytes_out: Floats
-    #: (P,) of one replica, on its disk
+    #: (P,) bytes of one replica on its disk
     size: Floats
-    #: (P,) at the leader, and at each follower
+    #: (P,) shares of one core: of the leader, and of each follower
     leader_cpu: Floats
     follower_cpu: Floats
 
     @property
     def replica_counts(self) -> Ints:
-        """(P,)"""
+        """(P,) the number of replicas of each partition."""
         counts: Ints = np.count_nonzero(self.replicas != NO_BROKER, axis=1).astype(np.int32)
         return counts
 
@@ -82,7 +82,7 @@ def names_gone(load: ClusterLoad, replicas: Ints) -> Flags:
 
 
 def new_replicas(before: Ints, after: Ints) -> Ints:
-    """(P,) the number of replicas of a partition on brokers that had none of it: those have to be copied."""
+    """(P,) the number of replicas of a partition on brokers that had none of it. These replicas have to be copied."""
     copied = np.zeros(len(after), np.int32)
     for place in range(after.shape[1]):
         here = after[:, place]

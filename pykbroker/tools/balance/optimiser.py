@@ -1,9 +1,9 @@
 """Finds better places for the replicas of a cluster from its load: a pure function, the same for the same seed.
 
-Hard goals come first: brokers that leave are emptied, racks mended, capacities kept. Then come soft goals, the cheapest
-means first. A change of the preferred leader costs only an election. Replicas move only to level what that cannot, in
-the order of the worth per copied byte. The search is greedy and computes the exact worth at each step; it skips a step
-that an earlier one has made worthless. Not responsible for measuring the load (load_model.py) nor for executing a plan.
+Hard goals come first: brokers that leave are emptied, racks mended, capacities kept. Then come soft goals: first by
+changes of preferred leaders, which cost only an election. Replicas move only for differences that remain after that,
+in the order of the worth per copied byte. The search is greedy and computes the exact worth at each step; it skips a
+step that an earlier step has made worthless. Not responsible for measuring the load nor for executing a plan.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pykbroker.tools.balance.seen import LoadResource
 #: The number of replicas of a broker that are tried before the next broker has its turn.
 _TRIED = 400
 _PASSES = 40
-#: Shares of the cost: the gain that a pass must bring, or it is the last; the gain that one step must bring.
+#: The least gains, as shares of the cost: a pass that brings less is the last; a step that would bring less is skipped.
 _WORTH_A_PASS, _WORTH_A_STEP = 2e-3, 1e-7
 
 
 @dataclass(frozen=True, slots=True)
 class MoveLimits:
-    """Limits for moves of replicas; None means no limit. They also bind moves that a hard goal needs, which then stays
-    broken."""
+    """Limits for moves of replicas; None means no limit. They also apply to moves for a hard goal; so such a goal may
+    stay broken."""
 
     most_moves: int | None = None
     most_moves_per_broker: int | None = None
@@ -43,7 +43,7 @@ def equal_weights() -> Floats:
 class Goals:
     weights: Floats = field(default_factory=equal_weights)
     limits: MoveLimits = MoveLimits()
-    #: a share of a mean: a broker that is closer above it gives nothing more away
+    #: a share of the mean: a broker that is above the mean by less gives replicas only to brokers far below a mean
     tolerance: float = 0.05
     seed: int = 0
 
@@ -51,8 +51,8 @@ class Goals:
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """`replicas`: (P, F), as in ClusterLoad. `moves` and `bytes_moved` count replicas on brokers that had none of the
-    partition. `unmet`: the number of replicas that had to move and found no place, and of brokers that are still above
-    a capacity."""
+    partition. `unmet`: the number of replicas that had to move and found no place, plus the number of brokers that are
+    still above a capacity."""
 
     replicas: Ints
     moves: int
@@ -76,7 +76,7 @@ class _Search:
         self._moves = 0
         self._bytes = 0.0
         self._unmet = 0
-        # A replica without data also has a cost: its place on two brokers for a while.
+        # The move of a replica without data also has a price, because the replica is on two brokers for a while.
         self._price = load.size + max(1.0, float(load.size.mean()) if len(load.size) else 1.0) * 0.05
 
     def run(self) -> Proposal:
@@ -114,7 +114,8 @@ class _Search:
             self._relieve(int(broker))
 
     def _empty(self, partition: int, spots: list[int]) -> None:
-        """Move these replicas away: all of them, or none if the rest would name a broker that is down."""
+        """Move these replicas to other brokers, as many as possible. If the partition then still has a broker that is
+        down, move all of them back."""
         load, place = self._load, self._place
         left = sum(not self._best_move(partition, spot) for spot in spots)
         if not load.alive[[each for each in place.replicas[partition] if each != NO_BROKER]].all():
@@ -131,8 +132,8 @@ class _Search:
         return list(zip(partitions[order].tolist(), spots[order].tolist(), strict=True))
 
     def _sharing_racks(self) -> list[tuple[int, int]]:
-        """Return replicas that share a rack with an earlier one of the partition and need not: followers before the
-        leader."""
+        """Return replicas that share a rack with an earlier replica in the list, for partitions that have too many such
+        pairs. The last replica of a list comes first; the leader, which is the first of its list, is never returned."""
         load, replicas = self._load, self._place.replicas
         found = []
         for partition in np.flatnonzero((self._place.rack_pairs_too_many > 0) & load.may_move).tolist():
@@ -163,7 +164,8 @@ class _Search:
         self._unmet += bool(place.over()[broker].any() or place.over_count()[broker])
 
     def _relieve_by_leader(self, broker: int, partition: int, spot: int) -> None:
-        """`spot`: the place of the broker's replica. Make it the leader, or another one if it leads."""
+        """Make the replica at `spot`, which is on this broker, the leader. If it leads already, make another replica
+        the leader."""
         place, load = self._place, self._load
         change = place.leading[partition] - place.following[partition]
         if not ((change if spot == 0 else -change) * place.over()[broker] > 0).any():
@@ -199,9 +201,9 @@ class _Search:
             self._move_away(int(broker))
 
     def _takers(self, broker: int) -> Flags | None:
-        """(B,) the brokers that this one should give to, or None if it should give nothing. If it is above a mean by
-        more than the tolerance, these are all that may take. Otherwise they are those that are as far below a mean that
-        this one is above."""
+        """(B,) the brokers to which this broker should give replicas, or None if it should give none. If it is above a
+        mean by more than the tolerance, these are all brokers that may take replicas. Otherwise they are the brokers
+        that are below a mean by more than the tolerance, where this broker is above that mean."""
         means = self._place.in_means()
         if means[broker].max() > self._tolerance:
             return self._load.may_take
@@ -218,7 +220,7 @@ class _Search:
         if not len(partitions):
             return
         if self._place.in_means()[broker].max() <= self._tolerance:
-            # The broker only helps to fill others, so some of its replicas are enough, in an order of the seed.
+            # The broker only helps to fill others, so only some of its replicas are tried, which the seed chooses.
             partitions, spots = partitions[:_TRIED], spots[:_TRIED]
         vectors = place.vectors(partitions, spots)
         allowed = place.allowed(partitions, spots)
@@ -276,7 +278,7 @@ class _Search:
 
     def _replicas_on(self, broker: int) -> tuple[Ints, Ints]:
         """Return the replicas that may move, as partitions and the places in their lists. The seed decides the order,
-        so that equal ones share the moves."""
+        so that no partition is preferred among equal ones."""
         partitions, spots = np.nonzero((self._place.replicas == broker) & self._load.may_move[:, None])
         order = self._random.permutation(len(partitions))
         return partitions[order].astype(np.int32), spots[order].astype(np.int32)
@@ -285,6 +287,6 @@ class _Search:
         return self._limits.most_moves is None or self._moves < self._limits.most_moves
 
     def _has_moved_enough(self) -> Flags:
-        """(B,) True where a broker may take part in no more moves."""
+        """(B,) True if a broker has taken part in as many moves as it may."""
         most = self._limits.most_moves_per_broker
         return np.zeros(len(self._moves_of), bool) if most is None else self._moves_of >= most

@@ -23,7 +23,7 @@ from pykbroker.tools.balance.seen import LoadResource, SeenBroker, SeenPartition
 
 @dataclass(frozen=True, slots=True)
 class PlannedPartition:
-    """Lists of brokers in the order of preference."""
+    """`now` and `replicas`: the brokers before and after the move, in the order of preference."""
 
     topic: str
     partition: int
@@ -95,8 +95,8 @@ def plan_of(
 
 
 def as_json(plan: Plan, cluster_id: str, directories: Sequence[DirectoryMove] = ()) -> str:
-    """Return the text of the file. `directories`: moves on one broker, of partitions that the plan does not move
-    otherwise."""
+    """Return the text of the file. `directories`: moves between directories of one broker, for partitions that the plan
+    does not move between brokers."""
     resources = {
         each.name.lower(): [round(float(plan.variation_before[each]), 4), round(float(plan.variation_after[each]), 4)]
         for each in LoadResource

@@ -20,7 +20,7 @@ ANY_DIRECTORY: Final = "any"
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """Lists of brokers in the order of preference."""
+    """`now` and `replicas`: the brokers before and after the move, in the order of preference."""
 
     now: tuple[int, ...]
     replicas: tuple[int, ...]

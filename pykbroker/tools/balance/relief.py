@@ -1,6 +1,6 @@
-"""The order in which a broker above its capacities gives leadership and replicas away.
+"""The order in which a broker above its capacities gives leadership and replicas to other brokers.
 
-Not responsible for their targets, nor for when it is enough (optimiser.py).
+Not responsible for the brokers that get them, nor for the end of this (optimiser.py).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def leaders_that_relieve(place: Placement, broker: int) -> list[tuple[int, int]]
 def replicas_that_relieve(
     place: Placement, broker: int, replicas: tuple[Ints, Ints], price: Floats
 ) -> list[tuple[int, int]]:
-    """Order these replicas on the broker, as partitions and places in their lists: first those that relieve most for
-    their `price`, (P,)."""
+    """Return these replicas of the broker, as partitions and places in their lists: first those that relieve most in
+    relation to their `price`, (P,)."""
     partitions, spots = replicas
     relief = _relief(place, broker, place.vectors(partitions, spots))
     return _ordered(partitions, spots, relief / price[partitions], relief > 0)
@@ -40,8 +40,8 @@ def smallest_replicas(place: Placement, replicas: tuple[Ints, Ints]) -> list[tup
 
 
 def _relief(place: Placement, broker: int, vectors: Floats) -> Floats:
-    """(N,) how much of the excess these loads remove, as shares of the capacities. For a capacity of 0 the share is of
-    the broker's load."""
+    """(N,) how much of the excess each of these loads removes, as a share of the capacity, or as a share of the
+    broker's load if the capacity is 0."""
     over = place.over()[broker]
     limit = place.load.capacity[broker]
     scale = np.where(limit > 0, limit, np.maximum(place.totals[broker], 1e-300))

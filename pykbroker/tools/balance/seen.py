@@ -1,7 +1,7 @@
 """The measured state of a cluster: its brokers, its partitions and their load, by name.
 
-Without numpy, so that the modules that measure (tools/cluster/partition_load.py) need none. Not responsible for
-measuring, nor for the use of it (load_arrays.py).
+It does not use numpy, so that the modules that measure (tools/cluster/partition_load.py) do not need it. Not
+responsible for measuring, nor for the use of the state (load_arrays.py).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def in_words(resource: LoadResource, value: float) -> str:
 
 
 def rounded(resource: LoadResource, value: float) -> float:
-    """Return the same as a number."""
+    """Return the value rounded as `in_words` shows it, as a number."""
     return float(f"{value:.4g}") if resource is LoadResource.CPU else round(value)
 
 

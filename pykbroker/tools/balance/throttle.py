@@ -14,8 +14,9 @@ from pykbroker.tools.balance.plan_file import PlannedMove
 
 
 def growth(moves: Iterable[PlannedMove], most_at_once: int) -> dict[int, float]:
-    """Return broker -> the bytes per second that producers write to the partitions which it copies at once, either to
-    it or, as their leader, from it. If a broker has more than `most_at_once` moves, those that grow fastest count."""
+    """Return broker -> the larger of two sums, in bytes per second: the growth of the replicas that are copied to it,
+    and the growth of those that are copied from it as their first replica. If a broker has more than `most_at_once`
+    moves, only those that grow fastest count."""
     rates: dict[int, list[float]] = defaultdict(list)
     leading: dict[int, list[float]] = defaultdict(list)
     for move in moves:
@@ -31,7 +32,7 @@ def growth(moves: Iterable[PlannedMove], most_at_once: int) -> dict[int, float]:
 
 
 def too_slow(moves: Iterable[PlannedMove], most_at_once: int, throttle: int) -> str | None:
-    """Return the warning about a throttle in bytes per second, or None if the copies end under it."""
+    """Return the warning about a throttle in bytes per second, or None if all copies can end under it."""
     needed = growth(moves, most_at_once)
     broker = max(needed, key=lambda each: (needed[each], -each), default=None)
     if broker is None or needed[broker] < throttle:

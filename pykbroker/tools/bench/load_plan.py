@@ -15,7 +15,7 @@ from typing import Any, Final
 _DIFFERENT: Final = 1000
 _LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _MARK: Final = struct.Struct(">QQ")
-#: The size of the smallest record of an end-to-end load: the number of the run, and the time when it was due.
+#: The least size of a record of an end-to-end load. It has the number of the run, and the time when it was due.
 LEAST_MARKED: Final = _MARK.size
 
 
@@ -37,7 +37,7 @@ class LoadPlan:
     partitions: list[int] = field(default_factory=list)
     #: end-to-end: distinguishes the records of this run from others
     run: int = 0
-    #: a consumer ends if nothing comes for this long
+    #: a consumer ends if no record comes for this long
     patience_ms: int = 30_000
 
     def as_dict(self) -> dict[str, Any]:

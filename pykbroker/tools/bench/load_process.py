@@ -88,7 +88,7 @@ class _Producing:
         plan, told, progress = self._plan, self.told, _Progress()
         told.begun_ns = time.monotonic_ns()
         for number in range(plan.records):
-            # At a rate, the wait for room counts as lateness of the client.
+            # With a rate, a latency begins when the record is due, so it includes the wait for room.
             due = due_ns(number, told.begun_ns, plan.rate) if plan.rate else 0
             self._room.acquire()
             now = time.monotonic_ns()
@@ -179,7 +179,7 @@ class _Consuming:
 
 
 class _Receiving(_Consuming):
-    """Reads the records of one run from the end of its partitions on, and their times."""
+    """Reads the records of one run that come after the present end of its partitions, and their latencies."""
 
     def _find(self, places: list[Any]) -> None:
         self._consumer.seek_to_end(*places)

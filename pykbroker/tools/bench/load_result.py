@@ -10,7 +10,7 @@ from typing import Final
 from pykbroker.tools.bench.load_plan import LoadTold
 
 PERCENTILES: Final = (50.0, 95.0, 99.0, 99.9)
-#: A client that is busy for this share of the time may be what limits the rate.
+#: If clients are busy for this share of the time, they may limit the rate.
 _BUSY: Final = 0.8
 _MEGABYTE: Final = 1_000_000
 
@@ -22,7 +22,7 @@ class LoadResult:
     failure: str
     seconds: float
     records_per_second: float
-    #: of 1,000,000 bytes; keys and values, before compression
+    #: megabytes of 1,000,000 bytes: keys and values, before compression
     megabytes_per_second: float
     #: percentile -> milliseconds; empty if no record was timed
     latency_ms: dict[float, float]

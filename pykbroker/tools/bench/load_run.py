@@ -72,7 +72,7 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            # Ctrl-C is for the process that has started this one, which ends it.
+            # Ctrl-C must reach only this process, which then ends the new one.
             start_new_session=True,
         )
         self._write(json.dumps(plan.as_dict()))
@@ -106,7 +106,7 @@ class _Process:
         return self._told
 
     def end(self) -> None:
-        """Close its pipes, and kill the process if it does not end by itself."""
+        """End the process and close its pipes. It is killed if it has returned no result or does not end in time."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         if self._told is None:
@@ -128,7 +128,7 @@ class _Process:
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            # The reason is in the process's last line.
+            # The process has ended; its last line has the reason.
             pass
 
     def _line(self) -> dict[str, Any] | None:
