@@ -23,7 +23,7 @@ _REPLICAS: Final = "replicas"
 _DEFAULT: Final = "default"
 _MOST_REPLICAS: Final = 2**31 - 1
 _TOO_MUCH: Final = 1e300
-#: Resources that only a file of loads can measure. Without such a file no plan could keep their limits.
+#: Resources that cannot be measured from outside. Without their load in a file, no plan could keep their limits.
 _NOT_SEEN: Final = {
     LoadResource.BYTES_OUT: "what consumers read is not seen from outside: --loads needs bytes_out in each line",
     LoadResource.CPU: (

@@ -44,7 +44,7 @@ def described(cluster: AskedCluster, wanted: AclFilter = ANY_ACL) -> list[Acl]:
 
 
 def create(cluster: AskedCluster, wanted: Sequence[Acl]) -> None:
-    """Add ACLs. An ACL that exists already stays as it is. Raises AskFailed for the first that is refused."""
+    """Add ACLs. An ACL that exists already stays as it is. Raises AskFailed for the first ACL that is refused."""
     from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 
     creations = [
@@ -64,7 +64,7 @@ def create(cluster: AskedCluster, wanted: Sequence[Acl]) -> None:
 
 
 def delete(cluster: AskedCluster, unwanted: Sequence[AclFilter]) -> list[Acl]:
-    """Delete every ACL that matches one of the filters, and return them. Raises AskFailed."""
+    """Delete every ACL that matches one of the filters, and return the deleted ACLs. Raises AskFailed."""
     from pykbroker_wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 
     filters = [

@@ -56,8 +56,8 @@ class ClusterSettings:
     #: default.api.timeout.ms and request.timeout.ms
     timeout_ms: int = 60_000
     request_timeout_ms: int = 30_000
-    #: If true, try until `timeout_ms` is over while no address takes a connection, with a WARN per address on standard
-    #: error as Apache Kafka's tools do; otherwise each address is tried once
+    #: If true and no address takes a connection, try again until `timeout_ms` is over, and print a WARN per address on
+    #: standard error as Apache Kafka's tools do. If false, try each address once.
     patient: bool = True
 
 
@@ -93,8 +93,7 @@ class AskedCluster:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def nodes(self) -> list[ClusterNode]:
-        """Return the nodes that serve, by id: brokers, or controllers if the cluster was reached through
-        controllers."""
+        """Return the nodes that serve, ordered by id: controllers if `bootstrap` names controllers, else brokers."""
         if not self._nodes:
             self.refresh()
         return [self._nodes[number] for number in sorted(self._nodes)]
@@ -167,15 +166,15 @@ class AskedCluster:
         return connection.ask(Asked(message, answer, least, most), timeout_ms or self._settings.request_timeout_ms)
 
     def ask_controller(self, message: TopLevel, answer: type[R], *, least: int = 0) -> R:
-        """Send a request to the controller that the cluster names, or to any node if that one cannot be reached. With
-        KRaft any broker forwards it, and the named broker may have died a moment ago."""
+        """Send a request to the node that the cluster names as the controller, or to any node if that node cannot be
+        reached. With KRaft every broker forwards the request, and the named broker may have died a moment ago."""
         self.nodes()
         known = self._nodes.get(self._controller_id)
         is_there = known is not None and _unreachable(self._connection(known.address)) is None
         return self.ask(message, answer, node=self._controller_id if is_there else None, least=least)
 
     def versions(self, node: int | None = None) -> Mapping[int, tuple[int, int]]:
-        """API key -> the least and the greatest version that a node serves."""
+        """Return API key -> the least and the greatest version that a node serves."""
         return (self._any() if node is None else self._of(node)).versions()
 
     def coordinators(self, keys: Iterable[str], *, of_transactions: bool = False) -> dict[str, int]:
@@ -198,7 +197,7 @@ class AskedCluster:
         return self.settled(attempt)
 
     def settled(self, attempt: Callable[[], T]) -> T:
-        """Repeat `attempt` until it returns, or until it fails with an error that is not retriable or the time is
+        """Call `attempt` until it returns. Raises its AskFailed if the error is not retriable, or if the time is
         over."""
         deadline = time.monotonic() + self._settings.timeout_ms / 1000
         while True:
@@ -264,9 +263,9 @@ class AskedCluster:
 
 
 def _unreachable(connection: AskedNode) -> str | None:
-    """Return why no connection can be made, or None if there is one. The node is asked at most for its versions, so
-    that the caller may send its request to another node. Raises AskFailed for an error that every other node would
-    return as well."""
+    """Return the reason why no connection can be made, or None if there is a connection. This requests at most the
+    versions of the node, so the caller can still send its own request to another node. Raises AskFailed for an error
+    that every other node would return as well."""
     try:
         connection.versions()
     except AskFailed as error:

@@ -4,7 +4,7 @@ Responsible for all use of kafka-python's network code, which connects, secures 
 responsible for the choice of the node, nor for the meaning of an error in an answer.
 
 kafka-python reads five attributes of a request (`API_KEY`, `API_VERSION`, `with_header`, `encode`, `header`) and two of
-a response class. `_Question` and `_Reading` have these for messages that are not kafka-python's own.
+a response class. `_Question` and `_Reading` have these attributes for messages of `pykbroker_wire`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pykbroker_wire.errors import DecodeError
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.primitives import TopLevel
 
-# The tools report failures of connections themselves.
+# The tools report failures of connections, so kafka-python must not log them.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
 
 R = TypeVar("R", bound=TopLevel)
@@ -95,7 +95,7 @@ class Asked(Generic[R]):
     def __init__(self, message: TopLevel, answer: type[R], least: int = 0, most: int | None = None) -> None:
         self.message = message
         self.answer = answer
-        #: the newest version that is of use
+        #: the newest version that may be sent; None for the newest that both sides have
         self.most = most
         #: the oldest version that has every field the message needs
         self.least = least
@@ -112,7 +112,7 @@ class ClientLoop:
 
 
 class AskedNode:
-    """One address; the first request connects it."""
+    """One address of a cluster. The first request opens the connection."""
 
     def __init__(self, network: ClientLoop, address: str, settings: Mapping[str, Any], timeout_ms: int) -> None:
         self.address = address
@@ -145,7 +145,7 @@ class AskedNode:
         return answer
 
     async def _ready(self) -> Any:
-        # The loop has not run since the last request. Here it notices whether the peer has closed the connection.
+        # The loop has not run since the last request. This lets it notice that the peer has closed the connection.
         await self._loop.sleep(0)
         (node,) = self._manager.cluster.bootstrap_brokers()[:1]
         return await self._manager.get_connection(node.node_id, timeout_ms=self._timeout_ms)
@@ -164,8 +164,8 @@ class AskedNode:
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason of a failed connection. kafka-python puts the name of its class in front, and gives of an error
-    of the system only the number."""
+    """Return the reason of a failed connection. kafka-python puts the names of classes before it, and has only the
+    number of an error of the system."""
     text = re.sub(r"^(\[Err(or|no) \d+\] )?(\w+Error: )*", "", str(error))
     return re.sub(r"\b(\d+) E[A-Z]+\b", lambda found: os.strerror(int(found[1])), text)
 

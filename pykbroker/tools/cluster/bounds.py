@@ -1,6 +1,7 @@
-"""The bounds of a read: the words of --from and --to, and the offsets that they mean. Pure.
+"""The bounds of a read: the words of --from and --to, and the offsets that they stand for. Pure.
 
-beginning, end, stored, an offset, -N for N records before the end, a time as ISO 8601 or @milliseconds.
+A word is `beginning`, `end`, `stored`, an offset, -N for N offsets before the end, or a time as ISO 8601 or
+@milliseconds.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _WORDS: Final = {"beginning": BEGINNING, "end": END, "stored": STORED}
 
 
 def parsed_bound(text: str) -> Bound:
-    """Read a word of --from or --to. Raises ValueError."""
+    """Parse a word of --from or --to. Raises ValueError."""
     word = text.strip()
     if word in _WORDS:
         return _WORDS[word]
@@ -58,7 +59,7 @@ def _offset(digits: str) -> int:
 
 
 def parsed_time_ms(text: str) -> int:
-    """Return milliseconds since the epoch; a time without a zone is local. Raises ValueError."""
+    """Parse a time, and return milliseconds since the epoch. A time without a zone is local. Raises ValueError."""
     word = text.strip()
     if word.startswith("@") and word[1:].isascii() and word[1:].isdigit():
         return _offset(word[1:])
@@ -102,7 +103,7 @@ def first_offset(bound: Bound, extent: Extent, *, stored: int | None = None, at_
 def last_offset(bound: Bound, extent: Extent, *, at_time: int | None = None, follows: bool = False) -> int | None:
     """Return the offset before which the read ends, or None if no offset ends it.
 
-    A read that follows may wait for an offset, or for a record of a time, that does not exist yet.
+    If the read follows the log, its end may be an offset, or a record of a time, that does not exist yet.
     """
     if bound.kind is BoundKind.TIME:
         return at_time if follows or at_time is not None else extent.end

@@ -31,5 +31,5 @@ def told_failures(but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
     except but:
         raise
     except (PythonClientError, AssertionError, ValueError) as error:
-        # kafka-python raises the last two for a wrong name or a wrong setting.
+        # kafka-python raises AssertionError or ValueError for a wrong name or a wrong setting.
         raise failure_of(error) from None

@@ -1,7 +1,7 @@
 """Converts a Java client's configuration file to kafka-python's settings.
 
-Responsible for the keys that decide how a client reaches a cluster: time limits, client.id, and through
-client_security.py the keys of TLS and SASL. Keys without effect on a command line are ignored.
+Responsible for the keys that decide how a client reaches a cluster: time limits, client.id, and, with
+client_security.py, the keys of TLS and SASL. Keys that have no effect in a command are ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def read_properties(path: str) -> dict[str, str]:
 def settings_of(
     properties: Mapping[str, str], bootstrap: str, *, of_controllers: bool = False, patient: bool = True
 ) -> ClusterSettings:
-    """Return how a cluster is reached, from a client's properties. Raises NotServed and ConfigError."""
+    """Return the settings that reach a cluster, from a client's properties. Raises NotServed and ConfigError."""
     client = security_of(properties)
     client["client_id"] = properties.get("client.id", "pykbroker-admin")
     return ClusterSettings(
@@ -37,7 +37,7 @@ def settings_of(
     )
 
 
-#: Java's keys that mean nothing to a Python client, or that the tools' own settings cover.
+#: Java's keys that have no meaning for a Python client, or whose values the tools set themselves.
 _WITHOUT_EFFECT: Final = frozenset(
     {
         "bootstrap.servers",

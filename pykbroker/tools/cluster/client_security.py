@@ -2,8 +2,8 @@
 
 Responsible for a client's credentials and for the checks that it makes of a broker. If a key of a protocol in use names
 a class, a provider, an algorithm, a mechanism or a version of TLS which is not served, an error names the key. No error
-contains a secret. Other keys of Java's that have no counterpart here (ssl.secure.random.implementation, *.store.type)
-have no effect: stores are PEM, PKCS #12 or JKS, and the first bytes decide which. Keys go to OpenSSL through memory
+contains a secret. Other keys of Java that have no counterpart here (ssl.secure.random.implementation, *.store.type)
+have no effect. Stores are PEM, PKCS #12 or JKS, which their first bytes tell apart. OpenSSL gets keys through memory
 where the system can do that.
 """
 
@@ -22,7 +22,7 @@ from pykbroker.tools.cluster.failure import NotServed
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-#: Keys that name Java code which would take part in TLS, and in SASL.
+#: Keys that name classes of Java for TLS, and those that name classes for SASL.
 _TLS_CLASSES: Final = ("ssl.engine.factory.class", "ssl.provider", "security.providers")
 _SASL_CLASSES: Final = (
     "sasl.client.callback.handler.class",
@@ -35,7 +35,8 @@ _JAAS_CONTEXT: Final = "KafkaClient"
 
 
 def security_of(properties: Mapping[str, str]) -> dict[str, Any]:
-    """security.protocol, ssl.* and sasl.* as kafka-python's settings. Raises ConfigError, NotServed and OSError."""
+    """Return kafka-python's settings for security.protocol, ssl.* and sasl.*. Raises ConfigError, NotServed and
+    OSError."""
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise ConfigError(f"Invalid value {protocol} for configuration security.protocol")

@@ -68,7 +68,7 @@ class DescribedConfig:
 
 
 def _node_of(resource: ResourceName) -> int | None:
-    """Return the node that has to be asked, or None if any node can answer."""
+    """Return the node to which a request for the resource must go, or None if any node can answer it."""
     kind, name = resource
     return int(name) if kind in (ResourceKind.BROKER, ResourceKind.BROKER_LOGGER) and name else None
 
@@ -111,7 +111,7 @@ def described(
 def alter(
     cluster: AskedCluster, resource: ResourceName, changes: Mapping[str, tuple[ConfigChange, str | None]]
 ) -> None:
-    """Change configurations of a resource. `changes`: key -> what is done to it, and the value (None to delete it)."""
+    """Change configurations of a resource. `changes`: key -> the kind of the change, and the value (None to delete)."""
     from pykbroker_wire.messages.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,

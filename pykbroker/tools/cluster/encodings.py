@@ -1,4 +1,4 @@
-"""Keys and values as text: as they are, in hexadecimal, or in base64. Pure."""
+"""The encodings of keys and values as text: unchanged, in hexadecimal, or in base64. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def encoded(data: bytes, encoding: Encoding) -> bytes:
 
 
 def decoded(text: bytes, encoding: Encoding) -> bytes:
-    """Reverse `encoded`. Raises ValueError."""
+    """Return the bytes from which `encoded` makes the text. Raises ValueError."""
     if encoding == "text":
         return text
     try:

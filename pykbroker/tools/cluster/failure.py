@@ -47,7 +47,7 @@ class AskFailed(Exception):
     def __init__(self, message: str, name: str, code: ErrorCode | None = None) -> None:
         super().__init__(message)
         self.name = name
-        #: None for a failure that this side found: a time limit, a connection
+        #: None if no answer has an error code, but a time limit or a connection has failed
         self.code = code
 
     @property

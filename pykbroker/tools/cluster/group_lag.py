@@ -1,4 +1,4 @@
-"""The position of a group in each partition that it reads or has read."""
+"""The position of a group in each partition that its members read, or for which it has a committed offset."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class GroupPosition:
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets between the committed one and the end, or None if one of the two is unknown."""
+        """The number of offsets from the committed offset to the end, or None if one of these two is unknown."""
         return None if self.committed is None or self.end is None else self.end - self.committed.offset
 
 
 def positions(cluster: AskedCluster, group: GroupDescription) -> list[GroupPosition]:
-    """Return every partition with a committed offset or a member, first those with a member."""
+    """Return every partition with a committed offset or a member; partitions with a member come first."""
     known = groups.committed(cluster, group.id)
     owners = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted({*known, *owners})

@@ -1,4 +1,4 @@
-"""Consumer groups of both protocols: which exist, their members, and their committed offsets."""
+"""Consumer groups of both protocols: lists of them, their members, and their committed offsets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pykbroker.tools.cluster.reassignments import by_topic
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 
-#: From the next version on, topics are named by their ids.
+#: OffsetCommit and OffsetFetch are used up to this version, because later versions have the ids of topics, not names.
 _NEWEST_OFFSETS = 9
 
 

@@ -24,8 +24,8 @@ def parsed_json(text: str) -> Any:
 
 
 def partitions_of(value: Any, *keys: str) -> list[tuple[str, int, dict[str, Any]]]:
-    """Return the entries of `{"partitions": [{"topic": …, "partition": …, …}]}`; each has the keys. Raises
-    ValueError."""
+    """Return the entries of `{"partitions": [{"topic": …, "partition": …, …}]}`. Raises ValueError if an entry lacks
+    one of the `keys`, or for another form of JSON."""
     if not isinstance(value, dict):
         raise ValueError("The input string is not a valid JSON object")
     version = value.get("version", 1)

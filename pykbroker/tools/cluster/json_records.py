@@ -24,7 +24,7 @@ _MAX_TIME_MS: Final = 2**63 - 1
 
 
 class BadInput(Exception):
-    """Input that does not form a record; the message is one line, without the place in the input."""
+    """The input is no record. The message is one line, without the place in the input."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -82,7 +82,8 @@ def _headers(record: ReadRecord) -> dict[str, Any]:
 
 
 def _encoding_of(values: list[bytes | None], wanted: Encoding) -> Encoding:
-    """Return the wanted encoding, or base64 if a value is not UTF-8. A null needs none."""
+    """Return the wanted encoding, or base64 if that is `text` and a value is not UTF-8. For null values alone, return
+    `text`."""
     present = [value for value in values if value is not None]
     if wanted != "text":
         return wanted if present else "text"

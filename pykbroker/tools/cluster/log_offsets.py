@@ -18,7 +18,7 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
-#: The oldest version of ListOffsets that has each.
+#: The oldest version of ListOffsets that has each of these values; every version has the others.
 _LEAST: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 _TIMEOUT_MS: Final = 30_000
 
@@ -27,7 +27,7 @@ _TIMEOUT_MS: Final = 30_000
 class TimedOffset:
     #: -1 if there is none
     offset: int
-    #: milliseconds; -1 if the offset was not asked for by a time
+    #: milliseconds; -1 if the request had no time
     timestamp: int = -1
     leader_epoch: int = -1
 
@@ -108,7 +108,7 @@ def delete_before(cluster: AskedCluster, wanted: Mapping[PartitionName, int]) ->
 def _by_leader(
     led_by: Mapping[PartitionName, int], wanted: Iterable[PartitionName]
 ) -> tuple[dict[int, list[PartitionName]], dict[PartitionName, AskFailed]]:
-    """Return leader -> its partitions, and the error of each partition without a leader or that does not exist."""
+    """Return leader -> its partitions, and the error of each partition that has no leader or does not exist."""
     found: dict[int, list[PartitionName]] = {}
     missing: dict[PartitionName, AskFailed] = {}
     for partition in wanted:

@@ -1,4 +1,4 @@
-"""The parts of a partition move besides its own request: the current assignment, and throttles.
+"""The parts of a partition move besides the reassignment request: the current assignment, and throttles.
 
 Responsible for the steps that `kafka-reassign-partitions` and `pykbroker reassign` share. Not responsible for their
 output.
@@ -89,7 +89,7 @@ def throttle_directories(cluster: AskedCluster, brokers: Iterable[int], rate: in
 
 
 def throttled_brokers(cluster: AskedCluster, wanted: Mapping[PartitionName, Sequence[int]]) -> list[int]:
-    """Return the brokers that may have a throttle of these moves: those of the cluster and of the plan."""
+    """Return the brokers that may have a throttle of these moves: the brokers of the cluster and of the plan."""
     alive = {node.id for node in cluster.nodes()}
     return sorted(alive | {broker for replicas in wanted.values() for broker in replicas})
 

@@ -50,8 +50,8 @@ def seen(
     cluster: AskedCluster, before: PlacedReplicas, window_seconds: float
 ) -> tuple[list[SeenBroker], list[SeenPartition]]:
     """Measure the load during a window, and return the brokers and partitions at its end. A partition counts as moving
-    if it was reassigned at either end of the window, or between them. A partition without a leader has no known
-    rate."""
+    if it was being reassigned at an end of the window, or if its replicas changed in between. The rate of a partition
+    without a leader is unknown."""
     first = _ends(cluster, before.rows, EARLIEST)
     begin, began = _ends(cluster, before.rows, LATEST), time.monotonic()
     time.sleep(window_seconds)
@@ -77,7 +77,8 @@ def seen(
 def told(
     cluster: AskedCluster, loads: Mapping[PartitionName, PartitionRates]
 ) -> tuple[list[SeenBroker], list[SeenPartition]]:
-    """Do the same as `seen` with the loads of a file. Sizes that the file lacks come from DescribeLogDirs."""
+    """Return the brokers and partitions with the loads of a file. Sizes that the file lacks come from
+    DescribeLogDirs."""
     now = placed(cluster)
     sizes = _sizes(cluster, now.racks)
     least = _min_isr(cluster, [topic.name for topic in now.topics])
@@ -121,12 +122,12 @@ def _seen(
 
 
 def without_load(replicas: PlacedReplicas) -> list[SeenPartition]:
-    """Return the partitions while no load is known."""
+    """Return the partitions, without their load."""
     return [SeenPartition(*place, row.replicas, row.isr, 1, 0, None) for place, row in replicas.rows.items()]
 
 
 def _rate(size: int, first: int | None, begin: int | None, end: int | None, seconds: float) -> float | None:
-    """Return bytes per second: the records of the window, at the average record size of the log."""
+    """Return bytes per second: the offsets of the window, times the average size of an offset in the log."""
     if first is None or begin is None or end is None or seconds <= 0:
         return None
     return max(0, end - begin) * (size / (end - first) if end > first else 0.0) / seconds
@@ -158,7 +159,7 @@ def _min_isr(cluster: AskedCluster, names: Iterable[str]) -> Mapping[str, int]:
 
 
 def directories(cluster: AskedCluster, after: Sequence[SeenPartition], alive: Iterable[int]) -> list[BrokerDirectory]:
-    """Return the online directories of brokers that have several."""
+    """Return the online directories of brokers that have at least two of them."""
     replicas = {(each.topic, each.number): each.replicas for each in after}
     found = []
     for broker, stored_in in replicas_on_disk.described(cluster, alive).items():

@@ -1,9 +1,9 @@
-"""Executes a plan of `balance` in a cluster: sends the requests that tools/balance/execution.py decides, until none is
-left.
+"""Executes a plan of `balance` in a cluster: sends the requests that tools/balance/execution.py decides, until no move
+is left.
 
-Responsible for the marks and the throttle of a run (run_marks.py), which are removed when it ends, unless SIGKILL ends
-it. Also responsible for calling back moves when the run is interrupted, and for connections that break while brokers
-stop. Not responsible for the decisions, nor for text on a terminal.
+Responsible for the marks and the throttle of a run (run_marks.py), which it removes when it ends, unless SIGKILL ends
+it. Also responsible for cancelling moves when the run is interrupted, and for new connections when brokers stop. Not
+responsible for the decisions, nor for text on a terminal.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from pykbroker.tools.cluster.run_marks import RunMarks
 from pykbroker_wire.errors import ErrorCode
 
 T = TypeVar("T")
-#: Opens a connection to one of these addresses, or to those of the command line if there are none.
+#: Opens a connection to one of the addresses. If the list is empty, it uses the addresses of the command line.
 Connect = Callable[[Sequence[str]], AskedCluster]
 
 _ASK_AGAIN_SECONDS: Final = 0.25
 _RECONNECT_SECONDS: Final = 30.0
 _PASSING: Final = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE, None)
 _SHOWN: Final = 5
-#: The marks must be missing this many times in a row, because a broker may apply them a moment later.
+#: A run stops only if its marks are missing this many times in a row, because a broker may apply them late.
 _MISSED: Final = 4
 
 
 class RunStopped(Exception):
-    """The run ended before the plan did; the message is one line with the reason and the remedy."""
+    """The run ended before the plan was complete. The message is one line with the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class RunOptions:
 
 @dataclass(slots=True)
 class ExecutionResult:
-    """`left`: the moves that the run did not make, and why."""
+    """`left`: the partitions that the run did not move, and the reasons."""
 
     done: int = 0
     directories: int = 0
@@ -90,7 +90,7 @@ class PlanExecution:
 
     def run(self) -> ExecutionResult:
         """Execute the plan. Raises RunStopped, AskFailed, and ValueError if the plan no longer fits the cluster. If a
-        signal interrupts the run, moves in progress are called back; moves that are complete stay."""
+        signal interrupts the run, moves in progress are cancelled; moves that are complete stay."""
         try:
             self._check(self._cluster)
             try:
@@ -133,7 +133,7 @@ class PlanExecution:
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def _until_over(self) -> ExecutionResult:
-        """Take the cheapest means first: the order of replicas, then moves between directories, then moves between
+        """Execute the cheapest changes first: orders of replicas, then moves between directories, then moves between
         brokers."""
         idle_since, done = time.monotonic(), -1
         while True:
@@ -182,7 +182,7 @@ class PlanExecution:
         names = {name for name, _ in self._moves} & {topic.name for topic in topics.listed(cluster)}
         if new := names - self._least.keys():
             self._least |= _min_isr(cluster, new)
-        # In this order, because a move that ends between both answers then counts as moving once more.
+        # This request comes first, so that a move that ends between the two answers counts as moving once more.
         moving = reassignments.ongoing(cluster, [place for place in self._moves if place[0] in names])
         found = {}
         for topic in topics.described(cluster, names):
@@ -199,7 +199,8 @@ class PlanExecution:
         return found
 
     def _mark(self, cluster: AskedCluster, seen: Mapping[PartitionName, PlacedPartition], step: ExecutionStep) -> None:
-        """Write marks for the moves in progress only, because a complete one would use up the rate."""
+        """Write marks for the moves in progress only, because a complete move with a mark would use a part of the
+        rate."""
         on_the_way = [*step.moving, *step.start]
         self._marks.before = {place: self._moves[place].now for place in on_the_way}
         self._marks.added = {place: tuple(sorted(self._moves[place].added)) for place in on_the_way}
@@ -208,7 +209,8 @@ class PlanExecution:
             run_marks.set_rates(cluster, self._options.throttle, None)
 
     def _has_marks(self, cluster: AskedCluster) -> bool:
-        """Return whether the marks are there. Raises RunStopped, because a command that removes them ends this run."""
+        """Return True if the cluster has the marks. Raises RunStopped if another command has removed them, or has asked
+        this run to end."""
         if not self._marks.topics:
             return True
         found = run_marks.found(cluster, self._marks.topics)
@@ -294,7 +296,7 @@ class PlanExecution:
     # -- asking -------------------------------------------------------------------------------------------------------
 
     def _asked(self, question: Callable[[AskedCluster], T]) -> T:
-        """Repeat a question over new connections while brokers stop and start."""
+        """Return the answer to a question. Repeat it over new connections while brokers stop and start."""
         until = time.monotonic() + _RECONNECT_SECONDS
         while True:
             try:
@@ -308,7 +310,7 @@ class PlanExecution:
 
 
 def call_back(cluster: AskedCluster, before: Mapping[PartitionName, Sequence[int]]) -> None:
-    """Cancel the moves of these partitions, and restore the order that their replicas had before."""
+    """Cancel the moves of these partitions, and restore the order of replicas from before."""
     if not before:
         return
     failures = reassignments.alter(cluster, dict.fromkeys(before))

@@ -17,7 +17,7 @@ _TIMEOUT_MS: Final = 30_000
 @dataclass(slots=True, frozen=True)
 class QuorumReplica:
     id: int
-    #: None if it has sent none
+    #: None if the replica has not sent its directory id
     directory_id: str | None
     end_offset: int
     #: milliseconds; -1 if never

@@ -19,12 +19,12 @@ _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 @dataclass(slots=True, frozen=True)
 class QuotaOf:
-    """One part of an entity: its type ("user", "client-id", "ip"), and its name, or None for the default of the
+    """One part of an entity: a type ("user", "client-id", "ip") and a name. The name is None for the default of the
     type."""
 
     type: str
     name: str | None = None
-    #: matches any name, in a question
+    #: True in a request for all names of the type
     any: bool = False
 
 
@@ -100,7 +100,7 @@ def scram_of(cluster: AskedCluster, user: str | None) -> dict[str, list[tuple[st
 def alter_scram(
     cluster: AskedCluster, user: str, wanted: Mapping[str, tuple[int, str]], unwanted: Sequence[str]
 ) -> None:
-    """Change SCRAM credentials. `wanted`: mechanism -> iterations and password, which is salted here; `unwanted`:
+    """Change SCRAM credentials. `wanted`: mechanism -> iterations and password, which this function salts. `unwanted`:
     mechanisms to delete.
 
     Raises AskFailed for an empty password before the request, as Apache Kafka's client does.

@@ -76,7 +76,7 @@ def brokers_of(text: str) -> list[int]:
 def as_json(
     assignment: Mapping[tuple[str, int], Sequence[int]], directories: Mapping[ReplicaName, str | None] | None = None
 ) -> str:
-    """Return the file that --execute takes; a replica without a directory may be in any."""
+    """Return the file that --execute takes. A replica without an entry in `directories` may be in any directory."""
     lies_in = directories or {}
     partitions: list[dict[str, Any]] = [
         {
@@ -96,8 +96,8 @@ def as_json(
 def proposed(
     current: Mapping[tuple[str, int], Sequence[int]], racks: Mapping[int, str | None], chance: Random
 ) -> dict[tuple[str, int], list[int]]:
-    """Spread each topic's partitions over these brokers, with as many replicas as before, and over their racks if every
-    broker has one. Raises ValueError if there are too few brokers."""
+    """Spread each topic's partitions over these brokers, with as many replicas as before. If every broker has a rack,
+    spread them over the racks too. Raises ValueError if there are too few brokers."""
     found: dict[tuple[str, int], list[int]] = {}
     brokers = _by_rack_in_turn(racks)
     for topic in sorted({name for name, _ in current}):
@@ -107,7 +107,7 @@ def proposed(
             raise ValueError(f"Replication factor: {size} larger than available brokers: {len(brokers)}")
         start = chance.randrange(len(brokers))
         for place, number in enumerate(numbers):
-            # Each round over the brokers places the followers at another distance.
+            # In each round over the brokers, the followers are at another distance from the first replica.
             step = 1 + (place // len(brokers)) % max(1, len(brokers) - 1) if _has_no_racks(racks) else 1
             first = start + place
             replicas = [brokers[first % len(brokers)]]

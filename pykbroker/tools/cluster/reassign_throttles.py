@@ -1,7 +1,7 @@
 """Throttles of moves: the replicas and brokers that they apply to. Pure.
 
-As in Apache Kafka's tool, the replicas that a partition has now are throttled as leaders, and those that it is to have
-in addition as followers (KIP-73).
+As in Apache Kafka's tool, the current replicas of a partition are throttled as leaders, and the replicas that a move
+adds are throttled as followers (KIP-73).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def throttled(
     wanted: Mapping[PartitionName, Sequence[int]],
     current: Mapping[PartitionName, Sequence[int]],
 ) -> Throttled:
-    """Return the throttles of these moves. Moves that are `under_way` keep their throttle; their sources are the
+    """Return the throttles of these moves and of the moves that are `under_way`. The sources of the latter are the
     replicas from before they began."""
     sources = {place: set(move.replicas) - set(move.adding) for place, move in under_way.items()}
     destinations = {place: set(move.adding) for place, move in under_way.items()}
@@ -43,5 +43,5 @@ def _by_topic(replicas: Mapping[PartitionName, set[int]]) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     for (topic, number), brokers in replicas.items():
         found.setdefault(topic, []).extend(f"{number}:{broker}" for broker in brokers)
-    # Apache Kafka's tool orders them as text.
+    # Apache Kafka's tool sorts the entries as text.
     return {topic: ",".join(sorted(each)) for topic, each in found.items()}

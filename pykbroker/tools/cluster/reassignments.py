@@ -11,7 +11,7 @@ from pykbroker.tools.cluster.failure import AskFailed, check, failed
 
 @dataclass(slots=True, frozen=True)
 class OngoingMove:
-    """A partition that is being reassigned; `replicas` are the current ones, with those that are being added."""
+    """A partition that is being reassigned. `replicas`: the current replicas and those that are being added."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -56,7 +56,8 @@ def alter(
     *,
     may_change_replication_factor: bool = True,
 ) -> dict[PartitionName, AskFailed]:
-    """Start moves; None as the replicas cancels one. Returns the error of each partition that failed."""
+    """Start moves, or cancel the move of a partition whose replicas are None. Returns the error of each partition that
+    failed."""
     from pykbroker_wire.messages.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,

@@ -1,4 +1,4 @@
-"""Format strings: how a record that was read is printed, as with `kcat -f`. Pure.
+"""Format strings, with which a record that was read is printed, as with `kcat -f`. Pure.
 
 Responsible for the tokens (%s, %k, ...) and for the plain form of a record: its value and a delimiter, with the key
 before them if the caller wants it.
@@ -21,7 +21,7 @@ _SIZE: Final = Struct(">i")
 
 
 class ReadRecord(Protocol):
-    """The attributes of a record that are read; kafka-python's ConsumerRecord has them."""
+    """The attributes that a record needs to be printed. kafka-python's ConsumerRecord has them."""
 
     @property
     def topic(self) -> str: ...
@@ -47,7 +47,7 @@ class ReadRecord(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class Shown:
-    """The text forms of keys and values; `null` replaces one that is null."""
+    """The encodings of keys and of values. `null` is printed for a key or value that is null."""
 
     key: Encoding = "text"
     value: Encoding = "text"

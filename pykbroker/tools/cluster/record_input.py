@@ -1,8 +1,8 @@
 """Reads standard input and files as records to send, like `kcat -P`. Pure: blocks of bytes in, records out.
 
-A record is the text between two delimiters; nothing after the last delimiter is no record. With a key delimiter, the
-text before the first one is the key. Unlike kcat, this module sends an empty record and an empty file; kcat leaves both
-out.
+A record is the text between two delimiters. If the input ends with a delimiter, no record follows it. With a key
+delimiter, the text before the first key delimiter is the key. Unlike kcat, which leaves them out, this module also
+sends an empty record and an empty file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pykbroker.tools.cluster.json_records import BadInput, NewRecord, from_json
 
 @dataclass(slots=True, frozen=True)
 class Template:
-    """Defaults for the fields that a record does not have itself."""
+    """Defaults for the fields that the input of a record does not have."""
 
     key: bytes | None = None
     headers: list[tuple[str, bytes | None]] = field(default_factory=list)

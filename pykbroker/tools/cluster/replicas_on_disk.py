@@ -22,7 +22,7 @@ class ReplicaName(NamedTuple):
 
 
 class ReplicaPlace(NamedTuple):
-    """The directory of a replica, and the directory that it is moving to; None if there is no online one."""
+    """The directory of a replica, and the directory that it moves to. None if there is no such directory online."""
 
     current: str | None = None
     future: str | None = None
@@ -33,9 +33,9 @@ class ReplicaOnDisk:
     topic: str
     partition: int
     size_bytes: int
-    #: number of records that it lags
+    #: the number of offsets by which the replica lags
     offset_lag: int
-    #: a copy that is moving to another directory
+    #: True for the copy in the directory that a replica moves to
     is_future: bool
 
 
@@ -49,7 +49,7 @@ class DescribedLogDir:
 def described(
     cluster: AskedCluster, brokers: Iterable[int], topics: Collection[str] = ()
 ) -> dict[int, list[DescribedLogDir]]:
-    """Return the directories of each broker; with `topics`, only the replicas of these."""
+    """Return the directories of each broker; with `topics`, they have only the replicas of these topics."""
     from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
     found = {}
@@ -93,7 +93,7 @@ def places(cluster: AskedCluster, replicas: Collection[ReplicaName]) -> dict[Rep
 
 
 def move(cluster: AskedCluster, wanted: Mapping[ReplicaName, str]) -> dict[ReplicaName, AskFailed]:
-    """Begin to move each replica to a directory of its broker. Returns the error of each that failed."""
+    """Begin to move each replica to a directory of its broker. Returns the errors of the replicas that failed."""
     from pykbroker_wire.messages.alter_replica_log_dirs import (
         AlterReplicaLogDir,
         AlterReplicaLogDirsRequest,

@@ -70,13 +70,13 @@ def scope(written: Iterable[str], existing: Mapping[str, Iterable[int]]) -> list
 
 
 def within(offset: int, earliest: int, latest: int) -> int:
-    """Return the offset, or the nearer end if it lies outside."""
+    """Return the offset, or the nearer of `earliest` and `latest` if it is not between them."""
     return max(earliest, min(latest, offset))
 
 
 def rows_of_file(text: str, groups: list[str]) -> dict[str, dict[tuple[str, int], int]]:
-    """Return group -> partition -> offset. Rows are `topic,partition,offset` for one group, or begin with the group.
-    Raises BadReset."""
+    """Return group -> partition -> offset. A row is `topic,partition,offset` if there is one group; it may also begin
+    with the group. Raises BadReset."""
     found: dict[str, dict[tuple[str, int], int]] = {}
     for row in csv.reader(io.StringIO(text)):
         if not row:

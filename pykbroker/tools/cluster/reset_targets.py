@@ -15,7 +15,7 @@ from pykbroker.tools.cluster.groups import KnownOffset
 from pykbroker.tools.cluster.reset_plan import BadReset, within
 
 OffsetOf: TypeAlias = dict[PartitionName, int]
-#: called with a partition, the wanted offset, and the offset that it gets instead
+#: called with a partition, the wanted offset, and the offset that the group gets instead
 OnBound: TypeAlias = Callable[[PartitionName, int, int], None]
 
 
@@ -36,8 +36,8 @@ def at_time(
     timestamp_ms: int,
     on_later: Callable[[PartitionName], None],
 ) -> OffsetOf:
-    """Return the offset of the first record at a time or after it. A partition without one gets its end, and `on_later`
-    is called with it."""
+    """Return the offset of the first record at a time or after it. For a partition without such a record, return its
+    end, and call `on_later`."""
     found = ends(cluster, places, timestamp_ms)
     late = ends(cluster, [place for place, at in found.items() if at < 0], log_offsets.LATEST)
     for place in late:
@@ -46,8 +46,8 @@ def at_time(
 
 
 def within_ends(cluster: AskedCluster, wanted: Mapping[PartitionName, int], on_bound: OnBound) -> OffsetOf:
-    """Return the wanted offsets, each limited to the ends of its partition; `on_bound` is called for each that
-    changes."""
+    """Return the wanted offsets, each limited to the ends of its partition. `on_bound` is called for each offset that
+    this changes."""
     first = ends(cluster, wanted, log_offsets.EARLIEST)
     last = ends(cluster, wanted, log_offsets.LATEST)
     found = {}
@@ -77,6 +77,6 @@ def shifted(
 def current(
     cluster: AskedCluster, places: Sequence[PartitionName], known: Mapping[PartitionName, KnownOffset]
 ) -> OffsetOf:
-    """Return the committed offset of each partition, or its end if it has none."""
+    """Return the committed offset of each partition, or the partition's end if the group has committed none."""
     rest = ends(cluster, [place for place in places if place not in known], log_offsets.LATEST)
     return {place: known[place].offset if place in known else rest[place] for place in places}

@@ -1,15 +1,16 @@
-"""The marks that `balance run` sets in a cluster while it moves partitions, so that any node can find a killed run.
+"""The marks that `balance run` sets in a cluster while it moves partitions, so that any machine can find a killed run.
 
 A topic whose partitions it moves gets the replica lists of a throttle, as every tool that moves partitions sets them
-(KIP-73). The followers' list has the brokers that are copied to. The leaders' list has the replicas that each partition
-had before, in their order. Both begin with an entry for a broker that no cluster has: this entry is the mark.
+(KIP-73). The followers' list has the brokers that get copies. The leaders' list has the replicas that each partition
+had before the move, in their order. Both begin with an entry for a broker that no cluster has: this entry is the mark.
 
-The number in the mark has two bits. One says whether the run has set the rate; if it has not, the rate is the
-operator's and stays. The other says whether the run is to end: a living run reads it and begins no further move. A
-topic with other lists belongs to another tool. The rate is the cluster's default, one value for all brokers, so that it
-can be removed while a broker is down.
+The number in the mark has two bits. `_NO_RATE` means that the run has not set the rate: then the rate is the operator's
+and stays. `_ENDING` asks the run to end: a living run reads it and begins no further move. A topic with lists without a
+mark belongs to another tool. The rate is the cluster's default, one value for all brokers, so that it can be removed
+while a broker is down.
 
-Invariant: while our rate is set, a topic has a mark that says so: marks are set before the rate and removed after it.
+Invariant: while a run has set the rate, some topic has a mark without `_NO_RATE`, because marks are set before the rate
+and removed after it.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _MARKS: Final = {f"{number}:{_NO_BROKER}": number for number in (0, _ENDING, _NO
 
 @dataclass(slots=True)
 class RunMarks:
-    """`before`: the replicas that each partition had when its move began; `added`: the brokers that it is copied to;
-    `ending`: topics whose mark asks the run to end; `has_rate`: the run has set a rate."""
+    """`before`: the replicas that each partition had when its move began. `added`: the brokers that get a copy of it.
+    `ending`: topics whose mark asks the run to end. `has_rate`: the run has set a rate."""
 
     topics: set[str] = field(default_factory=set)
     before: dict[PartitionName, tuple[int, ...]] = field(default_factory=dict)
@@ -83,8 +84,8 @@ def put(cluster: AskedCluster, marks: RunMarks, names: Iterable[str], *, ending:
 
 
 def end(cluster: AskedCluster, marks: RunMarks) -> RunMarks:
-    """Ask a living run to end, and return its last marks. A step that it has begun may write its own marks once
-    more."""
+    """Ask a living run to end, and return its last marks. This repeats, because a step that the run has begun may write
+    its own marks once more."""
     while True:
         put(cluster, marks, marks.topics - marks.ending, ending=True)
         time.sleep(_STEP_SECONDS)
@@ -94,7 +95,7 @@ def end(cluster: AskedCluster, marks: RunMarks) -> RunMarks:
 
 
 def clear(cluster: AskedCluster, marks: RunMarks) -> None:
-    """Remove the rates of a run, then its marks. A topic that was deleted has none."""
+    """Remove the rates of a run, then its marks. A topic that was deleted is left out."""
     if marks.has_rate:
         _alter(cluster, ResourceKind.BROKER, "", dict.fromkeys((*RATES, DIRECTORY_RATE)))
     for name in sorted(marks.topics):
@@ -148,7 +149,7 @@ def _lists(cluster: AskedCluster, names: Collection[str]) -> dict[str, tuple[str
 
 
 def _numbers(text: str) -> list[int]:
-    """Return the numbers of the marks in a list, or an empty list if there is none."""
+    """Return the numbers of the marks in a list of throttled replicas; empty if the list has no mark."""
     return [_MARKS[entry] for entry in text.split(",") if entry in _MARKS]
 
 

@@ -1,5 +1,5 @@
-"""The moves that a run of `balance` has in progress, from its marks in the cluster; and how to end the run from
-outside."""
+"""The moves that a run of `balance` has in progress, from its marks in the cluster, and a function that ends a run of
+another process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pykbroker.tools.cluster.run_marks import RunMarks
 
 @dataclass(frozen=True, slots=True)
 class ReplicaUnderWay:
-    """A replica that is being copied; sizes in bytes. `directory`: its destination on the same broker."""
+    """A replica that is being copied; sizes in bytes. `directory`: the directory of the same broker that it moves to,
+    or None if the copy comes from another broker."""
 
     topic: str
     partition: int
@@ -53,8 +54,8 @@ def under_way(cluster: AskedCluster, marks: RunMarks) -> list[ReplicaUnderWay]:
 
 
 def ended(cluster: AskedCluster, marks: RunMarks) -> list[PartitionName]:
-    """Call the marked moves back to the order from before, and remove throttle and marks. Returns the partitions that
-    were moving."""
+    """Cancel the marked moves, restore the order of replicas from before, and remove throttle and marks. Returns the
+    partitions that were moving."""
     marks = run_marks.end(cluster, marks)
     moving = reassignments.ongoing(cluster, marks.before)
     call_back(cluster, {place: marks.before[place] for place in moving})

@@ -42,9 +42,9 @@ class WantedRecords:
     last: Bound = END
     #: None for no limit
     count: int | None = None
-    #: go on at the end of the topic
+    #: at the end of the topic, wait for further records
     follows: bool = False
-    #: read as a member of this group the partitions that the group assigns, and commit
+    #: read as a member of this group, which assigns the partitions, and commit offsets
     group: str | None = None
 
 
@@ -73,7 +73,7 @@ class TopicReader:
     """`for batch in TopicReader(reading, settings).batches(): ...`, then `close()`. Raises AskFailed."""
 
     def __init__(self, reading: WantedRecords, settings: Mapping[str, Any]) -> None:
-        """`settings`: kafka-python's, bootstrap_servers among them."""
+        """`settings`: kafka-python's settings, with bootstrap_servers."""
         from kafka import KafkaConsumer
 
         self._reading = reading
@@ -94,7 +94,7 @@ class TopicReader:
                 "auto_commit_interval_ms": _COMMIT_MS,
             }
         defaults = {
-            # If retention deletes records during the read, only those are left out, not all that follow.
+            # If retention deletes records during the read, only those records are left out, not also all later ones.
             "auto_offset_reset": "latest" if reading.first == END and reading.group is not None else "earliest",
             "allow_auto_create_topics": False,
             "client_id": "pykbroker-consume",
@@ -107,7 +107,7 @@ class TopicReader:
         self._is_stopped = True
 
     def close(self, *, printed_all: bool = True) -> None:
-        """Leave the group. `printed_all`: False if the last batch was not printed; it stays uncommitted."""
+        """Leave the group. `printed_all`: False if the last batch was not printed, so that it is not committed."""
         with told_failures():
             try:
                 if self._reading.group is not None and not printed_all:
@@ -122,7 +122,7 @@ class TopicReader:
             self._consumer.commit({place: OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()})
 
     def batches(self) -> Iterator[list[ReadRecord]]:
-        """Yield records in the order of each partition, a few at a time."""
+        """Yield batches of records. Records of one partition are in its order."""
         with told_failures():
             self._begin()
         while not self._is_stopped and self._left != 0 and not self._is_done():
@@ -166,7 +166,8 @@ class TopicReader:
         return {place: Extent(beginnings[place], ends[place]) for place in places}
 
     def _check_in_reach(self, extents: Mapping[TopicPartition, Extent]) -> None:
-        """Raise AskFailed if the first offset is greater than every end: it is a time without its @, or a mistake."""
+        """Raise AskFailed if the first offset is greater than the end of every partition. Probably it is a time without
+        its @."""
         first = self._reading.first
         most = max(extent.end for extent in extents.values())
         if first.kind is BoundKind.OFFSET and first.value > most:
@@ -220,7 +221,8 @@ class TopicReader:
         return batch
 
     def _within(self, place: TopicPartition, records: Sequence[ReadRecord]) -> Sequence[ReadRecord]:
-        """Return the records before the end of the partition. The first record at the last time may be that end."""
+        """Return the records before the end of the partition. If the read ends at a time, that end is the first record
+        of this time or later."""
         if self._reading.group is not None:
             # A commit covers the whole poll, so every record of the poll is returned.
             return records
@@ -237,7 +239,8 @@ class TopicReader:
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def _is_done(self) -> bool:
-        """Return True if each partition has reached its end; a member of a group looks only at its own partitions."""
+        """Return True if the read of each partition has ended. For a member of a group, only its own partitions
+        count."""
         if self._reading.group is not None and (self._reading.follows or not self._is_member()):
             return False
         with told_failures():
@@ -264,8 +267,9 @@ def _missing(text: str) -> AskFailed:
 
 
 def join_again(consumer: KafkaConsumer) -> None:
-    """kafka-python 3.0.12 loses a join that a change of the topic's metadata caused, if the poll ends before the join
-    does: nothing awaits its result, heartbeats stay off, and the member never gets a partition."""
+    """Request a join again that kafka-python 3.0.12 has lost. It loses a join that a change of the topic's metadata
+    caused, if the poll ends before the join: no code awaits the result, the member sends no heartbeats, and it never
+    gets a partition."""
     coordinator = consumer._coordinator
     if coordinator is not None and coordinator.rejoining:
         coordinator.request_rejoin()

@@ -1,9 +1,9 @@
 """Sends records to a topic with kafka-python's producer.
 
-Responsible for the limit of unanswered records, for the outcome of each record, and for records that kafka-python's
-`send` refuses although a topic may hold them. Not responsible for the source of the records.
+Responsible for the limit of unanswered records, for the outcome of each record, and for sending records that
+kafka-python's `send` refuses although a topic may have them. Not responsible for the source of the records.
 
-Invariant: each record that was given is counted once, as sent or as failed, when `close` has returned.
+Invariant: when `close` has returned, each record that was passed to `send` is counted once, as sent or as failed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _RECORD_BYTES: Final = 200
 
 
 class _Null:
-    """Stands for a null value in the call of `send`, which refuses a record without key and value. The serializer,
-    which runs after that check, replaces it by None."""
+    """Stands for a null value in the call of kafka-python's `send`, which refuses a record whose key and value are
+    None. The serializer runs after that check, and replaces this object by None."""
 
 
 _NULL: Final = _Null()
@@ -67,7 +67,7 @@ class TopicSender:
         from kafka import KafkaProducer
         from kafka.serializer import Serializer
 
-        # It inherits from kafka-python's class, because kafka-python would wrap it otherwise.
+        # The serializer inherits from kafka-python's class. Otherwise kafka-python would wrap it.
         serializer = type("NullSerializer", (_NullSerializer, Serializer), {})()
         self._topic, self._lost = topic, lost
         self.sent = Sent()
@@ -126,7 +126,7 @@ class TopicSender:
             self._ended(number, record, size, failure_of(error))
             return
         except BaseException:
-            # `close` does not wait for it.
+            # `close` must not wait for the outcome of this record.
             with self._changed:
                 self._waiting_records -= 1
             raise

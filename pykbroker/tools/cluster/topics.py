@@ -52,7 +52,7 @@ class TopicSummary:
     id: str
     is_internal: bool
     partitions: int
-    #: the greatest of its partitions, which differ only while they are reassigned
+    #: the greatest number of replicas of a partition; partitions differ only while they are reassigned
     replication_factor: int
     #: partitions whose ISR lacks a replica
     under_replicated: int
@@ -72,7 +72,7 @@ class WantedTopic:
 
 
 def listed(cluster: AskedCluster) -> list[ListedTopic]:
-    """Return every topic by name, with internal ones."""
+    """Return every topic, with internal topics, ordered by name."""
     from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
 
     answer = cluster.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse, least=1)
@@ -92,7 +92,7 @@ def listed(cluster: AskedCluster) -> list[ListedTopic]:
 
 
 def summaries(cluster: AskedCluster) -> list[TopicSummary]:
-    """Return every topic by name, with internal ones."""
+    """Return a summary of every topic, with internal topics, ordered by name."""
     from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
 
     answer = cluster.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse, least=1)
@@ -115,7 +115,7 @@ def summaries(cluster: AskedCluster) -> list[TopicSummary]:
 def described(
     cluster: AskedCluster, names: Iterable[str], *, partitions_per_answer: int = 2000
 ) -> list[DescribedTopic]:
-    """Return the topics of these names, by name. Raises AskFailed at once if one is missing."""
+    """Return the topics of these names, ordered by name. Raises AskFailed if a topic does not exist."""
     wanted = sorted(set(names))
     if not wanted:
         return []
@@ -235,8 +235,8 @@ def create(cluster: AskedCluster, topic: WantedTopic) -> None:
 
 
 def add_partitions(cluster: AskedCluster, wanted: Mapping[str, tuple[int, Sequence[Sequence[int]]]]) -> None:
-    """Add partitions. `wanted`: topic -> the number of partitions that it is to have, and the brokers of each new one
-    (or none)."""
+    """Add partitions. `wanted`: topic -> its new number of partitions, and the brokers of each new partition. If the
+    list of brokers is empty, the cluster chooses them."""
     from pykbroker_wire.messages.create_partitions import (
         CreatePartitionsAssignment,
         CreatePartitionsRequest,

@@ -1,4 +1,4 @@
-"""Transactions: those that coordinators have, those that are open in partitions, and how to abort one by force."""
+"""Transactions: of coordinators, and those that are open in partitions; and requests that abort a transaction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DescribedTransaction:
     producer_epoch: int
     state: str
     timeout_ms: int
-    #: None if none is open
+    #: None if no transaction is open
     started_ms: int | None
     partitions: tuple[PartitionName, ...]
 
@@ -41,7 +41,7 @@ class ProducerInPartition:
     coordinator_epoch: int
     last_sequence: int
     last_timestamp_ms: int
-    #: -1 if it has no transaction open
+    #: the first offset of the open transaction, or -1 if none is open
     started_at: int
 
 
@@ -159,7 +159,7 @@ class HangingTransaction:
 def hanging(
     cluster: AskedCluster, places: Iterable[PartitionName], quiet_since_ms: int, broker: int | None = None
 ) -> list[HangingTransaction]:
-    """Return the hanging transactions among those whose producers have not written since a time."""
+    """Return the hanging transactions of these partitions whose producers have not written since `quiet_since_ms`."""
     return [
         HangingTransaction(place, one)
         for place, found in producers(cluster, places, broker).items()
@@ -183,7 +183,7 @@ def _hangs(cluster: AskedCluster, place: PartitionName, producer: ProducerInPart
 def abort(
     cluster: AskedCluster, place: PartitionName, producer_id: int, producer_epoch: int, coordinator_epoch: int
 ) -> None:
-    """Write an abort marker into one partition, in whatever state the coordinator has the transaction."""
+    """Write an abort marker into one partition, without regard to the state of the transaction at its coordinator."""
     from pykbroker.tools.cluster.topics import leaders
     from pykbroker_wire.messages.write_txn_markers import (
         WritableTxnMarker,
@@ -210,7 +210,7 @@ def abort(
 
 
 def fence(cluster: AskedCluster, transactional_id: str) -> None:
-    """End an open transaction by a new epoch of its producer."""
+    """Abort the open transaction of a transactional id: this gives its producer a new epoch."""
     from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
     def attempt() -> None:

@@ -44,7 +44,7 @@ class AclRow:
 
 @dataclass(frozen=True, slots=True)
 class AccessRow:
-    """The decision of the rules about an operation of one principal, and the rule that decided."""
+    """The decision of the rules about an operation of one principal, and the rule that this comes from."""
 
     principal: str
     allowed: bool
@@ -321,7 +321,7 @@ def _principal(text: str) -> str:
     kind, colon, name = text.partition(":")
     if not colon:
         return _USER + text
-    # The types of principal builders, like Apache Kafka's own, begin with a capital letter; in CN=a:b there is no type.
+    # The types of principal builders begin with a capital letter, as Apache Kafka's own types do. CN=a:b has no type.
     if name and kind[:1].isupper() and kind.isidentifier():
         return text
     raise _usage(f"{text!r} is not clear: User:{text} is a user of that name, and a type begins with a capital letter.")
@@ -336,7 +336,7 @@ def _word(code: Any) -> str:
 
 
 def _rows(found: Iterable[Acl]) -> list[AclRow]:
-    """Return rows in the order of resources and names, in whatever order an answer has them."""
+    """Return rows ordered by resource and name, independent of the order in the answer."""
     return [_row(acl) for acl in sorted(set(found))]
 
 

@@ -1,11 +1,11 @@
-"""Runs a command that reads files through memory maps in a process of its own.
+"""Runs a command in a process of its own, because the command reads files through memory maps.
 
-If a file is cut off while it is read, or its device cannot read it, that process gets SIGBUS and ends without a
-message. This process waits for it and prints the name of the file.
+If a file is truncated while it is read, or its device cannot read it, the new process gets SIGBUS and ends without a
+message. The parent waits for it and prints the name of the file.
 
 Responsible for the process and its end. Not responsible for its output, which goes to the same streams.
 
-Invariant: the process ends at the latest when this one does, however this one ends.
+Invariant: the new process ends at the latest when its parent ends, also if SIGKILL ends the parent.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run_apart(work: Work) -> int:
         path = os.fsdecode(page[:].rstrip(b"\0"))
         print(f"pykbroker: {path}: became shorter while it was read, or its device failed (SIGBUS)", file=sys.stderr)
         return 1
-    # The status that a shell reports for a process that a signal has ended.
+    # If a signal ended the process, return the status that a shell reports.
     return code if code >= 0 else 128 - code
 
 
@@ -60,7 +60,7 @@ def _run(work: Work, page: mmap.mmap, ends: int) -> None:
 
     status = 1
     try:
-        # Ctrl-C is for the parent; this process ends when the parent does.
+        # Only the parent handles Ctrl-C. This process ends when the parent ends.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         threading.Thread(target=end_with_parent, daemon=True).start()
         status = work(note)

@@ -1,5 +1,5 @@
-"""`pykbroker balance`: plans that even out the load of the brokers, and the commands that execute them
-(balance_run.py)."""
+"""`pykbroker balance`: makes plans that even out the load of the brokers. balance_run.py has the commands that execute
+them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pykbroker.tools.commands.output import Output, Table, output_option
 if TYPE_CHECKING:
     from pykbroker.tools.commands.balance_planning import MadePlan
 
-#: The most goals not met that are printed.
+#: At most so many goals that are not met are printed.
 _SHOWN: Final = 20
 
 
@@ -134,7 +134,7 @@ def plan(
 
 
 def _check_writable(file: Path) -> None:
-    """Raise the OSError that the write would raise."""
+    """Raise the OSError that a write of the file would raise, without writing."""
     if not file.exists() and not file.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
     if not os.access(file if file.exists() else file.parent, os.W_OK):

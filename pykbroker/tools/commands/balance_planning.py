@@ -30,7 +30,7 @@ class MovesAllowed:
 
 @dataclass(frozen=True, slots=True)
 class PlanWishes:
-    """`capacities` and `loads`: the texts of those files; `only_must`: move only the replicas that have to move."""
+    """`capacities` and `loads`: the texts of these two files. `only_must`: move only replicas that have to move."""
 
     window_seconds: float
     capacities: str = ""
@@ -50,7 +50,7 @@ class MadePlan:
 
 
 def made_plan(cluster: AskedCluster, wishes: PlanWishes) -> MadePlan:
-    """Make a plan. Raises ClickException if that is not possible."""
+    """Make a plan. Raises ClickException if no plan can be made."""
     from pykbroker.tools.cluster import partition_load
 
     with refused_in_one_line():

@@ -1,4 +1,4 @@
-"""`pykbroker balance run`, `watch` and `cancel`: execute a plan, watch it, call it back."""
+"""`pykbroker balance run`, `watch` and `cancel`: execute a plan, show its progress, cancel its moves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pykbroker.tools.cluster.plan_execution import ExecutionResult, RunOptions
     from pykbroker.tools.cluster.run_progress import ReplicaUnderWay
 
-#: The most partitions left by a run that are printed.
+#: At most so many partitions that a run has left are printed.
 _SHOWN: Final = 20
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -41,7 +41,7 @@ class LeftRow:
 
 @dataclass(frozen=True, slots=True)
 class CopyRow:
-    """A replica that is copied; sizes in bytes."""
+    """A replica that is being copied; sizes in bytes."""
 
     topic: str
     partition: int
@@ -202,7 +202,7 @@ def cancel(client: ClientOptions, out: Output, back: str | None, how: Callable[[
         if plan is None:
             out.done(said, value)
             return 0
-        # Before the plan, the replica was in some other directory, which the plan does not name.
+        # The plan does not have the directories in which replicas were before, so moves of directories are not undone.
         moves = {place: each.back for place, each in plan.moves.items()}
         found = _carried_out(client, replace(plan, moves=moves, directories={}), how())
     out.done(f"{said} {found.done} partitions are as before.", {**value, "back": found.done, "left": _left(found)})
@@ -238,7 +238,7 @@ def _ended_by_signals() -> Iterator[None]:
         for each in (signal.SIGTERM, signal.SIGINT):
             before[each] = signal.signal(each, end)
     except ValueError:
-        # Only the main thread gets signals, and this is another one.
+        # Only the main thread may set handlers of signals, and this is another thread.
         before = {}
     try:
         yield
@@ -350,7 +350,7 @@ def _heal(client: ClientOptions, out: Output, interval: float, after_seconds: fl
 
 
 def _healed(client: ClientOptions, out: Output, gone: Sequence[int], how: RunOptions) -> list[int]:
-    """Move the replicas of these brokers; returns the brokers for which the cluster does not allow it."""
+    """Move the replicas of these brokers; returns the brokers for which the cluster does not allow this."""
     from pykbroker.tools.balance.plan import as_json
     from pykbroker.tools.balance.plan_file import read_plan
     from pykbroker.tools.commands.balance_planning import PlanWishes, made_plan

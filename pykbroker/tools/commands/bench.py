@@ -26,14 +26,14 @@ _MOST_PROCESSES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class BenchRow:
-    """The measured values, for `-o json`; its keys do not change."""
+    """The measured values, for `-o json`. The names of the fields are its keys, and must not change."""
 
     records: int
     failed: int
     seconds: float
     records_per_second: float
     megabytes_per_second: float
-    #: from 0 to 1, of the time that the clients ran
+    #: the share of their time in which the clients used the processor, from 0 to 1
     clients_busy: float
     mean_ms: float | None
     p50_ms: float | None
@@ -147,7 +147,7 @@ def consume(client: ClientOptions, out: Output, topic: str, records: int, consum
         raise click.ClickException(f"topic {topic} has no records: `pykbroker bench produce {topic}` sends some")
     wanted = min(records, there)
     hands = dealt(list(ends), consumers)
-    # Each consumer reads the share of the records that its partitions hold.
+    # Each consumer reads a share of the records in proportion to the offsets of its partitions.
     shares = _rounded([wanted * sum(ends[number] for number in hand) / there for hand in hands], wanted)
     plans = [
         LoadPlan("consume", topic, client.bootstrap, dict(client.properties), share, partitions=hand,
@@ -206,7 +206,7 @@ def end_to_end(
 
 
 def _keep_failures(received: LoadTold, sent: LoadTold) -> None:
-    """Count records that could not be sent as failures of the run, and keep the busier of the two clients."""
+    """Count records that could not be sent as failures of the run, and keep the processor time of the busier client."""
     received.failed, received.failure = sent.failed, sent.failure
     received.cpu_seconds = max(received.cpu_seconds, sent.cpu_seconds)
 

@@ -1,4 +1,4 @@
-"""The options by which a command reaches a cluster: `-b`, `--command-config` and `-X`, the same in every command.
+"""The options with which a command reaches a cluster: `-b`, `--command-config` and `-X`, the same in every command.
 
 Responsible for the options and for the client's properties that they make together. Not responsible for requests
 (tools/cluster/), nor for connections.
@@ -100,7 +100,7 @@ def client_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def controller_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command whose requests controllers can answer too."""
+    """Add the options of `client_options`, and one for controllers, to a command whose requests they can answer too."""
     return _CONTROLLERS(client_options(function))
 
 
@@ -118,8 +118,8 @@ def _properties(file: str | None, texts: tuple[str, ...]) -> dict[str, str]:
 
 
 def _check_keys(keys: Iterable[str]) -> None:
-    """Raise ConfigError for a key that Kafka's clients do not have, because without effect it could leave a connection
-    unprotected. A file may have keys for other programs."""
+    """Raise ConfigError for a key that Kafka's clients do not have: a misspelt key has no effect, which could leave a
+    connection unprotected. Only keys of -X are checked, because a file may have keys for other programs."""
     from pykbroker.tools.cluster.client_keys import CLIENT_KEYS
 
     for key in keys:

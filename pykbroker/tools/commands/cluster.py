@@ -24,7 +24,7 @@ class BrokerRow:
     host: str
     port: int
     rack: str | None
-    #: it is registered but does not serve; None if the cluster does not return it (before Apache Kafka 4.0)
+    #: True if it is registered but does not serve; None if the cluster does not return this (before Apache Kafka 4.0)
     fenced: bool | None
 
 
@@ -105,7 +105,7 @@ def controllers(client: ClientOptions, out: Output) -> None:
         ControllerRow(one.id, "leader" if one.id == found.leader else "voter", one.endpoints, one.directory_id)
         for one in found.voters
     ]
-    # Brokers fetch the metadata as well, and a node of both roles that is not a voter looks like a broker.
+    # Brokers are observers too, so they are left out; a node of both roles that is no voter cannot be told from them.
     rows += [
         ControllerRow(one.id, "observer", one.endpoints, one.directory_id)
         for one in found.observers

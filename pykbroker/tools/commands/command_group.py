@@ -35,7 +35,8 @@ class Command(click.Command):
 
 
 class CommandGroup(click.Group):
-    """A noun with verbs. Without a verb it prints its help and succeeds."""
+    """A command whose name is a noun, and whose subcommands are verbs. Without a verb it prints its help and exits with
+    0."""
 
     command_class = Command
     group_class = type
@@ -69,7 +70,7 @@ class CommandGroup(click.Group):
 
 
 class Program(CommandGroup):
-    """The commands of a table, each in the module of its name, or in pykbroker/entry."""
+    """The commands of a table. Each is in the module of its name, or in pykbroker/entry."""
 
     def __init__(
         self,
@@ -78,7 +79,8 @@ class Program(CommandGroup):
         hidden: Collection[str] = (),
         **settings: Any,
     ) -> None:
-        """`sections`: heading -> name of a command -> its description in one line; `hidden`: commands in no list."""
+        """`sections`: heading -> name of a command -> its description in one line. `hidden`: commands that no list
+        shows."""
         super().__init__(*arguments, **settings)
         self.sections = sections
         self.hidden_commands = hidden
@@ -120,7 +122,7 @@ def summary(command: click.Command) -> str:
 def write_example(formatter: click.HelpFormatter, example: str) -> None:
     if example:
         with formatter.section("Example"):
-            # The lines are not wrapped, so that they can be copied.
+            # The lines of an example are not wrapped, so that a user can copy them.
             for line in example.splitlines():
                 formatter.write(f"{'':>{formatter.current_indent}}$ {line}\n")
 

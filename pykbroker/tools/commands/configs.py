@@ -142,8 +142,8 @@ def alter(
 
 
 def _resource(cluster: AskedCluster, kind: str, name: str | None, *, must_exist: bool = True) -> ResourceName:
-    """Return the resource, if it exists. Checked here, because a cluster answers with empty configurations for a
-    resource that does not exist."""
+    """Return the resource. Raises an error if it does not exist: a cluster would return an empty configuration for
+    it."""
     from pykbroker.tools.cluster import topics
     from pykbroker.tools.cluster.configs import ResourceKind
     from pykbroker.tools.commands.unknown_names import unknown, unknown_topic

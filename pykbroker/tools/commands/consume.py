@@ -189,7 +189,7 @@ def _print_all(reader: TopicReader, written: Callable[[Any], bytes]) -> int:
             out.flush()
         printed_all = True
     except BrokenPipeError:
-        # The reader of the output has closed it. The interpreter flushes once more at exit.
+        # The reader of the output has closed it. The interpreter flushes stdout once more at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         reader.close(printed_all=printed_all)

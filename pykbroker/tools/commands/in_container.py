@@ -1,11 +1,11 @@
-"""`pykbroker in-container`: the commands that the scripts of the container image run (docker/scripts/).
+"""`pykbroker in-container`: the commands that scripts of the container image run (docker/scripts/).
 
 configure   write the properties file that the environment asks for
 format      format the data directories for CLUSTER_ID, and check those that are formatted
-launch      all of it, then run the node in this process
+launch      do both, then run the node in this process
 
-Responsible for reading the environment and the disk; the rules are pure (pykbroker/tools/container/). One process does
-everything, because the start of an interpreter takes as long as a node needs to become ready.
+Responsible for reading the environment and the disk; the rules are pure (pykbroker/tools/container/). `launch` does all
+steps in one process, because the start of another interpreter takes as long as a node needs to become ready.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _format(options: ContainerOptions) -> int:
     config = _config(options)
     if _variables().get("KAFKA_PROCESS_ROLES", "").strip():
         _check_directories(config)
-        # Without an id only launch fails, because a script may format the directories in between.
+        # Without an id nothing is formatted here: only `launch` fails, because a script may format them before it.
         if _given_cluster_id() is not None:
             _format_directories(config, _cluster_id())
     return 0
@@ -151,8 +151,8 @@ def _launch(options: ContainerOptions) -> int:
         if path is not None:
             config = config.with_overrides({_HEALTH: path})
     _check_directories(config)
-    # The directories may have been formatted by a script that ran before, perhaps under another id, or by this node
-    # before it had one. `run_node` checks that they belong together.
+    # A script that ran before may have formatted the directories, perhaps under another id, or this node has done it
+    # when it had no id. `run_node` checks that the directories belong together.
     if not _is_formatted(config) or (_given_cluster_id() is not None and not options.keep):
         _format_directories(config, _cluster_id())
     return run_node(config, may_format=False)
@@ -199,7 +199,7 @@ def _compose(options: ContainerOptions) -> ServerProperties:
             with open(options.file, "wb") as file:
                 file.write(data)
     except OSError as error:
-        # The root is read-only, or the file is another user's. The node has its properties nevertheless.
+        # The root is read-only, or another user owns the file. The node does not need the file, so it starts.
         logger.info("%s is not written: %s", options.file, error.strerror)
     return composed
 
@@ -251,7 +251,7 @@ def _given_cluster_id() -> str | None:
 
 
 def _cluster_id() -> str:
-    """Return CLUSTER_ID, or a new one for a node that is a cluster by itself. Raises ConfigError."""
+    """Return CLUSTER_ID, or a new id for a node that is a cluster by itself. Raises ConfigError."""
     from pykbroker_wire.primitives import random_uuid, uuid_to_str
 
     cluster_id = _given_cluster_id()
@@ -303,7 +303,7 @@ def _is_formatted(config: Config) -> bool:
 
 
 def _format_directories(config: Config, cluster_id: str) -> None:
-    """Format the directories; those that are formatted already must be this node's. Raises StorageFormatError,
+    """Format the directories. A directory that is formatted already must be of this node. Raises StorageFormatError,
     OSError."""
     from pykbroker.storage.format import StorageFormatError, format_directories
     from pykbroker_log.os_disk.disk import OsDisk
@@ -334,8 +334,8 @@ def _format_directories(config: Config, cluster_id: str) -> None:
 
 
 def _health_socket() -> str | None:
-    """Return the first of the usual places whose directory only this user can write to, or its group in our own image.
-    The mark that is left there shows the image's health check that a node runs in this container."""
+    """Return the first usual path of the socket in a directory that only this user can write to, or also its group in
+    our own image. A file in that directory shows the image's health check that a node runs in this container."""
     for path in USUAL_SOCKETS:
         directory = os.path.dirname(path)
         try:
@@ -344,7 +344,7 @@ def _health_socket() -> str | None:
             there = os.lstat(directory)
         except OSError:
             continue
-        # In a directory that every user may write to (like /dev/shm) another user could have made this one.
+        # Another user could have made the directory, in a directory that every user may write to, like /dev/shm.
         safe = stat.S_ISDIR(there.st_mode) and not there.st_mode & stat.S_IWOTH
         if safe and there.st_uid in (0, os.geteuid()) and os.access(directory, os.W_OK | os.X_OK):
             _leave_mark(directory)

@@ -1,4 +1,4 @@
-"""One line about throttled replicas that a killed run of `balance`, or another tool, has left in the cluster.
+"""Prints one line about throttles that a killed run of `balance`, or another tool, has left in the cluster.
 
 `balance run`, `watch` and `cancel` remove the throttles that a run has left. The other commands of `balance` and
 `reassign` report them, and on a terminal offer to end the run.
@@ -18,8 +18,8 @@ _SHOWN: Final = 3
 
 
 def tell(cluster: AskedCluster) -> None:
-    """Report throttles that were left, and end the run if the user at a terminal agrees. A user without the permission
-    to read them gets no report."""
+    """Report throttles that were left. On a terminal, ask the user whether to end the run that has left them. A user
+    without the permission to read them gets no report."""
     from pykbroker.tools.cluster import reassignments, run_marks, run_progress
     from pykbroker.tools.cluster.failure import AskFailed, Unreachable
 

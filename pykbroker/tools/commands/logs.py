@@ -161,7 +161,7 @@ def dump_files(files: Sequence[str], options: DumpOptions, on_map: Callable[[str
 
 
 def _write(lines: Iterable[str]) -> None:
-    """Write lines as UTF-8 in every locale, because payloads may be any bytes."""
+    """Write lines as UTF-8 in every locale, because payloads may have any characters."""
     out = sys.stdout.buffer
     for line in lines:
         out.write(line.encode() + b"\n")

@@ -23,7 +23,8 @@ _GAP: Final = "  "
 
 
 def column(title: str, **settings: Any) -> Any:
-    """Return a field whose column has another title than the field's name; with an empty title it is for JSON alone."""
+    """Return a field whose column has this title instead of the field's name. A field with an empty title is only in
+    JSON."""
     return field(metadata={_TITLE: title}, **settings)
 
 
@@ -129,7 +130,7 @@ def _print_rich(heading: str, titles: list[str], are_numbers: list[bool], lines:
     for title, is_number in zip(titles, are_numbers, strict=True):
         drawn.add_column(title, justify="right" if is_number else "left", overflow="fold")
     for line in lines:
-        # As text, because brackets in a name are not markup.
+        # A `Text`, because brackets in a plain string would be markup of rich.
         drawn.add_row(*map(Text, line))
     Console().print(drawn)
 

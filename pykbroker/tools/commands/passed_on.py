@@ -1,4 +1,4 @@
-"""Adds the commands of pykbroker/entry to this tree: their own parsers read the words, show the help and run them.
+"""Adds the commands of pykbroker/entry to this tree. Their own parsers parse the words and print the help.
 
 Responsible for the parameters that the program's help, the completion of a shell and docs/cli.md read.
 """
@@ -16,7 +16,7 @@ from pykbroker.tools.commands.command_group import Command
 
 
 class PassedOnCommand(Command):
-    """A command of pykbroker/entry. Its parameters are those of its parser, for code that inspects them."""
+    """A command of pykbroker/entry. It has the parameters of its parser, for code that inspects click's parameters."""
 
     def __init__(self, name: str) -> None:
         self._own = own_command(name)

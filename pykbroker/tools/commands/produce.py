@@ -139,7 +139,7 @@ def _settings(client: ClientOptions, words: dict[str, Any]) -> dict[str, Any]:
     if words["idempotence"] is not None:
         settings["enable_idempotence"] = words["idempotence"]
     elif settings.get("acks", -1) != -1:
-        # As in a Java producer, idempotence needs acks=all, so it is turned off.
+        # Idempotence needs acks=all, so it is turned off with other acks, as in a Java producer.
         settings.setdefault("enable_idempotence", False)
     return settings
 
@@ -148,7 +148,7 @@ def _settings(client: ClientOptions, words: dict[str, Any]) -> dict[str, Any]:
 
 
 def _records(ctx: click.Context, words: dict[str, Any]) -> Iterator[NewRecord]:
-    """Return the records; errors in options are raised before the first."""
+    """Return the records. Errors in options are raised before the first record."""
     try:
         template = _template(words)
         between = words["key_delimiter"]

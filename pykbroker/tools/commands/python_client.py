@@ -1,4 +1,4 @@
-"""The settings that commands on kafka-python's consumer and producer share, and the names of encodings."""
+"""The settings of kafka-python's consumer and producer that several commands use, and the names of encodings."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from pykbroker.tools.commands.client_options import ClientOptions
 
 ENCODING: Final = click.Choice(ENCODINGS)
-#: If no broker answers for this long, there is none.
+#: kafka-python tries for this long to reach a broker.
 _BOOTSTRAP_MS: Final = 10_000
 
 
 def reach(client: ClientOptions) -> None:
-    """Ask the cluster for its nodes, because kafka-python does not report why it reaches none. Raises AskFailed."""
+    """Request the nodes of the cluster. Raises AskFailed with the reason if no node can be reached, which kafka-python
+    itself does not report."""
     with client.cluster() as cluster:
         cluster.nodes()
 
@@ -33,7 +34,7 @@ def settings_for(client: ClientOptions, known: Mapping[str, Any]) -> dict[str, A
 
     from pykbroker.tools.cluster.client_properties import python_settings
 
-    # The command itself reports failures of connections.
+    # The command reports failures of connections, so kafka-python must not log them.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     settings, unknown = python_settings(client.properties, known)
     for key in unknown:

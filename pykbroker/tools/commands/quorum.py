@@ -27,9 +27,9 @@ class ReplicaRow:
     #: leader, voter or observer
     role: str
     end_offset: int
-    #: number of records that it lags the leader's end
+    #: the number of offsets from its end to the leader's end
     lag: int
-    #: in UTC; None if it has never fetched, or is the leader
+    #: in UTC; None for a replica that has never fetched, and for the leader
     last_fetch: str | None = column("LAST FETCH")
     last_caught_up: str | None = column("LAST CAUGHT UP")
     directory_id: str | None = column("DIRECTORY")

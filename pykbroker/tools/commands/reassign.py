@@ -28,7 +28,7 @@ _DIRECTORY_TIMEOUT_MS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class MoveRow:
-    """A partition of a plan; lists of brokers."""
+    """A partition of a plan. `now` and `wanted` are its brokers."""
 
     topic: str
     partition: int
@@ -154,7 +154,7 @@ def verify(client: ClientOptions, out: Output, plan: str, preserve_throttles: bo
         wanted = _read(cluster, plan)
         if not preserve_throttles and not reassignments.ongoing(cluster) and not _moving_directories(cluster, wanted):
             _clear(cluster, wanted)
-        # Only after this plan's own throttles are removed.
+        # This comes after the removal of the plan's own throttles, which are not left over.
         left_throttles.tell(cluster)
         rows = _print(cluster, out, wanted)
         return int(_moving_directories(cluster, wanted) > 0 or any(row.state != "completed" for row in rows))
@@ -200,7 +200,7 @@ def _one_line() -> Iterator[None]:
 
 
 def _read(cluster: AskedCluster, plan: str) -> WantedMoves:
-    """Read the moves of a file, after the cluster has answered."""
+    """Read the moves of a file. A cluster that cannot be reached is reported first."""
     from pykbroker.tools.cluster.reassign_plan import wanted_moves
 
     cluster.nodes()
@@ -224,7 +224,7 @@ def _rows(
 def _print(cluster: AskedCluster, out: Output, wanted: WantedMoves) -> list[MoveRow]:
     from pykbroker.tools.cluster import moving, reassignments
 
-    # In this order, because a move that ends between both answers is then shown as under way.
+    # This request comes first, so that a move that ends between the two answers is shown as still moving.
     under_way = reassignments.ongoing(cluster, wanted.replicas)
     now = moving.current(cluster, wanted.replicas, missing_is_error=False)
     rows = _rows(wanted.replicas, now, under_way)
@@ -240,7 +240,8 @@ def _moving_directories(cluster: AskedCluster, wanted: WantedMoves) -> int:
 
 
 def _clear(cluster: AskedCluster, wanted: WantedMoves) -> None:
-    """Remove the throttles of these moves. The marks of `balance` stay, because they are needed to find its rate."""
+    """Remove the throttles of these moves. The marks of `balance` stay, because its commands need them to find its
+    rate."""
     from pykbroker.tools.cluster import moving, run_marks
 
     moving.clear_broker_throttles(cluster, moving.throttled_brokers(cluster, wanted.replicas))

@@ -1,6 +1,6 @@
 """Generates docs/cli.md from the commands: `python -m pykbroker.tools.commands.reference [--check]`.
 
-Responsible for the page alone. With --check it writes nothing and fails for a stale page, for `make lint`.
+Responsible for the page alone. With --check, as `make lint` calls it, it writes nothing and fails if the page is stale.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def leaves(whole: Program) -> Iterator[tuple[click.Context, click.Command]]:
 
 
 def leaf_example(command: click.Command) -> str:
-    """Return the example of a command that is not a group; each has one."""
+    """Return the example of a command that is not a group. Each of these commands has an example."""
     assert isinstance(command, Command), command
     assert command.example, command.name
     return command.example
@@ -93,7 +93,7 @@ def _told(command: click.Command, ctx: click.Context, mark: str) -> Iterator[str
         yield from (f"| `{_names(one)}` | {_cell(_text(one))} |" for one in options)
 
 
-# Written here and not by click, because click's text for the same option differs between its versions.
+# This module writes the text, because click's own text for the same option differs between click's versions.
 
 
 def _names(option: click.Option) -> str:

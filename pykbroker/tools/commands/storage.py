@@ -1,7 +1,7 @@
 """`pykbroker storage`: Apache Kafka's `kafka-storage`, with its options, its text and its exit codes.
 
-Output goes to standard output, and the reason of a failure to standard error, as there. Unknown words are refused in
-click's own text, with kafka-storage's exit status.
+As in kafka-storage, output goes to standard output, and the reason of a failure to standard error. For unknown words
+the text is click's, and the exit status is kafka-storage's.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ def _check_voters(chosen: FormatOptions, config: Config) -> None:
 
 
 def _bootstrap(levels: dict[str, int], credentials: list[UserScramCredentialRecord]) -> str:
-    """Return Apache Kafka's text for the records that the first controller will write. Apache Kafka prints the keys of
-    users too; here they are hidden."""
+    """Return Apache Kafka's text for the records that the first controller will write. Apache Kafka also prints the
+    salts and keys of users, which this text hides."""
     written = [f"FeatureLevelRecord(name='{name}', featureLevel={level})" for name, level in levels.items()]
     written += [
         f"UserScramCredentialRecord(name='{one.name}', mechanism={one.mechanism}, salt=[hidden], storedKey=[hidden], "

@@ -39,7 +39,7 @@ class PartitionRow:
     """One partition of a topic; brokers by their ids."""
 
     partition: int
-    #: None if there is none
+    #: None if the partition has no leader
     leader: int | None
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -56,7 +56,7 @@ class TopicDescription:
     topic_id: str
     internal: bool
     replication_factor: int
-    #: those that the topic itself has set
+    #: the configurations that are set for the topic itself
     configs: dict[str, str]
     partitions: tuple[PartitionRow, ...]
 
@@ -179,7 +179,7 @@ def describe(
             described = topics.described(cluster, wanted)
             return described, _own_configs(cluster, [one.name for one in described])
 
-        # Repeated if a topic is deleted between two requests.
+        # `attempt` is repeated if a topic is deleted between its requests.
         found, configs = cluster.settled(attempt)
     told = []
     for topic in found:
@@ -273,7 +273,8 @@ def delete(client: ClientOptions, out: Output, names: tuple[str, ...], if_exists
 
 
 def _check_names(names: Iterable[str], known: Iterable[str]) -> None:
-    """Check all names before the first change, so that a mistake in the last name prevents every change."""
+    """Raise an error if a name does not exist. This runs before the first change, so a mistake in the last name
+    prevents every change."""
     from pykbroker.tools.commands.unknown_names import unknown_topic
 
     there = set(known)
@@ -306,7 +307,7 @@ def _heading(topic: TopicDescription) -> str:
 
 @contextmanager
 def _told(out: Output) -> Iterator[list[ChangedTopic]]:
-    """Print the changes of topics, also if one of several fails."""
+    """Print the changes of topics that were made, also if a later change fails."""
     done: list[ChangedTopic] = []
     try:
         yield done

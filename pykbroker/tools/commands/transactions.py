@@ -30,7 +30,7 @@ class TransactionRow:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDetail:
-    """A transaction in detail; times in milliseconds, None if it is not open."""
+    """A transaction in detail. Times are in milliseconds; they are None if the transaction is not open."""
 
     transactional_id: str
     coordinator: int

@@ -12,7 +12,7 @@ from pykbroker_wire.errors import ErrorCode
 
 
 def unknown(kind: str, name: str, known: Iterable[str], listed_by: str | None = None) -> click.ClickException:
-    """`listed_by`: the command that lists the existing names; without one the error lists them itself."""
+    """Return the error. `listed_by`: the command that lists the existing names; without it the error lists them."""
     there = sorted(known)
     meant = nearest(name, there)
     if meant is not None:
@@ -29,7 +29,7 @@ def unknown_topic(name: str, known: Iterable[str]) -> click.ClickException:
 
 
 def of_keys(error: AskFailed, keys: Iterable[str], known: Iterable[str]) -> Exception:
-    """Return the error for a refused configuration, with the nearest key if the key may be the mistake."""
+    """Return the error for a refused configuration. If a key is unknown, the error has the nearest known key."""
     names = set(known)
     wrong = [key for key in keys if key not in names]
     if error.code != ErrorCode.INVALID_CONFIG or not wrong:

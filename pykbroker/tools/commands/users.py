@@ -1,4 +1,4 @@
-"""`pykbroker users`: the users of SCRAM, which the metadata of any Kafka cluster holds."""
+"""`pykbroker users`: the users of SCRAM in the metadata of any Kafka cluster."""
 
 from __future__ import annotations
 
