@@ -2,6 +2,5 @@
 complaints out.
 
 The rules are those of the images that Apache Kafka, Confluent and Bitnami publish. Everything here is pure; `pykbroker
-in-container` (tools/commands/in_container.py) reads the environment and the disk, and docker/ has the scripts that call
-it.
+in-container` (tools/commands/in_container.py) reads the environment and the disk. Scripts in docker/ call this command.
 """

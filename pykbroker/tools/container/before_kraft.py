@@ -1,6 +1,6 @@
-"""Properties from before KRaft that Kafka no longer has: one address in parts, and the authorizers of ZooKeeper.
+"""Properties from before KRaft that Kafka no longer has: an address in several keys, and the authorizers of ZooKeeper.
 
-Responsible for converting them if process.roles is not set; with roles they have no effect, or stop the start.
+Responsible for converting them if process.roles is not set. If it is set, they have no effect, or stop the start.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ ADVERTISED_HOST: Final = "advertised.host.name"
 ADVERTISED_PORT: Final = "advertised.port"
 HOST: Final = "host.name"
 PORT: Final = "port"
-#: Apache Kafka had these until 3.0, for a broker with one listener.
+#: The keys of an address. Apache Kafka had them until 3.0, for a broker with one listener.
 ADDRESS_KEYS: Final = frozenset({ADVERTISED_HOST, ADVERTISED_PORT, HOST, PORT})
 _PORT_KEYS: Final = frozenset({ADVERTISED_PORT, PORT})
 _USUAL_PORT: Final = "9092"
-#: They kept ACLs in ZooKeeper; StandardAuthorizer applies the same rules and has the same keys of its own.
+#: Authorizers with ACLs in ZooKeeper. StandardAuthorizer applies the same rules, and reads the same keys.
 _AUTHORIZERS: Final = frozenset(
     {"kafka.security.auth.SimpleAclAuthorizer", "kafka.security.authorizer.AclAuthorizer"}
 )  # fmt: skip
@@ -27,17 +27,17 @@ _AUTHORIZER: Final = "authorizer.class.name"
 
 
 def is_address(key: str, text: str) -> bool:
-    """Return True for a part of an address. Kubernetes gives KAFKA_PORT=tcp://10.0.0.1:9092, which is not a part of
-    one."""
+    """Return True for a part of an address. KAFKA_PORT=tcp://10.0.0.1:9092 is no such part: Kubernetes sets it for a
+    service with the name kafka."""
     return key in ADDRESS_KEYS and bool(text.strip()) and (key not in _PORT_KEYS or text.strip().isdecimal())
 
 
 def listeners_of(
     address: Mapping[str, str], properties: Mapping[str, str], controllers: Iterable[str]
 ) -> dict[str, str]:
-    """Return `listeners` and `advertised.listeners` as Apache Kafka derived them from the parts of an address, or
-    nothing if advertised.listeners is set, which overrides them. `controllers`: listeners that clients do not use.
-    Raises ConfigError if the address would apply to several listeners."""
+    """Return `listeners` and `advertised.listeners` as Apache Kafka derived them from the parts of an address. Return
+    nothing if advertised.listeners is set, because it overrides the parts. `controllers`: listeners that clients do not
+    use. Raises ConfigError if the address would apply to several listeners."""
     if not address or properties.get("advertised.listeners", "").strip():
         return {}
     entries = [entry.strip() for entry in properties.get("listeners", "").split(",") if entry.strip()]
@@ -61,7 +61,7 @@ def listeners_of(
 
 
 def authorizer_of(properties: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the authorizer that replaces one of ZooKeeper's, and the warning; or None for any other authorizer."""
+    """Return the authorizer that replaces an authorizer of ZooKeeper, and the warning. None for other authorizers."""
     named = properties.get(_AUTHORIZER, "").strip()
     if named not in _AUTHORIZERS:
         return None

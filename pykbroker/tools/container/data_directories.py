@@ -1,5 +1,5 @@
-"""Data directories of a container before a node opens them: the first voters of a new one, and the problems that stop
-the start.
+"""Data directories of a container before a node opens them: the first voters of a new directory, and the problems that
+stop the start.
 
 Responsible for the decisions and their messages; tools/commands/in_container.py reads the disk.
 """
@@ -18,7 +18,7 @@ _OWN_HOSTS: Final = frozenset({"", "localhost", "127.0.0.1", "::1", "0.0.0.0", "
 
 
 class FirstVoters(Enum):
-    """The voters at the beginning of the metadata log in a directory that is formatted now."""
+    """The ways in which the quorum of a directory that is now formatted gets its first voters."""
 
     #: controller.quorum.voters names them, or another node begins the quorum
     ELSEWHERE = "elsewhere"
@@ -29,9 +29,9 @@ class FirstVoters(Enum):
 
 
 def first_voters(config: Config, own_names: Collection[str]) -> FirstVoters:
-    """Return how the quorum begins. `own_names`: further hosts that are this node. A controller without configured
-    voters begins a quorum only if every bootstrap server is itself, because two that did so for one cluster would make
-    two clusters."""
+    """Return how the quorum gets its first voters. `own_names`: further host names of this node. A controller without
+    configured voters begins a quorum only if every bootstrap server is this node: two controllers that both began a
+    quorum would make two clusters."""
     if not config.is_controller or config.voters:
         return FirstVoters.ELSEWHERE
     points = (*config.listeners.controller, *config.listeners.advertised_controller)
@@ -51,14 +51,15 @@ class DirectorySeen:
     path: str
     owner: int
     writable: bool
-    #: mounted for reading only
+    #: True if it is mounted for reading only
     read_only: bool
     #: an entry in it that the node cannot write, and its owner
     foreign: tuple[str, int] | None = None
 
 
 def complaint(data: str, seen: DirectorySeen, user: int) -> str | None:
-    """Return the one line that stops the start, with the problem of the directory `data` and the remedy, or None."""
+    """Return the line that stops the start, with the problem of the directory `data` and the remedy. None if there is
+    no problem."""
     if seen.read_only:
         return f"{data} is read-only: mount the volume for reading and writing"
     if not seen.writable:

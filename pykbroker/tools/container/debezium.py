@@ -1,8 +1,8 @@
 """Variables of Debezium's Kafka image, which have no prefix: NODE_ROLE, ZOOKEEPER_CONNECT, HOST_NAME and others.
 
-Responsible for their names with the prefix. They count only together, because one of them alone may belong to another
-program; a variable with the prefix overrides them. ZooKeeper's mode of that image becomes a node from before KRaft
-(before_kraft.py).
+Responsible for converting them to names with the prefix KAFKA_. They are converted only if there is one of `_SIGNS`,
+because other names alone may belong to another program. A variable with the prefix overrides them. The ZooKeeper mode
+of that image becomes a node from before KRaft (before_kraft.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 _ROLES: Final = ("broker", "controller")
 _COMBINED: Final = "broker,controller"
 _CONTROLLER_PORT: Final = "9093"
-#: Each of them alone shows that these are Debezium's variables.
+#: Each of these variables alone shows that the environment is for Debezium's image.
 _SIGNS: Final = ("NODE_ROLE", "ZOOKEEPER_CONNECT")
 _ADDRESSES: Final = ("HOST_NAME", "ADVERTISED_HOST_NAME")
 _IDS: Final = ("NODE_ID", "BROKER_ID")
@@ -30,8 +30,9 @@ _SAME: Final = {
 
 
 def with_prefixes(variables: Mapping[str, str], hostname: str) -> tuple[Mapping[str, str], str | None]:
-    """Return the variables under the names of other images, and a line about it; or the given ones and None if they are
-    not Debezium's. `hostname`: the name of this container for others; that image advertises the container's address."""
+    """Return the variables under the names of other images, and a line about this. If they are not Debezium's, return
+    them unchanged, and None. `hostname`: the name under which others reach this container, which is advertised; that
+    image advertises the container's address."""
     given = {name: text.strip() for name, text in variables.items() if text.strip()}
     if "KAFKA_PROCESS_ROLES" in given or not _is_debeziums(given):
         return variables, None

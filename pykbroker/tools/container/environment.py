@@ -4,8 +4,8 @@ served.
 Responsible for the variables alone; not for property files (server_properties.py) nor for missing properties
 (single_node.py).
 
-config/variables.py has the names. A value goes into the file as it is: a backslash in it means the same as in a
-properties file.
+config/variables.py has the names. A value is written into the file unchanged, so a backslash in it has the meaning that
+it has in a properties file.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ NOT_PROPERTIES: Final = frozenset(
         "KAFKA_VERSION",
     }
 )
-#: Variables with a meaning of their own, and our key that has this meaning.
+#: Variables of other images that stand for a key of pykbroker, and this key.
 OWN_KEYS: Final = {"KAFKA_CREATE_TOPICS": "pykbroker.create.topics"}
 SECRETS_FOLDER: Final = "/etc/kafka/secrets/"
-#: Both images' names of stores in that folder, and the keys that get their paths.
+#: Variables with the names of stores in that folder, in Apache Kafka's and Confluent's images -> the key for the path.
 STORES: Final = {
     "KAFKA_SSL_KEYSTORE_FILENAME": "ssl.keystore.location",
     "KAFKA_SSL_TRUSTSTORE_FILENAME": "ssl.truststore.location",
 }
-#: Names of files in that folder with one password each, and the keys that get the passwords.
+#: Variables with the names of files in that folder, which have one password each -> the key for the password.
 CREDENTIALS: Final = {
     "KAFKA_SSL_KEYSTORE_CREDENTIALS": "ssl.keystore.password",
     "KAFKA_SSL_KEY_CREDENTIALS": "ssl.key.password",
     "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "ssl.truststore.password",
 }
-#: Bitnami's variables for TLS and users, which its scripts turn into stores and JAAS lines. They are not served. Each
-#: may also name a file with its value if _FILE is appended to it.
+#: Bitnami's variables for TLS and users, from which its scripts make stores and JAAS lines. They are not served. With
+#: _FILE at the end of its name, each variable may also have the path of a file with the value.
 BITNAMI_SECRETS: Final = frozenset(
     variable + file
     for variable in (
@@ -78,15 +78,15 @@ BITNAMI_SECRETS: Final = frozenset(
     )
     for file in ("", "_FILE")
 )
-#: Values with which some of them ask for no protection.
+#: Values with which variables of BITNAMI_SECRETS ask for no protection.
 _ASKS_NOTHING: Final = {"KAFKA_TLS_CLIENT_AUTH": "none"}
 #: Keys of StandardAuthorizer, which are not in the broker's table.
 _AUTHORIZER_KEYS: Final = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
 #: Keys of protection; `tls.` and `certificate.` are Bitnami's.
 _PROTECTION: Final = ("ssl.", "sasl.", "listener.name.", "authorizer.", "tls.", "certificate.")
-#: Keys of clients and misspelt keys in public files, which Apache Kafka's brokers ignore, and the broker's key that is
-#: meant. They weaken nothing, because a listener asks for credentials if its protocol requires them. Files of kafka-ui
-#: have the last one.
+#: Keys of clients, and misspelt keys in public files, which Apache Kafka's brokers ignore -> the broker's key that is
+#: meant. They weaken no protection, because a listener asks for credentials if its protocol requires them. The last key
+#: is in files of kafka-ui.
 _OF_CLIENTS: Final = {
     "sasl.mechanism": "sasl.enabled.mechanisms",
     "sasl.mechanisms": "sasl.enabled.mechanisms",
@@ -99,11 +99,11 @@ _OF_KUBERNETES: Final = re.compile(
     r".*_SERVICE_(HOST|PORT|PORT_[A-Z0-9_]+)|.*_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
 )
 _RACK: Final = "broker.rack"
-#: The second one is a key of the authorizer that kept ACLs there.
+#: The beginnings of ZooKeeper's keys. The second is for the authorizer whose ACLs were in ZooKeeper.
 _ZOOKEEPER: Final = ("zookeeper.", "authorizer.zookeeper.")
 _OWN: Final = "pykbroker."
-#: Compose files give these an empty value where the images' scripts remove them. Testcontainers for .NET ends the
-#: advertised ones with a comma, which Apache Kafka accepted until its lists refused empty entries (KIP-1161).
+#: Compose files set these keys to an empty value, and the images' scripts remove them. Testcontainers for .NET ends
+#: advertised.listeners with a comma, which Apache Kafka accepted until lists refused empty entries (KIP-1161).
 _LISTENERS: Final = frozenset({"advertised.listeners", "listeners"})
 
 
@@ -132,7 +132,7 @@ class Environment:
 
 
 def read_environment(variables: Mapping[str, str]) -> Environment:
-    """Sort the variables. CLUSTER_ID is the only one read that does not begin with `KAFKA_`."""
+    """Sort the variables by kind. CLUSTER_ID is the only variable without the prefix `KAFKA_` that is read."""
     properties: dict[str, str] = {}
     unknown: list[str] = []
     protection: list[str] = []
@@ -140,7 +140,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
     credentials: dict[str, str] = {}
     stores: dict[str, str] = {}
     address: dict[str, str] = {}
-    # Those with CFG_ come first, because the others replace them.
+    # Variables with CFG_ come first, so that the same variables without it replace them.
     for variable in sorted(variables, key=lambda name: (not name.startswith(CFG_PREFIX), name)):
         if not variable.startswith(PREFIX):
             continue
@@ -170,7 +170,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
                 promises = protects and text.strip() and not _OF_KUBERNETES.fullmatch(variable)
                 (protection if promises else unknown).append(variable)
             elif key == _RACK and not text.strip():
-                # Kubernetes gives this text if a node has no zone, and brokers without one would then share a rack.
+                # The text is empty if a node of Kubernetes has no zone. As a value it would put brokers into one rack.
                 pass
             elif key in _LISTENERS:
                 entries = ",".join(filter(None, map(str.strip, text.split(","))))

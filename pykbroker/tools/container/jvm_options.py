@@ -1,4 +1,4 @@
-"""Options for a JVM in the variables of a container that ask for something that no property can: Java agents."""
+"""Java agents in the JVM options of a container's variables. No property has the effect of an agent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-#: Variables from which the scripts of images, or Java itself, take options. EXTRA_ARGS is of kafka-server-start.
+#: Variables from which the scripts of images, or Java itself, take options. kafka-server-start reads EXTRA_ARGS.
 _VARIABLES: Final = (
     "EXTRA_ARGS",
     "JAVA_OPTS",
@@ -28,7 +28,8 @@ _PORT: Final = re.compile(r"(?:[^:]*:)??(\d+)(?::|$)")
 
 
 def agents_line(variables: Mapping[str, str]) -> str | None:
-    """Return the warning about agents without their arguments, which may contain secrets, or None without an agent."""
+    """Return the warning about agents, or None if there are none. It leaves out the arguments of agents, which may
+    contain secrets."""
     found = [
         (variable, path.rpartition("/")[2], argument)
         for variable in _VARIABLES

@@ -1,4 +1,5 @@
-"""Mounts of a container: the place for data that a volume keeps, and the line about data that no volume keeps.
+"""Mounts of a container: the directory for data, which a volume should keep, and the line about data that no volume
+keeps.
 
 Responsible for reading /proc/self/mountinfo (proc(5)) and for the decisions; tools/commands/in_container.py reads the
 file. A plain directory is not a volume: an image may have any directory, and its contents end with the container.
@@ -60,7 +61,7 @@ class Mount:
 
 
 def read_mounts(mountinfo: str) -> tuple[Mount, ...]:
-    """Return the mounts of /proc/self/mountinfo, in order: a later one covers an earlier one at the same place."""
+    """Return the mounts of /proc/self/mountinfo, in order: a later mount covers an earlier mount at the same place."""
     mounts = []
     for line in mountinfo.splitlines():
         before, separator, after = line.partition(" - ")
@@ -87,8 +88,8 @@ def data_directories(properties: Mapping[str, str]) -> list[str]:
 def lost_data_line(
     directories: Sequence[str], mounts: Sequence[Mount], mounted_directories: Collection[str]
 ) -> str | None:
-    """Return the warning about `directories` whose data end with the container while a mounted volume holds none of
-    them. None if there is no such directory, or no such volume. `mounted_directories` has the mount points that are
+    """Return the warning about `directories` whose data end with the container, if a mounted volume has none of the
+    directories. None if there is no such directory, or no such volume. `mounted_directories`: the mount points that are
     directories, because a mounted file keeps no data."""
     fates = {path: fate for path in directories if (fate := _fate(path, mounts)) is not None}
     used = {mount.point for path in directories if (mount := _mount_of(path, mounts)) is not None}
@@ -107,7 +108,7 @@ def lost_data_line(
 
 
 def _fate(path: str, mounts: Sequence[Mount]) -> str | None:
-    """Return the kind of place of `path` if its data end with the container, or None."""
+    """Return a text about the place of `path` if its data end with the container, or None."""
     mount = _mount_of(path, mounts)
     if mount is None:
         return None
@@ -120,7 +121,7 @@ def _fate(path: str, mounts: Sequence[Mount]) -> str | None:
 
 def _mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
     holding = [mount for mount in mounts if _is_in(path, mount.point)]
-    # The later one of two at the same place counts.
+    # The later of two mounts at the same place counts.
     return max(reversed(holding), key=lambda mount: len(mount.point), default=None)
 
 

@@ -1,4 +1,4 @@
-"""The properties file that a container's node starts with, from a mounted file, the variables, or the packaged
+"""The properties file with which a container's node starts, from a mounted file, the variables, or the packaged
 defaults.
 
 As in Apache Kafka's image: variables are appended to a mounted file and override it; with variables and no mounted file
@@ -75,7 +75,7 @@ def server_properties(
         completed.added.update(scram_lines({**properties, **completed.added}))
     unknown = found.unknown
     if properties.get("process.roles", "").strip() or properties.get("advertised.listeners", "").strip():
-        # Parts of an address have no effect then.
+        # With roles or advertised.listeners, the parts of an address have no effect.
         unknown = tuple(sorted((*unknown, *map(variable_of, found.address))))
     warnings = [unknown_line(unknown, STATIC_KEYS)] if unknown else []
     agents = agents_line(variables)
@@ -86,10 +86,10 @@ def server_properties(
 
 
 def scram_lines(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the JAAS line of each mechanism of SCRAM that has none. For a broker it contains nothing but the module's
-    name.
+    """Return key -> JAAS line for each mechanism of SCRAM that has no JAAS line. For a broker such a line has only the
+    name of the login module.
 
-    Testcontainers' module for Node gives it in a variable with a hyphen in its name, which a POSIX shell drops.
+    Testcontainers' module for Node sets the line in a variable with a hyphen in its name, which a POSIX shell drops.
     """
     named = (entry.strip().partition(":") for entry in properties.get("listener.security.protocol.map", "").split(","))
     protocols = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in named}
@@ -108,8 +108,8 @@ def scram_lines(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _password(key: str, path: str, read: Callable[[str], str]) -> str:
-    """Return a line of a properties file with the password in a file, without its line ends, as the images' scripts
-    do."""
+    """Return a line of a properties file with the password that the file at `path` contains. Line ends after the
+    password are left out, as in the images' scripts."""
     try:
         text = read(path).rstrip("\r\n")
     except OSError as error:

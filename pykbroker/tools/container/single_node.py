@@ -2,7 +2,7 @@
 configured.
 
 Properties without process.roles describe a node from before KRaft (KAFKA_ZOOKEEPER_CONNECT, KAFKA_BROKER_ID), or are a
-few keys that the user set. Such a node gets a controller of its own and is a cluster of one.
+few keys that the user set. Such a node gets a controller of its own, and is the only node of its cluster.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _INTERNAL_TOPICS: Final = (
     "share.coordinator.state.topic.min.isr",
 )
 _HOST_OF_LISTENER: Final = re.compile(r"://(\[[^\]]*\]|[^:,]*):")
-#: The hosts of a listener on every address that is advertised under another name, and of such a listener of a
-#: controller.
+#: Hosts of listeners on every address, which are advertised under the name of the container: of brokers' listeners, and
+#: of controllers' listeners.
 _NO_HOST: Final = re.compile(r"://(?:\[[0:]+\])?:")
 _NO_CONTROLLER_HOST: Final = re.compile(r"://(?:\[[0:]+\]|0\.0\.0\.0)?:")
 _PORT_OF_LISTENER: Final = re.compile(r":(\d+)\s*(?:,|$)")
@@ -54,8 +54,9 @@ def complete(
 ) -> Completed:
     """Return properties that let the node start. Keys that are set and not blank stay, except `listeners`,
     `advertised.listeners` and `listener.security.protocol.map`, which get the controller's listener. `hostname`: the
-    name of this container for others; `data_directory`: for a node whose properties name none; `address`: that of a
-    node from before KRaft. Raises ConfigError for a node that is only a controller and advertises listeners."""
+    name under which others reach this container. `data_directory`: for a node whose properties name no directory.
+    `address`: the parts of an address from before KRaft. Raises ConfigError for a node that is only a controller and
+    advertises listeners."""
     done = Completed()
     roles = {role.strip() for role in properties.get("process.roles", "").split(",")} - {""}
     if roles == {"controller"}:
@@ -87,7 +88,7 @@ def complete(
 
 
 def on_all_addresses(listeners: str) -> str:
-    """Replace the host of each: PLAINTEXT://broker:9092 -> PLAINTEXT://0.0.0.0:9092."""
+    """Replace the host of each listener: PLAINTEXT://broker:9092 -> PLAINTEXT://0.0.0.0:9092."""
     return _HOST_OF_LISTENER.sub("://0.0.0.0:", listeners)
 
 
@@ -96,8 +97,9 @@ def ports_of(listeners: str) -> set[int]:
 
 
 def _advertise(properties: Mapping[str, str], hostname: str, done: Completed) -> None:
-    """Apache Kafka advertises a listener without a host under the name of the machine, which other containers can
-    resolve. If controller.quorum.voters is set, a controller's listener is advertised as that key has it."""
+    """Advertise listeners without a host under the name of the container, which other containers can resolve. Apache
+    Kafka also uses the name of the machine. If controller.quorum.voters is set, it decides how a controller's listener
+    is advertised."""
     listeners = [entry.strip() for entry in properties.get("listeners", "").split(",") if entry.strip()]
     advertised = properties.get("advertised.listeners", "").strip()
     controllers = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
@@ -108,7 +110,7 @@ def _advertise(properties: Mapping[str, str], hostname: str, done: Completed) ->
         name = entry.partition("://")[0].upper()
         if name in named or (configured_voters if name in controllers else advertised):
             continue
-        # A broker's listener on 0.0.0.0 stays as it is, because Apache Kafka refuses to advertise it.
+        # A broker's listener on 0.0.0.0 is not changed: Apache Kafka refuses to advertise it, and so does the node.
         everywhere = _NO_CONTROLLER_HOST if name in controllers else _NO_HOST
         more.append(everywhere.sub(f"://{hostname}:", entry))
     if any(entry not in listeners for entry in more):
@@ -124,7 +126,7 @@ def _add_controller(properties: Mapping[str, str], name: str, done: Completed) -
     added["process.roles"] = "broker,controller"
     if not properties.get("node.id", "").strip():
         broker_id = properties.get("broker.id", "").strip()
-        # With -1 ZooKeeper assigned the number of a broker.
+        # With broker.id=-1, ZooKeeper assigned the id of a broker.
         added["node.id"] = broker_id if broker_id not in ("", "-1") else "1"
         if broker_id == "-1":
             added["broker.id"] = "1"
@@ -140,9 +142,9 @@ def _add_controller(properties: Mapping[str, str], name: str, done: Completed) -
     else:
         taken = ports_of(listeners) | ports_of(advertised)
         port = next(port for port in range(_FIRST_CONTROLLER_PORT, 65536) if port not in taken)
-        # Nothing outside of this container connects to it.
+        # Only this container connects to the controller's listener.
         added["listeners"] = f"{listeners},{name}://localhost:{port}"
-    # The default map has no controller's listener besides one with TLS or SASL.
+    # The default map does not have the name of a controller's listener if another listener uses TLS or SASL.
     protocols = properties.get("listener.security.protocol.map", "").strip() or _DEFAULT_MAP
     if f"{name.upper()}:" not in protocols.upper().replace(" ", ""):
         added["listener.security.protocol.map"] = f"{protocols},{name}:PLAINTEXT"

@@ -3,5 +3,5 @@
 `log_lines` and `index_files` print files as Apache Kafka's DumpLogSegments does; `decoders` turns records of Apache
 Kafka's own topics into its JSON; `verify` checks whole directories.
 
-No part of a running node imports this. A file is any object with `pread` and `size`; nothing is ever written.
+No part of a running node imports this package. A file is any object with `pread` and `size`; nothing is ever written.
 """

@@ -1,6 +1,6 @@
-"""Key and payload of a record as `dump-log` prints them, with one decoder for each of DumpLogSegments' decoder options.
+"""Keys and payloads of records as `logs dump` prints them: a decoder for each decoder option of DumpLogSegments.
 
-Errors in a record are part of the output; DecodeFailure ends the dump, where Apache Kafka's tool also ends.
+Errors in a record are part of the output. DecodeFailure ends the dump where Apache Kafka's tool also ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pykbroker_wire.stored_framing import (
     decode_value,
 )
 
-#: Key and payload of a record; None if nothing is printed.
+#: The texts for the key and the payload of a record; None for one that is not printed.
 Printed = tuple[str | None, str | None]
 Decoder = Callable[[Record], Printed]
 
@@ -106,7 +106,7 @@ def coordinator_decoder(home: Home) -> Decoder:
 def _value_json(value: TopLevel, version: int) -> dict[str, Any]:
     found = to_json(value, version)
     if isinstance(value, GroupMetadataValue) and value.protocol_type == "consumer":
-        # Members of the classic protocol may carry any bytes; they are decoded if consumers have written them.
+        # Members of the classic protocol may write any bytes, which are decoded only in groups of consumers.
         for member, printed in zip(value.members, found["members"], strict=True):
             for name, cls in (
                 ("subscription", ConsumerProtocolSubscription),
@@ -145,5 +145,5 @@ def metadata_decoder(record: Record) -> Printed:
 
 
 def _type_name(message: TopLevel) -> str:
-    """Return `REGISTER_BROKER_RECORD` for a RegisterBrokerRecord."""
+    """Return the name of a record's type, for example `REGISTER_BROKER_RECORD` for a RegisterBrokerRecord."""
     return type(message).__module__.rpartition(".")[2].upper()

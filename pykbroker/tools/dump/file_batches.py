@@ -27,8 +27,8 @@ class NotABatch(ValueError):
 
 
 def batches(file: FileReader, position: int = 0, end: int | None = None) -> Iterator[Found]:
-    """Yield every batch from `position`. A batch that extends beyond the end ends the iteration silently, as in Apache
-    Kafka. The caller checks the CRC. Raises NotABatch."""
+    """Yield every batch from `position` on. The iteration ends without an error at a batch that extends beyond the end,
+    as in Apache Kafka. The caller checks the CRC. Raises NotABatch."""
     size = file.size() if end is None else min(end, file.size())
     chunk, start = memoryview(b""), position
     while size - position >= HEADER_SIZE:

@@ -21,7 +21,8 @@ class BadIndex(ValueError):
 
 @dataclass(slots=True, frozen=True)
 class IndexOptions:
-    """`sanity_only`: check what a start checks, print no entry. `verify_only`: compare with the log, print no entry."""
+    """`sanity_only`: make the checks that a start makes, and print no entry. `verify_only`: compare the entries with
+    the log, and print none."""
 
     sanity_only: bool = False
     verify_only: bool = False

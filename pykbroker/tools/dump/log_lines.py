@@ -35,7 +35,8 @@ _KRAFT: dict[ControlType, tuple[str, type[TopLevel]]] = {
 
 @dataclass(slots=True, frozen=True)
 class LogOptions:
-    """`deep`: a line for each record. `contents`: with key and payload. `metadata`: with offset, sizes and so on."""
+    """`deep`: print a line for each record. `contents`: with its key and payload. `metadata`: with its offset, sizes
+    and so on."""
 
     deep: bool = False
     contents: bool = False
@@ -54,7 +55,7 @@ class Gaps:
 def dump_log(path: str, file: FileReader, options: LogOptions, gaps: Gaps) -> Iterator[str]:
     """Yield the lines of one file. Raises NotABatch, DecodeFailure."""
     yield _title(path)
-    # As in Apache Kafka's tool, a log that begins later than 0 has its first gap there.
+    # As in Apache Kafka's tool, there is a gap before the first batch of a log that begins later than 0.
     position, last_offset = 0, -1
     size = file.size()  # data that a broker appends in the meantime is not read
     for found in batches(file, 0, min(size, options.max_bytes)):
@@ -148,7 +149,7 @@ def _control(record: Record) -> str:
         return f" endTxnMarker: {control.type.name} coordinatorEpoch: {control.coordinator_epoch}"
     if control.type in _KRAFT:
         word, cls = _KRAFT[control.type]
-        # Its version is the first field of each of these, and the version in which it is written.
+        # The first field of each of these messages is its version.
         version = int.from_bytes(control.value[:2], "big")
         message, _ = cls.decode(control.value, 0, version)
         return f" {word}{render(to_json(message, version))}"

@@ -1,7 +1,7 @@
 """Hides secrets of the metadata log in the output of `logs dump`: dynamic passwords, and credentials of SCRAM.
 
 Responsible for single records: for their JSON, with the texts of Apache Kafka's RecordRedactor, and for their output
-without a decoder. Apache Kafka's DumpLogSegments hides nothing. Records of topics belong to users and are shown.
+without a decoder. Apache Kafka's DumpLogSegments hides nothing. Records of users' topics are shown.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def redacted(message: TopLevel, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_secret(value: bytes, *, of_metadata: bool) -> bool:
-    """Return True if a value without a key is a record of the metadata log with a secret, whose bytes must not be
-    printed. `of_metadata`: the value is in that log or a snapshot of it, where one that cannot be read counts too."""
+    """Return True if a value without a key is a record of the metadata log with a secret, so that its bytes must not be
+    printed. `of_metadata`: the value is in that log or a snapshot of it, where a record that cannot be decoded counts
+    as a secret."""
     if not value.startswith(_FRAMES):
         return False
     try:

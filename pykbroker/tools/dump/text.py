@@ -8,7 +8,8 @@ _SURROGATE_LEAD = 0xED
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
-    """Return one U+FFFD for bytes that are not UTF-8. Python counts each byte of a surrogate; Java does not."""
+    """Return one U+FFFD for bytes that are not UTF-8. For the bytes of a surrogate, Python would return one for each
+    byte; Java returns one for all."""
     assert isinstance(error, UnicodeDecodeError)
     data, start = error.object, error.start
     if data[start] == _SURROGATE_LEAD and 0xA0 <= (data[start + 1 : start + 2] or b"\0")[0] <= 0xBF:

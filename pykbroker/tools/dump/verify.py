@@ -4,9 +4,9 @@ Responsible for every error that could stop a reader: checksums, offsets and lea
 indexes, producer snapshots and checkpoints agree with their log. Nothing is changed. A directory in use may be checked,
 but files that are written during the check can look incomplete.
 
-Offsets and leader epochs lie outside a batch's checksum. They can be checked nevertheless: offsets follow each other,
-except where the cleaner has been (`cleaner-offset-checkpoint`), and `leader-epoch-checkpoint` has the first offset of
-each epoch.
+The checksum of a batch does not cover its offset and leader epoch. They are checked in another way: offsets follow each
+other, except where the cleaner has removed records (`cleaner-offset-checkpoint`), and `leader-epoch-checkpoint` has the
+first offset of each epoch.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MAX_RELATIVE_OFFSET = 2**31 - 1
 class Finding:
     path: str
     position: int | None
-    """In bytes; None when it is about the whole file."""
+    """In bytes; None if the finding is about the whole file."""
     text: str
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class _Log:
     """The state of one partition while its segments are read in order."""
 
     def __init__(self, cleaned_to: int) -> None:
-        #: below it the cleaner may have removed records
+        #: below this offset the cleaner may have removed records
         self.cleaned_to = cleaned_to
         self.next_offset = -1
         self.epoch = -1
@@ -72,7 +72,7 @@ class _Log:
 
 
 class _Indexes:
-    """The entries of the indexes of one segment; each is removed when the log confirms it."""
+    """The entries of the indexes of one segment. An entry is removed when the log confirms it."""
 
     def __init__(self) -> None:
         self.positions: dict[int, int] = {}
@@ -178,8 +178,8 @@ class DirectoryVerifier:
             ends[folder.topic, folder.partition] = log.next_offset
 
     def _cleaned_to(self, path: str) -> int:
-        """Return the offset below which the cleaner may have removed records. Its checkpoint moves only at the end of a
-        whole cleaning, and an interrupted one may have changed any segment but the last."""
+        """Return the offset below which the cleaner may have removed records. The checkpoint of the cleaner moves only
+        at the end of a cleaning, and an interrupted cleaning may have changed any segment but the last."""
         folder = names.parse_partition_dir(os.path.basename(path))
         file = f"{os.path.dirname(path) or '.'}/{names.CLEANER_OFFSETS}"
         if folder is None or not self._disk.exists(file):
@@ -352,13 +352,13 @@ class DirectoryVerifier:
             if aborted != header.producer_id:
                 yield Finding(path, position, "the transaction index has another producer for this marker")
         for file, producer_id, epoch, sequence in log.expected.pop(last, ()):
-            # A marker may have raised the epoch since.
+            # A transaction marker after this batch may have raised the epoch.
             if producer_id != header.producer_id or sequence != header.last_sequence or epoch < header.producer_epoch:
                 yield Finding(file, None, f"producer {producer_id} did not write the batch that ends at offset {last}")
 
 
 def _written(entries: list[tuple[int, int]], zeros: tuple[int, int]) -> list[tuple[int, int]]:
-    """Return the entries without the one that a file of nothing but zeros seems to have."""
+    """Return the entries. A file that has only zeros seems to have one entry, which is left out."""
     return [] if entries == [zeros] else entries
 
 
@@ -371,7 +371,7 @@ def _in_order(path: str, data: bytes, size: int, entries: list[tuple[int, int]])
 
 
 def _nothing_behind(path: str, data: bytes, size: int, entries: list[tuple[int, int]]) -> Iterator[Finding]:
-    """Check that a preallocated file ends with zeros only, from where its entries seem to end."""
+    """Check that a preallocated file has only zeros after its entries."""
     end = len(entries) * size
     if any(data[end : len(data) - len(data) % size]):
         yield Finding(path, end, "an entry of the segment's first offset behind others")
@@ -402,7 +402,7 @@ def _check_epoch(path: str, position: int, header: BatchHeader, log: _Log) -> It
 
 
 def _unreadable(found: Found) -> str | None:
-    """Return why the records of a batch with the right checksum cannot be read, or None."""
+    """Return the reason why the records of a batch with the right checksum cannot be read, or None if they can."""
     header = found.header
     payload = found.data[HEADER_SIZE:]
     try:

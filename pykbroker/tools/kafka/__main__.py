@@ -1,6 +1,6 @@
-"""The entry of every tool: finds it by name and converts its exceptions to Kafka's last line and exit status.
+"""The entry of every tool: finds the tool by name, and converts its exceptions to Kafka's last line and exit status.
 
-Imports are few, so that --help and --version answer before a client is imported.
+It imports little, so that --help and --version are answered before a client is imported.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = tool.run(rest)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of the pipe has closed it. Python would fail once more when it flushes at exit.
+        # The reader of the pipe has closed it. Without this, Python's flush at exit would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

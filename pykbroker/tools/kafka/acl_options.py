@@ -1,7 +1,7 @@
 """The options of kafka-acls, and the resources and rules that they name.
 
-Responsible for Apache Kafka's checks of them and for its messages. Not responsible for changes of the cluster. Source:
-KIP-11, KIP-290, `org.apache.kafka.tools.AclCommand` of 4.3.1.
+Responsible for Apache Kafka's checks of the options, and for its messages. Not responsible for changes of the cluster.
+Source: KIP-11, KIP-290, `org.apache.kafka.tools.AclCommand` of 4.3.1.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ OPTIONS: Final = Options(
 
 
 class AclPattern(NamedTuple):
-    """A resource, or with ANY and MATCH a filter of resources."""
+    """A resource; with the types ANY and MATCH, a filter of resources."""
 
     resource: Resource
     name: str

@@ -74,7 +74,7 @@ def _remove(cluster: AskedCluster, given: Given) -> None:
 
 
 def _confirmed(question: str) -> bool:
-    """The end of standard input counts as a no; Apache Kafka's tool fails without a terminal."""
+    """Ask the user. The end of standard input counts as a no, while Apache Kafka's tool fails without a terminal."""
     print(f"{question} (y/n)", flush=True)
     return sys.stdin.readline().strip().lower() == "y"
 

@@ -1,7 +1,7 @@
 """kafka-client-metrics: the metrics that clients are asked to push (KIP-714), stored as configurations of their own
 kind.
 
-pykbroker keeps these configurations and asks no client for metrics; a cluster of Apache Kafka does.
+pykbroker keeps these configurations but requests no metrics from clients. A cluster of Apache Kafka requests them.
 """
 
 from __future__ import annotations

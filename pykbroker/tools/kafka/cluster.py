@@ -58,7 +58,7 @@ def _list(cluster: AskedCluster, options: argparse.Namespace) -> int:
 
 
 def endpoints_text(nodes: Sequence[ClusterNode], *, of_controllers: bool) -> str:
-    """Return a table, for brokers with their state."""
+    """Return a table of the nodes; a table of brokers also has their state."""
     host = max([4, *(len(node.host) for node in nodes)])
     rack = max([10, *(len(node.rack or "") for node in nodes)])
     rows = [["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]]

@@ -199,7 +199,7 @@ def _alter(cluster: AskedCluster, found: list[Entity], wanted: dict[str, str], u
         }
         kind = _kind(last)
         name = last.name or ""
-        # No broker knows a node that does not exist, and Apache Kafka's tool waits a minute for it.
+        # If the broker does not exist, Apache Kafka's tool waits a minute for it.
         configs.alter(cluster, (kind, name), changes)
     if last.name:
         print(f"Completed updating config for {last.word} {last.name}.")

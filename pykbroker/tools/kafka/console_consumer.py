@@ -175,7 +175,7 @@ class _Reading:
         settings = tool_clients.settings_of(properties, KafkaConsumer, "consumer", bootstrap)
         partition = given.number("partition")
         if partition is not None:
-            # The group is only a name that a Java consumer sends to the broker; nothing else of it is used.
+            # A consumer of an assigned partition does not join a group, and this one commits no offsets: it needs no id.
             settings["group_id"] = None
         self._consumer: KafkaConsumer = tool_clients.made(KafkaConsumer, settings)
         topic = given.text("topic")
@@ -192,11 +192,11 @@ class _Reading:
         elif topic is not None:
             self._consumer.subscribe([topic])
         else:
-            # Java matches the whole name.
+            # Java matches the expression with the whole name of a topic.
             self._consumer.subscribe(pattern=f"^(?:{given.text('include')})$")
 
     def print_records(self, text: RecordText) -> int:
-        """Print records until the limit, the time or a signal ends it; returns the exit status."""
+        """Print records until the limit, the timeout or a signal ends the output; returns the exit status."""
         with self._stopped:
             status = self._print_all(text)
         print(f"Processed a total of {self.count} messages", file=sys.stderr)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _NAME = "org.apache.kafka.tools.ConsoleProducer"
 _LINE_READER = "org.apache.kafka.tools.LineMessageReader"
-#: option -> the producer's property. A given option overrides the property; a default applies if the property is
-#: absent.
+#: option -> the producer's property. An option that is given overrides the property; the option's default applies only
+#: if the property is absent.
 _MERGED = {
     "timeout": "linger.ms",
     "request-required-acks": "acks",
@@ -126,7 +126,7 @@ def _say_lost(topic: str, record: LineRecord, error: Exception) -> None:
 
 
 def _lines() -> Iterator[str]:
-    """Yield the lines of standard input without their ends; \\n, \\r and \\r\\n end one, as in Java."""
+    """Yield the lines of standard input without their ends. As in Java, \\n, \\r and \\r\\n end a line."""
     prompts = sys.stdin.isatty() and sys.stdout.isatty()
     source = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace", newline=None)
     while True:
@@ -165,7 +165,7 @@ def _producer(given: Given) -> KafkaProducer:
 
 
 def _check_idempotence(settings: dict[str, Any], properties: dict[str, str]) -> None:
-    """Turn idempotence off for acks other than all if it was not requested, as a Java producer does."""
+    """If acks is not `all`, turn idempotence off, unless a property requests it. A Java producer does the same."""
     if settings.get("acks", -1) != -1 and "enable.idempotence" not in properties:
         settings["enable_idempotence"] = False
 

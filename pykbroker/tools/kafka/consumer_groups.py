@@ -172,7 +172,7 @@ def _validate(regex: str) -> None:
         re2.compile(regex, quiet)
     except re2.error as error:
         said = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
-        # RE2/J words it differently.
+        # RE2/J, which Apache Kafka's tool uses, has another text for this error.
         reason = said.partition(":")[0].replace("missing )", "missing closing )")
         print(f"The regular expression `{regex}` is invalid: {reason}.")
     else:

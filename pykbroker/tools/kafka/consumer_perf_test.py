@@ -82,7 +82,8 @@ def _measured(given: Given, wanted_by: str) -> int:
     try:
         with told_as_value_error():
             if given.has("topic"):
-                # Otherwise kafka-python joins the group before it knows the topic, gets no partitions and joins again.
+                # Without this, kafka-python joins the group before it knows the topic, gets no partitions, and joins
+                # again.
                 consumer.topics()
             began_ms = _now_ms()
             load = ClientLoad()
@@ -110,7 +111,7 @@ def _consumer(given: Given) -> KafkaConsumer:
     properties = read_properties(file) if file else {}
     properties.update(key_values(given.texts("command-property")))
     properties.setdefault("client.id", "perf-consumer-client")
-    # These override properties, as in Apache Kafka's tool.
+    # The following values override the user's properties, as in Apache Kafka's tool.
     properties |= {
         "bootstrap.servers": given.text("bootstrap-server") or "",
         "group.id": given.text("group") or f"perf-consumer-{SystemRandom().randrange(100_000)}",
@@ -150,7 +151,7 @@ class Rebalances:
     def assigned(self, partitions: Collection[object], now_ms: int) -> None:
         if not self._partitions:
             self.total_ms += now_ms - self._began_ms
-            # A group may assign no partitions at first, and some a moment later.
+            # A group may assign no partitions at first, and partitions a moment later.
             self._began_ms = now_ms
         self._partitions.update(partitions)
 
@@ -207,8 +208,8 @@ def _subscribe(consumer: KafkaConsumer, given: Given, rebalances: Rebalances) ->
 
 
 def whole_name(pattern: str) -> str:
-    """Return the user's pattern such that kafka-python matches whole names like Java, because kafka-python itself
-    matches only the beginning of a name. Raises ValueError."""
+    """Return a pattern that matches only whole names, as the user's pattern does in Java. kafka-python itself would
+    match it with the beginning of a name. Raises ValueError."""
     if not pattern:
         raise ValueError("Topic pattern to subscribe to cannot be empty")
     flags = re.match(r"(?:\(\?[a-zA-Z]+\))*", pattern)
@@ -240,7 +241,7 @@ def interval_row(
     amounts = ((read.size_bytes - before.size_bytes) / MEBIBYTE, read.records - before.records)
     fetch = [1000 * amount / fetch_ms if fetch_ms > 0 else 0.0 for amount in amounts]
     whole = [java_ratio(1000 * amount, elapsed_ms) for amount in amounts]
-    # All rows are of thread 0, because there is only one.
+    # Every row has the number of thread 0, because there is only one thread.
     return _row([dates(ended_ms / 1000), "0"], read, whole, join_ms, fetch_ms, fetch)
 
 

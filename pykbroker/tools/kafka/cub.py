@@ -1,8 +1,8 @@
-"""cub: the commands of Confluent's images by which scripts wait for a cluster and other servers.
+"""cub: the commands of Confluent's images with which scripts wait for a cluster and other servers.
 
-Confluent's images have them as cub and dub, and from version 8 on as ub. Responsible for kafka-ready, for servers that
-accept a connection (wait, zk-ready) or answer over HTTP (sr-ready and similar ones), and for ensure and path. The exit
-status is 0 if the condition holds, and 1 when the time is over.
+Confluent's images have them as cub and dub, and from version 8 on as ub. Responsible for kafka-ready, for commands that
+wait until a server accepts a connection (wait, zk-ready) or answers over HTTP (sr-ready and similar commands), and for
+ensure and path. The exit status is 0 if the condition holds, and 1 when the time is over.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MODES: Final = {
     "writable": ("is writable", os.W_OK),
     "x": ("is executable", os.X_OK),
 }
-#: Takes the seconds that are left; returns None if the condition holds, else the reason why not.
+#: Takes the seconds that are left; returns None if the condition holds, else the reason why it does not.
 Attempt = Callable[[float], str | None]
 
 

@@ -57,8 +57,8 @@ def run(words: Sequence[str]) -> int:
 
 
 def _named(words: Sequence[str]) -> list[str]:
-    """Return the words with option names, because command lines before Apache Kafka 4.2 had none. Raises ValueError for
-    too few or too many."""
+    """Return the words, with the names of options added if there are none: command lines before Apache Kafka 4.2 had no
+    names. Raises ValueError for too few or too many words."""
     if not words or any(word.startswith("--") for word in words):
         return list(words)
     if len(words) not in (len(_NEEDED), len(_LEGACY)):
@@ -125,7 +125,8 @@ def summary(latencies_ns: Sequence[int]) -> list[str]:
 
 
 def _round_trip(producer: KafkaProducer, consumer: KafkaConsumer, topic: str, given: Given) -> int:
-    """Return the nanoseconds until the sent record has come back. Raises RuntimeError if it is another one."""
+    """Send a record, and return the nanoseconds until the consumer has received it. Raises RuntimeError if the received
+    record is another record."""
     key, value = _letters(given.integer("record-key-size")), _letters(given.integer("record-size"))
     header_key, header_size = given.integer("record-header-key-size"), given.integer("record-header-size")
     headers = [(_letters(header_key).decode(), _letters(header_size)) for _ in range(given.integer("num-headers"))]
@@ -160,12 +161,12 @@ def _create(given: Given, topic: str) -> None:
 
 
 def _assign(consumer: KafkaConsumer, topic: str) -> None:
-    """Assign every partition, from its end."""
+    """Assign every partition to the consumer, which reads each from its end."""
     from kafka import TopicPartition
 
     deadline = time.monotonic() + _PATIENCE_MS / 1000
     while not (numbers := consumer.partitions_for_topic(topic)):
-        # A new topic reaches the brokers one after another.
+        # The brokers learn of a new topic one after another.
         if time.monotonic() > deadline:
             raise RuntimeError(f"no broker knows the topic {topic}")
         time.sleep(_PAUSE_SECONDS)

@@ -1,4 +1,4 @@
-"""The entities that kafka-configs changes, and the pairs that it sets: read from the options, with Kafka's messages."""
+"""Parses the options of kafka-configs: the entities to change and the pairs to set. Errors have Kafka's messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _COMMA: Final = re.compile(r",(?=[^\]]*(?:\[|$))")
 @dataclass(slots=True, frozen=True)
 class Entity:
     type: str
-    #: None if none was named; "" for the default
+    #: None if the options name no entity of the type; "" for the default
     name: str | None = None
 
     @property

@@ -73,7 +73,7 @@ def _print_offsets(cluster: AskedCluster, wants: Wants, timestamp: int, *, exclu
     if not places:
         raise ValueError("Could not match any topic-partitions with the specified filters")
     told = log_offsets.found(cluster, dict.fromkeys(places, timestamp))
-    # Apache Kafka's tool sorts numbers as texts.
+    # Apache Kafka's tool sorts the numbers of partitions as text.
     for (topic, number), found in sorted(told.items(), key=lambda one: (one[0][0], str(one[0][1]))):
         if isinstance(found, AskFailed):
             print(f"Skip getting offsets for topic-partition {topic}:{number} due to error: {found}", file=sys.stderr)
@@ -82,7 +82,7 @@ def _print_offsets(cluster: AskedCluster, wants: Wants, timestamp: int, *, exclu
 
 
 def timestamp_of(written: str) -> int:
-    """Return a time, or the number that stands for an end. Raises ValueError."""
+    """Return a time in milliseconds, or the number that stands for an end of the log. Raises ValueError."""
     if written in _TIMES:
         return _TIMES[written]
     try:

@@ -15,7 +15,7 @@ MISSING: Final = "-"
 
 @dataclass(slots=True, frozen=True)
 class OffsetRow:
-    """A partition of a group; None for a value that does not exist or is unknown."""
+    """A partition of a group. A value that does not exist or is unknown is None."""
 
     group: str
     topic: str

@@ -20,7 +20,7 @@ _MONTHS: Final = (
 
 
 def date_format(pattern: str) -> Callable[[float], str]:
-    """Return the function that writes a time, in seconds since the epoch, as local time. Raises ValueError."""
+    """Return a function that converts seconds since the epoch to the text of a local time. Raises ValueError."""
     parts: list[str | tuple[str, int]] = []
     for found in _PART.finditer(pattern):
         text, quoted, letter = found[0], found[1], found[2]

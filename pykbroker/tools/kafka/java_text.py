@@ -13,7 +13,7 @@ def java_double(value: float) -> str:
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
-        # Without the scientific notation, which repr uses below 1e-4 and from 1e16.
+        # In this range repr does not use the scientific notation, which it uses below 1e-4 and from 1e16.
         return repr(value)
     digits, _, exponent = f"{value:.16e}".partition("e")
     shortest = next(text for size in range(1, 18) if float(text := f"{value:.{size}e}") == value or size == 17)

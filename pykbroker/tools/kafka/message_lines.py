@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 class BadLine(Exception):
-    """A line, or a separator, that cannot be read; the message is Kafka's."""
+    """A line cannot be parsed, or separators are wrong. The message is Kafka's."""
 
 
 @dataclass(slots=True, frozen=True)

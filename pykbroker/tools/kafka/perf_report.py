@@ -11,7 +11,7 @@ from typing import Any, Final
 from pykbroker.tools.kafka.java_text import java_fixed
 
 MEBIBYTE: Final = 1 << 20
-#: The share of a shorter run is too imprecise for a warning.
+#: In a shorter run, the share of processor time is too imprecise for a warning.
 _LEAST_SECONDS: Final = 1.0
 
 

@@ -25,7 +25,7 @@ from pykbroker.tools.kafka.topic_filter import compiled
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-#: Unanswered records hold at most this many bytes, as with Java's buffer.memory.
+#: Unanswered records have at most this many bytes, as with Java's buffer.memory.
 _MOST_BYTES: Final = 32 << 20
 _MOST_RECORDS: Final = 20_000
 #: The number of different random payloads; they repeat in turn.
@@ -79,11 +79,11 @@ _NONE: Final = Payloads(_no_payload, 0)
 
 
 def read_payloads(file: str, delimiter: str) -> list[bytes]:
-    """The payloads of a file. Raises ValueError."""
+    """Return the payloads in a file. Raises ValueError."""
     print(f"Reading payloads from: {path.abspath(file)}")
     if not path.exists(file) or not path.getsize(file):
         raise ValueError("File does not exist or empty file provided.")
-    # "\n" as two characters is the default of the option.
+    # The default of the option is "\n" as two characters.
     written = "\n" if delimiter == "\\n" else delimiter
     pattern = compiled(written, re.ASCII)
     text = Path(file).read_bytes().decode(errors="replace")
@@ -93,8 +93,7 @@ def read_payloads(file: str, delimiter: str) -> list[bytes]:
 
 
 def parts_of(text: str, delimiter: re.Pattern[str]) -> Iterator[str]:
-    """Yield the parts between delimiters as Java's Scanner finds them: it leaves out a first or last part that is
-    empty."""
+    """Yield the parts between delimiters, without a first or last part that is empty. Java's Scanner does the same."""
     begin = 0
     for found in delimiter.finditer(text):
         if found.end() == found.start() and found.start() in (0, len(text)):
@@ -120,7 +119,7 @@ def sent(plan: SendPlan, payloads: Payloads, properties: dict[str, str]) -> int:
 def _send_all(plan: SendPlan, payloads: Payloads, producer: KafkaProducer) -> None:
     if plan.transaction_ms is not None:
         producer.init_transactions()
-    # kafka-python takes 0.1 s to find a topic, which is not part of the cluster's time.
+    # kafka-python takes 0.1 s to find a topic. This must not count as time of the cluster.
     producer.partitions_for(plan.topic)
     _Sending(plan, payloads, producer).run()
     if plan.shows_metrics:
@@ -146,7 +145,7 @@ class _Sending:
         self._plan = plan
         self._payloads = payloads
         self._producer = producer
-        # kafka-python does not bound its buffer, so this class does. Payloads of 0 bytes still need a limit.
+        # kafka-python does not limit its buffer, so this class does. Payloads of 0 bytes need a limit too.
         self._most = max(100, min(_MOST_RECORDS, _MOST_BYTES // max(1, payloads.most_bytes)))
         self._room = threading.BoundedSemaphore(self._most)
         self._load = ClientLoad()
@@ -191,7 +190,7 @@ class _Sending:
         """Wait as long as the rate requires."""
         rate = self._plan.rate
         if rate == 0 and done < self._plan.records:
-            # Apache Kafka's tool does not end either.
+            # With a rate of 0, Apache Kafka's tool does not end either.
             threading.Event().wait()
         if rate > 0:
             time.sleep(max(0.0, began + done / rate - time.monotonic()))

@@ -58,8 +58,8 @@ def run(words: Sequence[str]) -> int:
 
 
 def _transactions(given: argparse.Namespace, properties: dict[str, str]) -> int | None:
-    """Put the transactional id into the properties. Returns the duration of a transaction, or None if there are
-    none."""
+    """Put the transactional id into the properties. Returns the duration of a transaction, or None if the run has no
+    transactions."""
     if given.transaction_duration_ms is None and given.transactional_id is None:
         if "transactional.id" not in properties:
             return None
@@ -89,7 +89,7 @@ def _pairs(written: Sequence[str]) -> dict[str, str]:
 
 
 class _Parser(WordParser):
-    """argparse with the error texts of argparse4j where they differ."""
+    """argparse with the error texts of argparse4j, where those of argparse differ."""
 
     def error(self, message: str) -> NoReturn:
         super().error(message.replace("expected at least one argument", "expected 1 argument(s)"))
@@ -104,15 +104,15 @@ class _Help(argparse.Action):
 
 
 def _checked(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
-    """Return the options of a command line, checked in the order of Apache Kafka's tool. Ends the tool if one is
-    wrong."""
+    """Return the options of a command line, after the checks of Apache Kafka's tool in its order. Ends the tool if an
+    option is wrong."""
     if not words:
         parser.print_help()
         raise SystemExit(0)
     given, unknown = parser.parse_known_args(list(words))
     if unknown:
         parser.error(f"unrecognized arguments: '{unknown[0]}'")
-    # argparse4j names one missing option, in the order of a hash map.
+    # argparse4j names only one missing option, the first in the order of a hash map.
     for name in ("throughput", "topic", "num-records"):
         if getattr(given, _name(name)) is None:
             parser.error(f"argument --{name} is required")

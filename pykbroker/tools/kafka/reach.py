@@ -21,7 +21,7 @@ BAD_START: Final = (OptionError, ValueError, OSError, ConfigError, NotServed)
 
 
 def said_of(error: Exception) -> str:
-    """Return the one line for an error. For a file that cannot be read it is only the name, as in Java."""
+    """Return the line for an error. For a file that cannot be read, it is only the name of the file, as in Java."""
     return str(error.filename) if isinstance(error, OSError) and error.filename else str(error)
 
 
@@ -43,7 +43,8 @@ def reached(
 
 
 def begun(options: Options, words: Sequence[str], needed: str) -> Given:
-    """Return the options of a tool that shows its usage for every error in them, also in its brokers' addresses."""
+    """Return the options of a tool. For every error in them, also in the bootstrap addresses, this shows the usage and
+    ends the tool."""
     given = options.read(words)
     options.require(given, needed)
     _check_addresses(options, given.text("bootstrap-server"))

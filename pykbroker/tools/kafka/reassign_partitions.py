@@ -244,7 +244,7 @@ def _cancel(cluster: AskedCluster, given: Given) -> None:
     if back:
         _move_directories(cluster, back, given.integer("timeout"))
     else:
-        # Apache Kafka's tool prints no line end here.
+        # Apache Kafka's tool prints this text without a line end.
         print("None of the specified partition moves are active.", end="")
     if not given.has("preserve-throttles"):
         _clear_throttles(cluster, wanted.replicas)

@@ -25,7 +25,7 @@ _PARTS: Final = ("timestamp", "partition", "offset", "delivery", "epoch", "heade
 
 
 class PrintedRecord(Protocol):
-    """The attributes of a record that are read; kafka-python's ConsumerRecord has them."""
+    """The attributes that a record needs to be printed. kafka-python's ConsumerRecord has them."""
 
     topic: str
     partition: int
@@ -87,7 +87,7 @@ class RecordText:
         if self._kind == "nothing":
             return b""
         parts = [getattr(self, f"_{part}_of")(record) for part in _PARTS if self._shown[part]]
-        # A line without the value also ends with the separator of lines.
+        # A line that does not have the value also ends with the line separator.
         return self._key_separator.join(parts) + self._line_separator if parts else b""
 
     @property
@@ -110,7 +110,7 @@ class RecordText:
         return b"Delivery:NOT_PRESENT"
 
     def _epoch_of(self, record: PrintedRecord) -> bytes:
-        # Apache Kafka's tool removes the epoch before it prints.
+        # Apache Kafka's tool removes the epoch of a record before it prints the record.
         return b"Epoch:NOT_PRESENT"
 
     def _headers_of(self, record: PrintedRecord) -> bytes:

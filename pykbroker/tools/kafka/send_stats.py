@@ -1,7 +1,7 @@
 """The lines of kafka-producer-perf-test: one per window, and the totals.
 
-Responsible for Apache Kafka's arithmetic: whole milliseconds, and a sample of at most a million latencies. Does not
-read clocks: the caller passes every time, in milliseconds.
+Responsible for Apache Kafka's arithmetic: whole milliseconds, and a sample of at most a million latencies. It reads no
+clock; the caller passes every time, in milliseconds.
 """
 
 from __future__ import annotations

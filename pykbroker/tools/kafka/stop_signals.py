@@ -7,7 +7,7 @@ from types import FrameType
 
 
 class StopSignals:
-    """`with StopSignals() as stopped: while not stopped: ...`: SIGTERM and SIGINT end the loop, not the process."""
+    """Use `with StopSignals() as stopped: while not stopped: ...`. SIGTERM and SIGINT end the loop, not the process."""
 
     def __init__(self) -> None:
         self.number: int | None = None

@@ -1,4 +1,4 @@
-"""The lines of JSON by which kafka-verifiable-producer and -consumer report events to a test."""
+"""The lines of JSON with which kafka-verifiable-producer and -consumer report events to a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _printing = threading.Lock()
 
 
 def print_event(name: str, **fields: object) -> None:
-    """Print one line as Jackson writes it: the time first, no blanks. Threads do not mix their lines."""
+    """Print one line as Jackson writes it: the time comes first, and there are no blanks. A lock keeps the lines of
+    threads apart."""
     event = {"timestamp": time.time_ns() // 1_000_000, "name": name, **fields}
     line = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
     with _printing:
@@ -18,7 +19,8 @@ def print_event(name: str, **fields: object) -> None:
 
 
 def java_class(error: BaseException) -> str:
-    """Return Java's name for the class of a client's error, where kafka-python has an error of the protocol for it."""
+    """Return the name that Java has for the class of a client's error. For an error that is not of the protocol, return
+    Python's name."""
     name = type(error).__name__
     if not name.endswith("Error"):
         return f"class {name}"

@@ -1,11 +1,11 @@
 """Options as joptsimple reads them. Most of Apache Kafka's tools use it.
 
-Responsible for the grammar (`--name value`, `--name=value`, repeated options, `--` ends them, no abbreviations), its
-error lines, and the usage. Not responsible for the meaning of an option.
+Responsible for the grammar (`--name value`, `--name=value`, repeated options, `--` as the end of options, no
+abbreviations), its error lines, and the usage. Not responsible for the meaning of an option.
 
 As in joptsimple, an option with a required argument takes the next word even if it begins with a dash (`--time -1`). An
 option with an optional argument takes the next word only if it does not look like an option; if the argument is a
-number, the word must be one. Words that belong to no option are ignored.
+number, the word must be a number. Words that belong to no option are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAME_WIDTH = 42
 
 
 class OptionError(Exception):
-    """A command line that cannot be read; the message is joptsimple's."""
+    """A command line cannot be parsed. The message is joptsimple's."""
 
 
 class ToolEnded(SystemExit):
@@ -79,8 +79,8 @@ class Given:
         return [value for value in self._found.get(name, []) if value is not None]
 
     def in_order(self, *names: str) -> list[str]:
-        """Return the values of several options in the order of the command line; an option without an argument yields
-        ""."""
+        """Return the values of several options in the order of the command line. The value of an option without an
+        argument is ""."""
         return [value or "" for name, value in self._order if name in names]
 
     def number(self, name: str) -> int | None:
@@ -188,7 +188,7 @@ class Options:
                 self.end_with_usage(f'Missing required argument "[{name}]"')
 
     def exactly_one(self, given: Given, *names: str) -> str:
-        """Return the one of these options that was given."""
+        """Return which of these options was given. Show the usage and end the tool unless there is exactly one."""
         found = [name for name in names if given.has(name)]
         if len(found) != 1:
             listed = ", ".join(f"[{name}]" for name in names)
@@ -203,14 +203,15 @@ class Options:
                     self.end_with_usage(f'Option "[{used}]" can\'t be used with option "[{other}]"')
 
     def both(self, given: Given, new: str, old: str) -> str:
-        """Return the name that was given of an option that Apache Kafka has renamed."""
+        """Return the name, new or old, with which an option that Apache Kafka has renamed was given. Show the usage and
+        end the tool if both were given."""
         if given.has(new) and given.has(old):
             self.end_with_usage(f"Options --{new} and --{old} cannot be specified together.")
         return old if given.has(old) else new
 
 
 def _argument(option: Accepted, rest: list[str], written: str | None) -> str | None:
-    """Return the argument of an option; takes it from the words after the option."""
+    """Return the argument of an option: `written`, or the next word, which is removed from `rest`."""
     if not option.argument:
         if written is not None:
             raise OptionError(f"Option {option.name} does not allow an argument")
@@ -234,7 +235,8 @@ def _is_for(option: Accepted, word: str) -> bool:
 
 
 def key_values(written: Iterable[str], *, needs_value: bool = False) -> dict[str, str]:
-    """Parse `key=value` as pairs; the value may contain further equals signs, or be missing."""
+    """Parse texts of the form `key=value`. A value may contain further equals signs, or be missing. Raises OptionError
+    for a missing value if `needs_value`."""
     pairs = {}
     for text in written:
         key, _, value = text.partition("=")

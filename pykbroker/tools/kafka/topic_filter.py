@@ -1,4 +1,4 @@
-"""Regular expressions that a user has written: Apache Kafka's filter of topics, and plain ones."""
+"""Regular expressions of users: Apache Kafka's filter of topics, and plain regular expressions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 
 
 def topic_pattern(written: str) -> re.Pattern[str]:
-    """Compile Apache Kafka's filter of topics: commas mean "or", quotes around it are removed. Raises ValueError."""
+    """Compile Apache Kafka's filter of topics. A comma in it means "or", and quotes around it are removed. Raises
+    ValueError."""
     cleaned = re.sub(r"^[\"']+|[\"']+$", "", re.sub(r"\s", "", written.strip()).replace(",", "|"))
     return compiled(cleaned)
 

@@ -53,7 +53,7 @@ def run(words: Sequence[str]) -> int:
         consumer.close()
         print_event("shutdown_complete")
         if not stopped:
-            # In Apache Kafka's tool its own end requests the shutdown.
+            # In Apache Kafka's tool, its normal end also requests the shutdown.
             print_event("shutdown_requested")
     return stopped.status
 

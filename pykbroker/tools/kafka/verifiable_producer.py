@@ -74,7 +74,7 @@ class _Sending:
         value = f"{number}" if self._prefix is None else f"{self._prefix}.{number}"
         create_time_ms = self._create_time
         if create_time_ms is not None:
-            # As in Apache Kafka's tool, it grows each time by the time since the start.
+            # As in Apache Kafka's tool, each record adds the whole time since the start to the create time.
             self._create_time = create_time_ms + int((time.monotonic() - began) * 1000)
         self.sent += 1
         try:
@@ -146,8 +146,8 @@ def _producer(given: argparse.Namespace) -> KafkaProducer:
 
 
 def _may_be_idempotent(properties: Mapping[str, str]) -> bool:
-    """Return False if no retries, or acks other than all, turn off an idempotence that was not requested, as in a Java
-    producer."""
+    """Return True if the producer may be idempotent. As in a Java producer, idempotence that was not requested is off
+    without retries, and with acks other than all."""
     if "enable.idempotence" in properties:
         return True
     return properties["retries"] != "0" and properties["acks"] in ("-1", "all")

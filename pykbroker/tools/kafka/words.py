@@ -15,7 +15,8 @@ from pykbroker.tools.kafka.reach import BAD_START, reached, said_of
 
 
 class WordParser(argparse.ArgumentParser):
-    """argparse that ends with 1 where Python ends with 2, and takes no abbreviations, as Apache Kafka's tools do."""
+    """argparse with exit status 1 for a wrong command line, where Python has 2, and without abbreviations of options.
+    Apache Kafka's tools do the same."""
 
     def __init__(self, **settings: object) -> None:
         super().__init__(allow_abbrev=False, **settings)  # type: ignore[arg-type]
@@ -68,7 +69,7 @@ def with_cluster(options: argparse.Namespace, work: Callable[..., int]) -> int:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return columns as wide as their widest cell, with a tab after each."""
+    """Return a table. A column is as wide as its widest cell, and a tab follows each cell."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     return "".join(
         "".join(f"{cell:<{width}}\t" for cell, width in zip(row, widths, strict=True)) + "\n" for row in rows

@@ -1,4 +1,4 @@
-"""Values that go into generated files: each is checked, so that no text of a user changes the shape of a file.
+"""Checks of the values in generated files, so that no text of a user changes the structure of a file.
 
 Each function returns its value or raises ConfigError, one line.
 """
@@ -12,7 +12,7 @@ from typing import Final
 from pykbroker.config.kinds import ConfigError
 from pykbroker_wire.primitives import random_uuid, uuid_from_str, uuid_to_str
 
-#: A StatefulSet's name is the beginning of its pods' names and of a label, which has 63 characters.
+#: A StatefulSet's name is the beginning of its pods' names and of a label, which has at most 63 characters.
 _LONGEST_NAME: Final = 50
 _LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
@@ -21,7 +21,7 @@ _QUANTITY: Final = re.compile(r"[1-9][0-9]*(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?")
 _HOST: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?")
 _ADDRESS: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 _USER: Final = re.compile(r"[a-z_][-a-z0-9_]*")
-#: It has no character with a meaning in YAML, a shell or systemd: no space, no quote, no $, no %.
+#: A path with no character that has a meaning in YAML, a shell or systemd: no space, no quote, no $, no %.
 _PATH: Final = re.compile(r"(/[-A-Za-z0-9._+@]+)+")
 
 
@@ -72,7 +72,7 @@ def path(text: str) -> str:
 
 
 def cluster_id(text: str | None, of: str) -> str:
-    """Check `text`, a uuid in Kafka's form. Without it, return an id that follows from `of` alone, because a file that
+    """Check `text`, a uuid in Kafka's form. If it is None, return an id that is always the same for `of`: a file that
     is generated a second time must have the id of the existing volumes."""
     if text is None:
         return uuid_to_str(random_uuid(random.Random(f"pykbroker {of}")))  # noqa: S311  # the id of a cluster is no secret

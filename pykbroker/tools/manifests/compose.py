@@ -1,4 +1,4 @@
-"""A Compose file: docker/compose.yaml for any number of brokers, another image, other ports, with or without TLS.
+"""A Compose file, like docker/compose.yaml: for any number of brokers, any image and ports, with or without TLS.
 
 Valid for docker-compose 1.29 and Compose v2.
 """
@@ -36,16 +36,16 @@ class ComposeCluster:
     """The values of a Compose file. Raises ConfigError for a value that cannot be in one."""
 
     image: str
-    #: the first three are voters too; with fewer brokers, the first
+    #: the first three brokers are voters too; if there are fewer, only the first is
     brokers: int = 3
-    #: of the first broker on this machine; the others have the following ones
+    #: the port of the first broker on this machine; the other brokers have the following ports
     port: int = 9092
     #: the name by which clients outside the network reach this machine
     host: str = "localhost"
     #: the address whose ports are published
     bind: str = "127.0.0.1"
     cluster_id: str | None = None
-    #: the port on this machine for the metrics of the first broker, or None if only the project's network reaches them
+    #: the port on this machine for metrics of the first broker; with None only the project's network reaches metrics
     metrics_port: int | None = None
     security: Security = Security.PLAINTEXT
     #: the users that may log in with SASL_SSL, in addition to `admin`
@@ -210,7 +210,7 @@ def _secrets(cluster: ComposeCluster) -> str:
 
 
 def _users_service(cluster: ComposeCluster) -> str:
-    """Return a container that sets the passwords, and repeats it until the nodes serve."""
+    """Return a container that sets the passwords, and tries this again until the nodes serve."""
     if not cluster.logins:
         return ""
     files = ", ".join([NODE_FILE, AUTHORITY_FILE, *(f"{user}.password" for user in cluster.logins)])

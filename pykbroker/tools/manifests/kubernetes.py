@@ -1,10 +1,10 @@
 """Manifests for Kubernetes: a StatefulSet whose pods are brokers and voters, its Services, and the policies that keep
-it up.
+enough of its pods running.
 
 A node's id is its pod's ordinal, from the label apps.kubernetes.io/pod-index (Kubernetes 1.28 and newer). So the
 environment alone describes a pod, no shell has to cut the number out of the host's name, and the image's own command
-stays. Names of pods are stable and their addresses are not, so every address is a name. The names end in `.svc`, which
-pods can resolve whatever the domain of the Kubernetes cluster is.
+is used. Names of pods are stable and their IP addresses are not, so every address has a name. The names end in `.svc`,
+and pods can resolve them for any domain of the Kubernetes cluster.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from pykbroker.tools.manifests.secured import (
 
 BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
-#: Between brokers of a secured cluster; without protection they use the port of the clients.
+#: The port between brokers of a secured cluster. Without protection they use the port of the clients.
 NODES_PORT: Final = 9094
-#: The image's own check. It imports nothing but a socket, so a probe costs a few milliseconds.
+#: The image's own check. It imports only the socket module, so a probe takes a few milliseconds.
 HEALTH_CHECK: Final = "/etc/kafka/docker/healthcheck"
 #: The folder of the certificates in the containers, and of the passwords in the Job.
 _SECRETS: Final = "/etc/kafka/secrets"
@@ -60,14 +60,14 @@ class KubernetesCluster:
 
     image: str
     name: str = "pykbroker"
-    #: None for that of `kubectl apply`
+    #: None for the namespace of `kubectl apply`
     namespace: str | None = None
     replicas: int = 3
-    #: of each pod; cpu is its request, memory is its limit too
+    #: resources of each pod: `cpu` is a request, `memory` is both request and limit
     storage: str = "10Gi"
     cpu: str = "500m"
     memory: str = "512Mi"
-    #: None for the default class
+    #: None for the default storage class
     storage_class: str | None = None
     #: None for an id that follows from the name and the namespace
     cluster_id: str | None = None
@@ -254,7 +254,7 @@ def _certificates(cluster: KubernetesCluster) -> str:
 
 
 def _users_job(cluster: KubernetesCluster) -> str:
-    # The names in the certificate are those of pods.
+    # The certificate has the names of pods, so the addresses here must be these names.
     nodes = ",".join(f"{cluster.pod(number, '$(POD_NAMESPACE)')}:{NODES_PORT}" for number in range(cluster.replicas))
     return f"""# It sets the passwords. It shows the certificate of the nodes, which is that of a super user.
 apiVersion: batch/v1

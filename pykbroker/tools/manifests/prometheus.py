@@ -11,13 +11,13 @@ from typing import Final
 from pykbroker.config.kinds import ConfigError, parse_host_port
 from pykbroker.tools.manifests import checked
 
-#: the usual port of jmx_exporter's agent, so that other programs rarely use it
+#: the usual port of jmx_exporter's agent, which other programs rarely use
 PORT: Final = 9404
 _MOST_PORT: Final = 65_535
 _MOST_SECONDS: Final = 3_600
 
-# Each has the name, the time for which it must hold, the expression, and its meaning. Only the active controller
-# reports offline partitions and itself, so the sum over the cluster counts.
+# A rule has a name, the time for which it must hold, an expression, and a summary. Only the active controller reports
+# offline partitions and itself, so expressions about these use the sum over the cluster.
 _RULES: Final = (
     (
         "KafkaPartitionsOffline",

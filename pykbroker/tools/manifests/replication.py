@@ -8,8 +8,8 @@ from pykbroker.config.variables import variable_of
 
 
 def replication_variables(brokers: int) -> dict[str, str]:
-    """Return variable -> text for the values of the profile for this number of brokers that are not the key's
-    default."""
+    """Return variable -> text for the profile of this number of brokers, without values that are the default of their
+    key."""
     found = {}
     for key, text in replicated_profile(brokers).items():
         row = find_key(key)

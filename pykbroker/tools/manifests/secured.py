@@ -1,9 +1,9 @@
 """The protection of nodes in generated files: listeners, their protocols, and keys of TLS, SASL and ACLs.
 
-Responsible for the choice that every kind of file shares. Nodes show each other certificates on the listeners NODES and
-CONTROLLER. Clients show a certificate too (SSL), or log in with SCRAM over TLS (SASL_SSL). The authorizer refuses every
-request that no ACL allows. The generated files contain no secret, because `node.pem`, `authority.pem` and passwords
-come from outside.
+Responsible for the protection that is the same in every kind of file. Nodes show each other certificates on the
+listeners NODES and CONTROLLER. Clients show a certificate too (SSL), or log in with SCRAM over TLS (SASL_SSL). The
+authorizer refuses every request that no ACL allows. The generated files contain no secret: the operator provides
+`node.pem`, `authority.pem` and passwords.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Security(Enum):
 def secured_keys(security: Security, folder: str, clients: tuple[str, ...] = (CLIENTS,)) -> dict[str, str]:
     """Return key -> text for all keys that protect a node, except `listeners` and `advertised.listeners`.
 
-    `folder` has the two files; `clients` are the listeners of clients.
+    `folder`: the folder with NODE_FILE and AUTHORITY_FILE. `clients`: the listeners of clients.
     """
     of_clients = ",".join(f"{name}:{security.name}" for name in clients)
     keys = {

@@ -1,4 +1,5 @@
-"""A unit for systemd: `pykbroker start` with a properties file, as a user of its own, with access to little else.
+"""A unit for systemd: runs `pykbroker start` with a properties file, as a user of its own that may write almost nothing
+but its data directories.
 
 The key of a secured node belongs to root. systemd gives the node a copy that no other user can read (LoadCredential).
 """
@@ -14,7 +15,7 @@ from pykbroker.tools.manifests.secured import ADMIN, AUTHORITY_FILE, NODE_FILE, 
 
 _STATE: Final = "/var/lib/"
 _HEALTH_SOCKET: Final = "/run/pykbroker/health.sock"
-#: The folder where root keeps the two files, and the one where systemd shows copies of them to the node alone.
+#: The folder where root keeps NODE_FILE and AUTHORITY_FILE, and the folder with their copies, which only the node sees.
 SECRETS: Final = "/etc/pykbroker/secrets"
 CREDENTIALS: Final = "/run/credentials/pykbroker.service"
 
