@@ -77,7 +77,7 @@ class DynamicConfigs:
     cluster: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def apply(self, config: Config) -> Config:
-        """Return the configuration in effect: a value of `broker` replaces one of `cluster`, and that one the file's.
+        """Return the configuration in effect: `broker` overrides `cluster`, and both override the properties file.
         Keys that only exist dynamically are left out.
 
         A dynamic value in one unit (log.retention.ms) also overrides a static one in another (log.retention.hours).

@@ -43,7 +43,7 @@ def group_values(config: Config, overrides: Mapping[str, str]) -> dict[str, Valu
 
 
 def resolve_group(config: Config, overrides: Mapping[str, str] | None = None) -> dict[str, Value]:
-    """Return the values that a coordinator uses. An override that a later bound excludes counts as that bound."""
+    """Return the values that a coordinator uses. An override from before a bound was tightened is replaced by it."""
     values = group_values(config, overrides or {})
     for name in overrides or {}:
         value = values.get(name)

@@ -269,8 +269,8 @@ def load(properties: Mapping[str, str]) -> Config:
 def development_profile(data_dir: str, port: int = 9092, controller_port: int | None = None) -> dict[str, str]:
     """Return the properties of `pykbroker start` without a properties file.
 
-    They are those of Apache Kafka's shipped server.properties that differ from the defaults, on localhost only (all its
-    addresses, IPv4 and IPv6), and groups that start at once.
+    They are the properties of Apache Kafka's shipped server.properties that differ from the defaults, but on localhost
+    only (all its addresses, IPv4 and IPv6), and with them groups start at once.
 
     With port 0 both listeners get a free port. Otherwise the controller listens on the next port (the previous one
     after 65535), unless `controller_port` is given.

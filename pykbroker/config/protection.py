@@ -56,7 +56,7 @@ class GivenSettings:
     texts: Mapping[str, str] = field(repr=False)
     #: listener name in upper case -> the key that names it, and the text of its entry
     listeners: Mapping[str, tuple[str, str]]
-    #: `listener.name.<listener>.` counts for any listener, because the node that judges a change may not know them all
+    #: a key `listener.name.<listener>.` is judged for any listener, because a node may not know the listeners of others
     every_listener: bool
     #: keys that are changed while the node runs; some protection is given only if it is set at the start
     changed: Collection[str]
@@ -102,7 +102,8 @@ _SASL_CLASSES: Final = (
 
 @dataclass(slots=True, frozen=True)
 class ProtectionRow:
-    """`keys` as in docs/configuration.md; `counts` describes when the row refuses, `found` finds the settings."""
+    """`keys` are as in docs/configuration.md. `counts`: the words for when the row refuses a setting. `found`: yields
+    the refused settings."""
 
     keys: tuple[str, ...]
     counts: str

@@ -17,7 +17,7 @@ _OF_TLS = ("ssl.", "pykbroker.ssl.")
 
 
 def broker_keys(names: Iterable[str]) -> list[str]:
-    """Return the names, also those with a listener's prefix, whose keys are known and do not act."""
+    """Return the names of known keys that do not act, also names with a listener's prefix."""
     found = []
     for name in names:
         key = find_key(name)

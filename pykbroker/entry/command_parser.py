@@ -60,7 +60,7 @@ class CommandParser(argparse.ArgumentParser):
         return given
 
     def _joined(self, words: Sequence[str]) -> Iterator[str]:
-        """Join each option with its value to one word, because argparse otherwise takes no value that begins with a
+        """Join each option with its value to one word. Otherwise argparse would refuse a value that begins with a
         dash."""
         following = iter(words)
         for word in following:

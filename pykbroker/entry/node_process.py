@@ -104,8 +104,8 @@ async def _serve(
     # before the node runs, because this collection takes some time.
     gc.collect()
     gc.freeze()
-    # Requests make hundreds of objects, and reference counts free them; a search for cycles every 700 objects finds
-    # nothing.
+    # Requests make hundreds of objects, which reference counts free. By default Python searches for cycles every 700
+    # objects, and these searches find none.
     gc.set_threshold(20_000, 20, 50)
     runtime.on_keep = gc.freeze
 
@@ -148,8 +148,8 @@ async def _serve(
 
 
 async def _unless_it_stands(node: Node, end: Awaitable[None]) -> None:
-    """Wait for the end of a start or of a stop. Both wait for the broker loop. If that has not turned for a session
-    timeout, nothing can be closed in order, and the process ends at once."""
+    """Wait for the end of a start or of a stop. Both wait for the broker loop. If this loop has not turned for a
+    session timeout, the node cannot be closed in order, and the process ends at once."""
     ending, longest = asyncio.ensure_future(end), node.config.int("broker.session.timeout.ms") / 1000
     while not ending.done():
         await asyncio.wait({ending}, timeout=_LOOK_SECONDS)

@@ -30,8 +30,8 @@ class RequestOfClient:
 
 
 class AuthorizerPlugin(Protocol):
-    """Decides all permissions, also those of nodes and of super users. It keeps no ACLs: CreateAcls, DeleteAcls and
-    DescribeAcls are answered with SECURITY_DISABLED."""
+    """Decides all permissions, also the permissions of nodes and of super users. It has no ACLs: the answer to
+    CreateAcls, DeleteAcls and DescribeAcls is SECURITY_DISABLED."""
 
     def configure(self, configs: Mapping[str, str]) -> None:
         """Called once, with the texts of the properties file. An exception stops the start."""

@@ -100,7 +100,7 @@ class Cluster(WithBlock, Watched, Inspected):
         self._configs: dict[int, Config] = {}
         self._running: dict[int, KillableNode] = {}
 
-    # -- what it is ---------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:

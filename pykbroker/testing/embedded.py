@@ -1,7 +1,7 @@
 """A node inside another process: `with pykbroker.Broker() as broker: broker.bootstrap_servers`.
 
-Runs in a thread of its own with a loop of its own (node_thread.py). It changes nothing in its host process. `async
-with` does the same without blocking the host's loop.
+The node runs in a thread of its own with a loop of its own (node_thread.py). It changes no setting of its host process.
+`async with` does the same without blocking the host's loop.
 """
 
 from __future__ import annotations

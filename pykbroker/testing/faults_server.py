@@ -119,7 +119,7 @@ class FaultsServer:
 
 
 class _Server(ThreadingHTTPServer):
-    """Runs a thread for each of at most MOST_CONNECTIONS connections; a further one is closed at once."""
+    """Runs a thread for each of at most MOST_CONNECTIONS connections; a further connection is closed at once."""
 
     daemon_threads = True
     block_on_close = False

@@ -1,7 +1,7 @@
 """Helpers under the names that Spark's own Kafka tests use, over a broker of this process.
 
-`KafkaUtils` has the names of PySpark's tests since 4.1, `KafkaTestUtils` those of Spark's Scala tests and of PySpark's
-earlier ones. A test that was written for Spark's helpers stays as it is, and needs no container and no JVM for its
+`KafkaUtils` has the names of PySpark's tests since 4.1. `KafkaTestUtils` has the names of Spark's Scala tests and of
+PySpark's earlier tests. A test that was written for Spark's helpers needs no change, and no container or JVM for its
 broker. The client is kafka-python, as in PySpark's tests: versions 2.0.2, 2.2 and 3 work, and it is imported at its
 first use. Offsets and sizes are read from the broker itself.
 """
@@ -24,7 +24,7 @@ class KafkaUtils:
     """Call `setup` first and `teardown` last, or use a `with` block.
 
     `on`: a broker or a cluster that runs already and that `teardown` does not stop; without it `setup` starts a broker
-    and `teardown` stops it. `broker` is the address of the one in use.
+    and `teardown` stops it. `broker` is the address of this broker or cluster.
     """
 
     def __init__(self, on: Broker | Cluster | None = None) -> None:
@@ -54,7 +54,7 @@ class KafkaUtils:
         self.initialized = True
 
     def teardown(self) -> None:
-        """Stop what `setup` started; a second call changes nothing."""
+        """Stop the broker that `setup` has started, and close the clients. A second call changes nothing."""
         if self._admin is not None:
             self._admin.close()
         if self._producer is not None:

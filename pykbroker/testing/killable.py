@@ -1,5 +1,5 @@
-"""The runtime of a node that can be cut off at any moment: it does to one thread what `kill -9` and a network partition
-do to a process.
+"""The runtime of a node that can be cut off at any moment. It has the same effect on one thread as `kill -9` and a
+network partition have on a process.
 
 Responsible for every socket and every file of one node, for closing them all at any moment, and for holding back the
 traffic with nodes that are apart. Not responsible for the node's thread and loop (node_thread.py), nor for the choice
@@ -67,7 +67,7 @@ class KillableRuntime(OsRuntime):
         self._budget_beside = beside
         self.node_id = node_id
         self.network = network
-        #: the runtime of the second loop, once there is one
+        #: the runtime of the second loop; None until the node has made it
         self.second: KillableRuntime | None = None
         self._lock = threading.Lock()
         self.is_cut_off = False
@@ -269,7 +269,7 @@ class _Acceptor(Acceptor):
 
 
 class _Handover(asyncio.Protocol):
-    """Puts a link between a transport and its protocol, and takes no part after that."""
+    """Puts a link between a transport and its protocol when they connect. After that it is not used."""
 
     def __init__(self, runtime: KillableRuntime, protocol: asyncio.BaseProtocol, peer: int) -> None:
         self._runtime = runtime

@@ -57,7 +57,7 @@ class Network:
             sock.close()
         self._reserved.clear()
 
-    # -- who is who
+    # -- the nodes of ports
 
     def listening(self, port: int) -> int | None:
         """Return the node that listens on the port, or None."""
@@ -73,7 +73,7 @@ class Network:
         self._connecting[port] = node_id
         weakref.finalize(sock, self._connecting.pop, port, None)
 
-    # -- which are apart
+    # -- nodes that are apart
 
     def partition(self, groups: Iterable[Iterable[int]], nodes: Iterable[int]) -> None:
         """Separate the members of different groups. The members of `nodes` in no group form one more group; if CLIENTS

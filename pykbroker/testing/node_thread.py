@@ -1,8 +1,8 @@
 """One run of a node inside another program: on a thread and a loop of its own.
 
 Responsible for the thread, and for the start, the pause and the end of a run. Not responsible for the node's
-configuration, nor for cutting a killed node off (killable.py). Changes nothing in the process: no signals, no garbage
-collector settings, no loop policy, no root logging, no limits.
+configuration, nor for cutting a killed node off (killable.py). It does not change the process: signals, garbage
+collector settings, loop policy, root logging and limits stay.
 
 Invariant: when `stop` or `kill` returns, the thread has ended, and everything that the run opened is closed.
 """

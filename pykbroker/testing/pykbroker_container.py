@@ -26,7 +26,7 @@ PORT: Final = 9092
 NETWORK_PORT: Final = 19092
 _CONTROLLER_PORT: Final = 19093
 _LISTENERS_FILE: Final = "/tmp/advertised-listeners"  # noqa: S108  # inside the container
-#: `read` fails until the whole line is there.
+#: `read` fails until the file has the whole line.
 _COMMAND: Final = (
     f"until read -r listeners <{_LISTENERS_FILE}; do sleep 0.05; done 2>/dev/null; "
     'exec /etc/kafka/docker/run "KAFKA_ADVERTISED_LISTENERS=$listeners"'
@@ -67,7 +67,7 @@ def variables(config: Mapping[str, object]) -> dict[str, str]:
 class PykbrokerContainer(DockerContainer):
     """A single combined node in a container.
 
-    `image`: `make image` builds `pykbroker:latest`. `config`: Kafka's configuration keys. `kwargs`: those of
+    `image`: `make image` builds `pykbroker:latest`. `config`: Kafka's configuration keys. `kwargs`: arguments of
     DockerContainer (name, volumes, network, network_aliases, ...). Raises ConfigError for a key that the container
     itself decides: listeners, roles, node.id. The other methods are DockerContainer's (`with_env`, `with_network`,
     `exec`, `get_logs`).

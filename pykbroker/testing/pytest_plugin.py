@@ -44,7 +44,7 @@ def kafka_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka_faults(kafka_broker: Broker) -> Iterator[Faults]:
-    """The fault rules of `kafka_broker`; those that a test has set are removed after the test."""
+    """The fault rules of `kafka_broker`. All rules are removed after each test that uses this fixture."""
     yield kafka_broker.faults
     kafka_broker.faults.clear()
 
@@ -61,8 +61,8 @@ def _kafka_shared_secure() -> Iterator[SecureBroker]:
 def kafka_broker_secure(request: pytest.FixtureRequest) -> Iterator[SecureBroker]:
     """A broker whose clients must authenticate: SASL_SSL with SCRAM-SHA-512, and the users alice and bob.
 
-    `kafka_broker_secure.kafka_python("alice")` returns the settings of a client; `confluent`, `aiokafka` and `java`
-    return those of other clients. The session has one broker; with `@pytest.mark.kafka_broker_secure(protocol="SSL")` a
+    `kafka_broker_secure.kafka_python("alice")` returns settings of a client; `confluent`, `aiokafka` and `java` return
+    settings of other clients. The session has one broker; with `@pytest.mark.kafka_broker_secure(protocol="SSL")` a
     test has its own broker.
     """
     marker = request.node.get_closest_marker("kafka_broker_secure")

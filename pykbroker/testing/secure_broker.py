@@ -52,7 +52,7 @@ class SecureBroker(Broker):
 
     `users`: names with their passwords, or names alone, whose passwords are then `<name>-secret`; `admin` is always a
     user. With SSL a user is the name in a client's certificate, and passwords are not used. `acls`: users may do
-    only what ACLs allow them; `admin` may do everything. `config`, `data_dir`, `port`, `record`: those of Broker.
+    only what ACLs allow them; `admin` may do everything. `config`, `data_dir`, `port` and `record` are as for Broker.
     Raises ConfigError for an unknown protocol or mechanism.
     """
 

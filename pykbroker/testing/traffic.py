@@ -54,7 +54,7 @@ class Traffic:
         self._was_started = False
 
     def start(self) -> None:
-        """Forget earlier requests, and record."""
+        """Remove the requests that were recorded earlier, and record."""
         with self._lock:
             self._ring.clear()
             self._bytes = 0

@@ -46,7 +46,7 @@ class Watched:
 
     @contextmanager
     def recording(self) -> Iterator[Traffic]:
-        """Record the requests of clients while the block runs; earlier ones are forgotten."""
+        """Record the requests of clients while the block runs; requests that were recorded earlier are removed."""
         self._traffic.start()
         try:
             yield self._traffic

@@ -272,7 +272,7 @@ class _Exchange:
                 )
             response = self._refused.answer(self._row.key, self._decoded(response))
             if isinstance(response, ApiVersionsResponse) and response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-                # KIP-511: a client reads this one answer in version 0, whatever version it requested.
+                # KIP-511: a client decodes this answer in version 0, even if it requested another version.
                 response.api_keys = [
                     one for one in self._dispatcher.rows.advertised if one.api_key == ApiKey.API_VERSIONS
                 ]

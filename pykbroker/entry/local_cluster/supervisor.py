@@ -209,7 +209,7 @@ class Supervisor:
         del self._running[member.number]
         return status
 
-    # -- all of them --------------------------------------------------------------------------------------------------
+    # -- all nodes ----------------------------------------------------------------------------------------------------
 
     async def _until_ready(self, kept: list[asyncio.Task[None]]) -> None:
         """Wait until all nodes are ready, or until the user asks to stop. Raises the exception of a node that

@@ -64,8 +64,8 @@ class Layout:
         )
 
     def stop_order(self) -> list[list[Member]]:
-        """Return the members that stop together: first those that are only brokers, because their shutdown needs a
-        controller; then the voters."""
+        """Return groups of members that stop together: first the members that are only brokers, because their shutdown
+        needs a controller; then the voters."""
         voters = [member for member in self.members if member.controller_port is not None]
         return [[member for member in self.members if member not in voters], voters]
 

@@ -294,7 +294,7 @@ def _topic_name(element: Any, level: Level, name_of: typing.Callable[[bytes], st
 
 
 def without(parts: Parts, request: Any, refused: Iterable[NamedPart]) -> Any | None:
-    """Return the request without these parts, or None if nothing is left of it. The request itself stays unchanged."""
+    """Return a copy of the request without these parts, or None if no part is left. The request is not changed."""
     gone = {tuple(map(id, part.elements)) for part in refused}
 
     def rest(message: Any, depth: int, path: tuple[int, ...]) -> Any | None:

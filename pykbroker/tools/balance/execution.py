@@ -21,9 +21,9 @@ from pykbroker.tools.balance.plan_file import PlaceName, PlannedMove
 class MoveState(Enum):
     WAITING = "waiting"
     MOVING = "moving"
-    #: its replicas are those of the plan
+    #: its replicas are the replicas of the plan
     MOVED = "moved"
-    #: its replicas are neither those from before nor those of the plan, because another program moved it
+    #: another program moved it: its replicas are neither the replicas from before the plan nor the plan's
     CHANGED = "changed"
     MISSING = "missing"
 

@@ -39,8 +39,9 @@ def rack_pairs(replicas: Ints, racks: Ints) -> Ints:
 
 
 def fewest_rack_pairs(load: ClusterLoad) -> Ints:
-    """(P,) the fewest pairs that the racks of the brokers that may take replicas allow. A rack holds at most one
-    replica per such broker. If a partition has more replicas than there are such brokers, any number is allowed."""
+    """(P,) the fewest pairs of replicas in one rack that are possible with the brokers that may take replicas. A rack
+    gets at most one replica per such broker. If a partition has more replicas than there are such brokers, any number
+    is allowed."""
     _, sizes = np.unique(load.racks[load.may_take], return_counts=True)
     # The n-th replica in a rack makes n - 1 pairs, so the cheapest places come first.
     each = np.sort(np.concatenate([np.arange(size) for size in sizes])) if len(sizes) else np.zeros(0, int)

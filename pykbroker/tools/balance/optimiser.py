@@ -211,7 +211,7 @@ class _Search:
         return takers if takers.any() else None
 
     def _move_away(self, broker: int) -> None:
-        """Move replicas from this broker while that lowers the cost, first those that bring most per byte."""
+        """Move replicas from this broker while that lowers the cost; first the replicas that lower it most per byte."""
         place = self._place
         takers = self._takers(broker)
         if takers is None:

@@ -24,7 +24,7 @@ class PlannedMove:
 
     now: tuple[int, ...]
     replicas: tuple[int, ...]
-    #: bytes per second that producers wrote when the plan was made; 0 if the file lacks them
+    #: bytes per second that producers wrote when the plan was made; 0 if the file does not have them
     bytes_in: float = 0.0
 
     @property

@@ -34,7 +34,7 @@ def replicas_that_relieve(
 
 
 def smallest_replicas(place: Placement, replicas: tuple[Ints, Ints]) -> list[tuple[int, int]]:
-    """Order the replicas of a broker that only has too many of them: first the smallest."""
+    """Return the replicas of a broker that has too many of them but is within its capacities: first the smallest."""
     partitions, spots = replicas
     return _ordered(partitions, spots, -place.load.size[partitions], np.ones(len(partitions), bool))
 

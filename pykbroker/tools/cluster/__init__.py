@@ -2,7 +2,7 @@
 
 Responsible for requests, for the node that each goes to, and for the errors after which a request is repeated. Also
 responsible for the one consumer and the one producer of a command, and for the text form of records. Not responsible
-for options or for what is printed (`tools/kafka/`, `tools/commands/`).
+for options or for output (`tools/kafka/`, `tools/commands/`).
 
 kafka-python makes the connections (TCP, TLS, SASL). The messages are those of `pykbroker_wire`, which has every API and
 keeps each error code and message that kafka-python's own admin methods drop (decision 26). The text forms of records

@@ -1,4 +1,4 @@
-"""Converts failures of kafka-python's clients to those of Apache Kafka's clients, in one line each."""
+"""Converts a failure of kafka-python's clients to the failure that Apache Kafka's clients have, in one line."""
 
 from __future__ import annotations
 

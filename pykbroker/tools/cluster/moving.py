@@ -56,7 +56,8 @@ def assignment_of(cluster: AskedCluster, names: Iterable[str]) -> dict[Partition
 def current(
     cluster: AskedCluster, places: Mapping[PartitionName, object], *, missing_is_error: bool = True
 ) -> dict[PartitionName, tuple[int, ...]]:
-    """Return the replicas of these partitions. Raises ValueError for those that do not exist, if `missing_is_error`."""
+    """Return the replicas of these partitions. If a partition does not exist, it is left out, or, with
+    `missing_is_error`, ValueError is raised."""
     existing = {topic.name for topic in topics.listed(cluster)}
     found = assignment_of(cluster, {name for name, _ in places if missing_is_error or name in existing})
     missing = [f"{topic}-{number}" for topic, number in sorted(places) if (topic, number) not in found]

@@ -46,7 +46,7 @@ class RunOptions:
     throttle: int | None = None
     throttle_directories: int | None = None
     caps: ExecutionCaps = field(default_factory=ExecutionCaps)
-    #: how long a run waits while nothing moves and a move is held
+    #: how long a run waits while no partition moves, but a move is held
     patience_seconds: float = 10.0
 
 

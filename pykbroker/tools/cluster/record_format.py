@@ -135,6 +135,6 @@ def _parsed(text: str, tokens: dict[str, _Part]) -> list[bytes | _Part]:
 
 
 def _is_escaped(text: str, start: int, place: int) -> bool:
-    """Return True if an odd number of backslashes stands before the place."""
+    """Return True if an odd number of backslashes is directly before the place."""
     before = text[start:place]
     return (len(before) - len(before.rstrip("\\"))) % 2 == 1

@@ -97,7 +97,8 @@ class RecordMaker:
 
 
 class JsonRecords:
-    """`JsonRecords(Template()).record(line)` takes fields that the line lacks from the template. Raises BadInput."""
+    """`JsonRecords(Template()).record(line)`: fields that are not in the line come from the template. Raises
+    BadInput."""
 
     def __init__(self, template: Template) -> None:
         self._template = template

@@ -63,7 +63,7 @@ class TopicSender:
     def __init__(
         self, topic: str, settings: Mapping[str, Any], lost: Callable[[int, NewRecord, AskFailed], None]
     ) -> None:
-        """`settings`: those of kafka-python, with bootstrap_servers."""
+        """`settings`: kafka-python's settings, with bootstrap_servers."""
         from kafka import KafkaProducer
         from kafka.serializer import Serializer
 

@@ -1,4 +1,4 @@
-"""`pykbroker acls`: the rules of what principals may do, in any Kafka cluster with an authorizer."""
+"""`pykbroker acls`: the permissions of principals (ACLs) in any Kafka cluster with an authorizer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ROLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AclRow:
-    """One rule. Words are those of the protocol, in lower case."""
+    """One rule, with the protocol's words in lower case."""
 
     resource: str
     name: str
@@ -317,7 +317,8 @@ def _usage(said: str) -> click.UsageError:
 
 
 def _principal(text: str) -> str:
-    """Return "Type:name" as it is, and a name as a user. Raises UsageError for a text that could be either."""
+    """Return a text "Type:name" unchanged, and add "User:" to a name. Raises UsageError for a text that could be
+    either."""
     kind, colon, name = text.partition(":")
     if not colon:
         return _USER + text

@@ -1,4 +1,4 @@
-"""Runs a command in a process of its own, because the command reads files through memory maps.
+"""Runs a command that reads files through memory maps: in a new process, because such a read can end the process.
 
 If a file is truncated while it is read, or its device cannot read it, the new process gets SIGBUS and ends without a
 message. The parent waits for it and prints the name of the file.

@@ -210,7 +210,7 @@ def cancel(client: ClientOptions, out: Output, back: str | None, how: Callable[[
     return int(bool(found.left))
 
 
-# -- what they share --------------------------------------------------------------------------------------------------
+# -- shared helpers ---------------------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -29,7 +29,7 @@ class ClientOptions:
 
     #: `host:port`, separated by commas
     bootstrap: str
-    #: a Java client's keys; those of -X override those of the file
+    #: a Java client's keys; keys of -X override keys of the file
     properties: Mapping[str, str]
     #: `bootstrap` names controllers
     of_controllers: bool = False

@@ -105,7 +105,7 @@ def controllers(client: ClientOptions, out: Output) -> None:
         ControllerRow(one.id, "leader" if one.id == found.leader else "voter", one.endpoints, one.directory_id)
         for one in found.voters
     ]
-    # Brokers are observers too, so they are left out; a node of both roles that is no voter cannot be told from them.
+    # Brokers are observers too, so they are left out. A node of both roles that is no voter looks the same.
     rows += [
         ControllerRow(one.id, "observer", one.endpoints, one.directory_id)
         for one in found.observers

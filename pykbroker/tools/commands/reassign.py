@@ -187,7 +187,7 @@ def cancel(client: ClientOptions, out: Output, plan: str, preserve_throttles: bo
         _print(cluster, out, wanted)
 
 
-# -- what they share --------------------------------------------------------------------------------------------------
+# -- shared helpers ---------------------------------------------------------------------------------------------------
 
 
 @contextmanager

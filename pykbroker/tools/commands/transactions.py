@@ -1,4 +1,4 @@
-"""`pykbroker transactions`: transactions of the coordinators, and those that hang in partitions."""
+"""`pykbroker transactions`: transactions of the coordinators, and hanging transactions in partitions."""
 
 from __future__ import annotations
 

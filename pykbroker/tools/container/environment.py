@@ -1,5 +1,5 @@
-"""`KAFKA_*` and `KAFKA_CFG_*` variables: those that become properties, those without effect, those that cannot be
-served.
+"""`KAFKA_*` and `KAFKA_CFG_*` variables: which become properties, which have no effect, and which ask for a feature
+that is not served.
 
 Responsible for the variables alone; not for property files (server_properties.py) nor for missing properties
 (single_node.py).

@@ -21,7 +21,7 @@ _PLACES: Final = (
     ("/bitnami/kafka/data", ("/bitnami/kafka/data", "/bitnami/kafka", "/bitnami")),
     ("/kafka/data", ("/kafka/data", "/kafka")),
 )
-#: Confluent's directory, and the one where our image has a volume of its own.
+#: The directory of Confluent's image, where our image has a volume of its own too.
 DEFAULT_PLACE: Final = "/var/lib/kafka/data"
 #: The engine gives a volume without a name 64 hexadecimal digits, and removes it with its container.
 _ANONYMOUS: Final = re.compile(r"/volumes/[0-9a-f]{64}/_data$")

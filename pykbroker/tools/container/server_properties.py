@@ -3,7 +3,7 @@ defaults.
 
 As in Apache Kafka's image: variables are appended to a mounted file and override it; with variables and no mounted file
 the packaged defaults are dropped entirely; without either the packaged defaults apply. Further keys that a node needs
-are appended last (single_node.py), each one only if it is absent.
+are appended last (single_node.py), but only keys that are absent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads the batches of a file one after the other, whatever their headers contain."""
+"""Reads the batches of a file one after the other, also batches whose headers are wrong."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _check(given: Given) -> None:
 
 
 def first_offset(given: Given) -> int | str:
-    """Return the position at which the one partition is read: a number, "earliest" or "latest"."""
+    """Return the position at which the read of the partition begins: a number, "earliest" or "latest"."""
     if not given.has("offset"):
         return "earliest" if given.has("from-beginning") else "latest"
     written = given.text("offset") or ""
@@ -175,7 +175,7 @@ class _Reading:
         settings = tool_clients.settings_of(properties, KafkaConsumer, "consumer", bootstrap)
         partition = given.number("partition")
         if partition is not None:
-            # A consumer of an assigned partition does not join a group, and this one commits no offsets: it needs no id.
+            # This consumer of an assigned partition joins no group and commits no offsets, so it needs no group id.
             settings["group_id"] = None
         self._consumer: KafkaConsumer = tool_clients.made(KafkaConsumer, settings)
         topic = given.text("topic")

@@ -34,7 +34,7 @@ def opened(given: Given, *, of_controllers: bool = False, extra: Mapping[str, st
 def reached(
     bootstrap: str, config_file: str | None, *, of_controllers: bool = False, extra: Mapping[str, str] | None = None
 ) -> AskedCluster:
-    """Return the cluster at these addresses; `extra`: keys that override those of the file."""
+    """Return the cluster at these addresses. `extra`: keys that override keys of the file."""
     from pykbroker.tools.cluster.asked_cluster import AskedCluster
     from pykbroker.tools.cluster.client_properties import read_properties, settings_of
 

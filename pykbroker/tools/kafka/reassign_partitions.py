@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
 _FILE: Final = "reassignment-json-file"
-#: action -> the options that it needs, and those that it allows
+#: action -> the options that it needs, and the options that it allows
 _NEEDS: Final = {
     "verify": ((_FILE,), ("preserve-throttles",)),
     "generate": (("topics-to-move-json-file", "broker-list"), ("disable-rack-aware",)),
@@ -269,7 +269,7 @@ def moves_text(moves: Mapping[PartitionName, OngoingMove]) -> str:
     return "\n".join(lines)
 
 
-# -- what they share --------------------------------------------------------------------------------------------------
+# -- shared helpers ---------------------------------------------------------------------------------------------------
 
 
 def _text(given: Given, option: str) -> str:

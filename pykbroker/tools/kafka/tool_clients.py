@@ -14,8 +14,8 @@ C = TypeVar("C")
 def settings_of(
     properties: Mapping[str, str], client: Any, kind: str, bootstrap: str, *, without_a_word: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the settings of `client`, a class of kafka-python, that these properties stand for. A key without a
-    setting is reported on standard error, unless it is in `without_a_word`. Raises ConfigError.
+    """Convert properties to settings of `client`, a class of kafka-python. A key for which kafka-python has no setting
+    is reported on standard error, unless it is in `without_a_word`. Raises ConfigError.
 
     `kind`: producer or consumer; `bootstrap`: HOST:PORT,... of the brokers.
     """

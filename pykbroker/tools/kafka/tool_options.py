@@ -69,7 +69,7 @@ class Given:
         return list(self._found)
 
     def text(self, name: str) -> str | None:
-        """Return the one value of an option, or its default. Raises OptionError if the option was given twice."""
+        """Return the value of an option, or its default. Raises OptionError if the option was given twice."""
         values = self.texts(name)
         if len(values) > 1:
             raise OptionError(f"Found multiple arguments for option {name}, but you asked for only one")

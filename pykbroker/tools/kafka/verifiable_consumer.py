@@ -76,8 +76,8 @@ def _read(consumer: KafkaConsumer, given: argparse.Namespace, stopped: StopSigna
 
 
 def print_records(found: Mapping[Any, Sequence[Any]], left: int | None, *, verbose: bool) -> dict[Any, tuple[int, int]]:
-    """Print the events of one poll, of at most `left` records. Returns for each partition the offset after the last
-    record that counts, and the number of records that count."""
+    """Print the events of one poll for at most `left` records. Return, for each partition with such records, the offset
+    after the last of them, and their number."""
     offsets: dict[Any, tuple[int, int]] = {}
     summaries = []
     for place, all_records in found.items():

@@ -138,7 +138,7 @@ spec:
 
 
 def _of_secured(cluster: KubernetesCluster, lines: str) -> str:
-    """Return these lines for a secured cluster, and nothing for others."""
+    """Return these lines for a secured cluster, and an empty text for others."""
     return f"{lines}\n" if cluster.security.is_secured else ""
 
 

@@ -21,7 +21,7 @@ ADMIN: Final = "admin"
 #: The common name of the nodes' certificate; their principal is a super user.
 NODE: Final = "node"
 CONTROLLERS: Final = "CONTROLLER"
-#: The listener between brokers of a secured cluster, and the one of its clients.
+#: The listener between brokers of a secured cluster, and the listener of its clients.
 NODES: Final = "NODES"
 CLIENTS: Final = "CLIENTS"
 
