@@ -22,8 +22,8 @@ from pykbroker.entry.own_commands import COMPLETE_VARIABLE, OWN_COMMANDS, run_ow
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status. `arguments` are without the program's name. By default they are those
-    of the process."""
+    """Run one command and return the exit status. `arguments`: the command line without the program's name; by default
+    that of this process."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     command = given[0] if given else ""
     if command == "in-container" or os.getpid() == 1:

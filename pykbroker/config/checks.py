@@ -125,8 +125,8 @@ def assignors(config: Config, name: str) -> tuple[str, ...]:
 
 
 def require_replica_selector(config: Config) -> None:
-    """Raise ConfigError for an unknown `replica.selector.class`. As in Apache Kafka, a broker checks it at its start,
-    while a configuration may name any class."""
+    """Raise ConfigError for an unknown `replica.selector.class`. As in Apache Kafka, only the start of a broker checks
+    the class; `check_all` accepts any class."""
     selector = config.optional_str("replica.selector.class")
     if config.is_broker and selector not in (None, REPLICA_SELECTOR):
         raise _wrong(config, "replica.selector.class", f"Class {selector} cannot be found; there is {REPLICA_SELECTOR}")

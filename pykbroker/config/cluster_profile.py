@@ -47,7 +47,7 @@ def replicated_profile(brokers: int) -> dict[str, str]:
 
 
 def check_own_keys(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the same properties. Raises ConfigError for a key that the cluster itself decides."""
+    """Return the properties unchanged. Raises ConfigError for a key that the cluster itself sets."""
     for key in properties:
         if key in OWN_KEYS:
             raise ConfigError(f"{key} is decided by the cluster, and cannot be set for its nodes")

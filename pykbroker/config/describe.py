@@ -159,7 +159,7 @@ def groups_of(config: Config, dynamic: DynamicConfigs) -> Inheriting:
 
 
 def describe_broker_loggers(levels: Mapping[str, str]) -> list[Entry]:
-    """Return an entry for each logger name -> level, with the current levels of the logging system."""
+    """Return an entry for each logger. `levels`: logger name -> its current level in the logging system."""
     return [
         Entry(name, level, SOURCE_BROKER_LOGGER, False, False, TYPE_UNKNOWN, (), None) for name, level in levels.items()
     ]

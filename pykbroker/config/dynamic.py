@@ -1,7 +1,7 @@
 """Broker configuration that changes while the broker runs: for one broker, or as the default of the whole cluster.
 
-Responsible for the order of the layers and for the keys that may be altered. The layers come from the metadata log (the
-caller passes them as text). The modules that read the new Config apply a change.
+Responsible for the order of the layers and for the keys that may be altered. The caller passes the layers of the
+metadata log as text. Not responsible for the effect of a change, which each module that reads the new Config has.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def without_invalid(config: Config, dynamic: DynamicConfigs) -> tuple[DynamicCon
 
 
 def _check_thread_pool(name: str, before: int, after: int) -> None:
-    """Check that a pool grows at most to double and shrinks at most to half in one step."""
+    """Check that a thread pool grows at most to twice its size, and shrinks at most to half of it, in one step."""
     if before == after:
         return
     prefix = f"Dynamic thread count update validation failed for {name}={after}"

@@ -87,7 +87,7 @@ _OWN_TO_GROUPS: Final = frozenset(
     {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
 )
 
-# Group key -> the broker key that gives its value if the group has none. Keys without one are absent.
+# Group key -> the broker key that gives its value if the group has none. A group key without a broker key is absent.
 GROUP_SYNONYMS: Final[dict[str, str]] = {name: f"group.{name}" for name in GROUP_KEYS if name not in _OWN_TO_GROUPS}
 
 _SYNONYM_CHAINS: Final = (
@@ -98,7 +98,7 @@ _SYNONYM_CHAINS: Final = (
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """Return the broker keys with the same meaning as `name` in other units or as its fallback, strongest first."""
+    """Return `name`, the broker keys with the same meaning in other units, and its fallback, the strongest first."""
     if name == "log.flush.interval.ms":
         return (name, "log.flush.scheduler.interval.ms")
     for chain in _SYNONYM_CHAINS:

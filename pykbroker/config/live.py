@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class LiveConfig:
-    """`current` is the configuration in effect; `static` is that of the properties file."""
+    """`current` is the configuration in effect. `static` is the configuration of the properties file alone."""
 
     def __init__(self, static: Config) -> None:
         self.static = static

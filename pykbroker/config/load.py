@@ -69,7 +69,7 @@ def find_key(name: str) -> Key | None:
 
 
 def is_known(name: str) -> bool:
-    """Return True if a properties file may have the name: a key of a node, or one for a plugin."""
+    """Return True if a properties file may have the name: the key of a node, or a key for a plugin."""
     return (find_key(name) is not None and name not in DYNAMIC_ONLY_KEYS) or name.startswith(_PLUGIN_PREFIXES)
 
 

@@ -433,7 +433,7 @@ def promises_of_layers(config: Config, dynamic: DynamicConfigs) -> list[BrokenPr
 
 
 def _late_authorizer(config: Config, changed: Mapping[str, str]) -> list[BrokenPromise]:
-    """Find an authorizer that the properties file of a node does not name, because only that file can set one."""
+    """Find an authorizer that is set outside the properties file, because only that file can set an authorizer."""
     wanted = changed.get(_AUTHORIZER, "").strip()
     if wanted != STANDARD_AUTHORIZER or config.optional_str(_AUTHORIZER):
         return []

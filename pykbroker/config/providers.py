@@ -90,7 +90,7 @@ def _replaced(key: str, text: str, lookups: Mapping[str, Lookup]) -> str:
 
 
 def _lookup(texts: Mapping[str, str], name: str, sources: Sources) -> Lookup | None:
-    """Return the lookup of a provider, or None for a provider that is refused."""
+    """Return the lookup of a provider, or None for a provider of a class that is not served (protection.py)."""
     prefix = f"{KEY}.{name}.param."
     match CLASSES.get(texts.get(class_key(name), "")):
         case Provider.ENVIRONMENT:

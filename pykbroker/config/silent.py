@@ -49,7 +49,7 @@ def _keys_of_tls(config: Config) -> list[str]:
 
 
 def warnings(config: Config) -> list[str]:
-    """Return the line for the start, or nothing if every key that is set acts."""
+    """Return the line for the start, or an empty list if every key that is set acts."""
     overrides = config.overrides()
     found = sorted({*broker_keys(overrides), *_keys_of_tls(config)})
     return [f"These keys are set and have no effect in this version: {', '.join(found)}"] if found else []

@@ -27,8 +27,8 @@ class UsageError(Exception):
 class CommandParser(argparse.ArgumentParser):
     """The options of one command. An option that takes a value has a long name.
 
-    name: as on the command line. text: the description; its first line is a summary. example: one command line, or
-    several on lines of their own.
+    name: the name of the command. text: the description; its first line is a summary. example: one or more command
+    lines, each on a line of its own.
     """
 
     def __init__(self, name: str, text: str, *, example: str) -> None:
@@ -136,7 +136,7 @@ def add_properties(parser: CommandParser) -> None:
 
 
 def names_of(action: argparse.Action) -> str:
-    """Return an option's names, the short one first, and the place of its value."""
+    """Return an option's names, the short name first, and the word that stands for its value."""
     names = ", ".join(sorted(action.option_strings, key=len))
     return names if action.nargs == 0 else f"{names} {action.metavar}"
 

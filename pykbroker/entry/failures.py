@@ -23,7 +23,7 @@ _EXPECTED: Final = (
     ("pykbroker.tools.cluster.failure", "AskFailed"),
     ("pykbroker.tools.cluster.failure", "NotServed"),
 )
-#: Exit status for words that no command takes, as in the programs of a shell.
+#: Exit status for a command line that cannot be parsed, as in the programs of a shell.
 USAGE: Final = 2
 #: Exit status of a program that Ctrl-C has ended, as a shell reports it.
 _INTERRUPTED: Final = 128 + signal.SIGINT
@@ -33,8 +33,8 @@ _STEERS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u20
 
 
 def exit_status(act: Callable[[], int | None]) -> int:
-    """Run a command to its end and return its exit status. `act` returns the status; None means 0. An exception that is
-    not a failure is raised again."""
+    """Run a command to its end and return its exit status. `act` runs it and returns the status; None means 0. An
+    exception that is a fault of the program is raised again."""
     try:
         status = act()
         sys.stdout.flush()

@@ -61,8 +61,8 @@ def run(given: argparse.Namespace) -> int:
 
 
 def ask(paths: Iterable[str]) -> bytes:
-    """Return the answer of the first node that accepts a connection. Raises the OSError of the last path if none
-    does."""
+    """Return the answer of the first node that accepts a connection. If no node does, raises the OSError of the last
+    path."""
     failure = OSError("no path was given")
     for path in paths:
         with socket.socket(socket.AF_UNIX) as connection:

@@ -1,6 +1,7 @@
 """Runs a node in this process until a signal, the end of standard input or a failure ends it.
 
-Only this module may change the process: signals, garbage collector, file limits. An embedded broker never does.
+Only this module may change settings of the process: signals, garbage collector, file limits. An embedded broker changes
+none of them.
 """
 
 from __future__ import annotations

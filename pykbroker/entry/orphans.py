@@ -2,7 +2,7 @@
 
 If a script of `docker exec` ends before its child, the first process inherits the child, and here that is the node. It
 has to wait for the child; otherwise a zombie stays in the table of processes for as long as the container runs. A
-zombie that two looks find is an orphan, because this process waits for its own children at once.
+zombie that is there at two looks is an orphan, because this process waits for its own children at once.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Metrics:
         self.counter(name).value += 1
 
     def gauge(self, name: str, read: Callable[[], float], *, counts: bool = False) -> None:
-        """Register a number that is computed when it is read. `counts`: it only grows."""
+        """Register a number that is computed when metrics are read. `counts`: True if the number only grows."""
         self._gauges[name] = read
         if counts:
             self._growing.add(name)

@@ -200,7 +200,8 @@ class Cluster(WithBlock, Watched, Inspected):
     def kill(self, *nodes: int) -> None:
         """End these nodes at once, or all, as `kill -9` does; returns when they have ended.
 
-        Sockets are closed and ports refuse. Nothing is written or flushed after that, and other nodes are not notified.
+        Sockets are closed and ports refuse connections. The node writes and flushes nothing after that, and does not
+        notify other nodes.
         The directory stays as it is, for `start`. A node that does not run is ignored.
         """
         self._known(nodes)

@@ -54,7 +54,7 @@ _RULE = re.compile(r"/faults/([0-9]{1,12})(/wait)?")
 
 
 class FaultsServer:
-    """Made before the node, which gets `make_dispatcher`; call `start` to take the address, and `close` at the end.
+    """Make it before the node, and pass `make_dispatcher` to the node. `start` takes the address, `close` releases it.
 
     `address`: `host:port`, where port 0 takes a free one. `hosts`: names under which other machines reach it; without
     them the address must be loopback.
@@ -225,8 +225,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _drain(self) -> None:
-        """Read the rest of a body, because a connection that is closed with an unread body is reset, and its client
-        does not receive the answer."""
+        """Read the rest of a body. If a connection is closed with an unread body, it is reset, and the client does not
+        receive the answer."""
         length = self.headers.get("Content-Length", "")
         if not self._has_read and length.isdecimal():
             self.rfile.read(min(int(length), _MOST_DRAINED_BYTES))

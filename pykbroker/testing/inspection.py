@@ -98,8 +98,8 @@ class InspectedOffset:
 
 @dataclass(frozen=True, slots=True)
 class InspectedTransaction:
-    """`state`: Kafka's word, `Ongoing`, `CompleteCommit`, ... `start_ms`: since 1970, -1 if none is open. `partitions`:
-    those in the transaction, sorted."""
+    """`state`: Kafka's word, `Ongoing`, `CompleteCommit`, ... `start_ms`: milliseconds since 1970, or -1 if no
+    transaction is open. `partitions`: the partitions in the transaction, sorted."""
 
     transactional_id: str
     state: str
@@ -143,8 +143,8 @@ class Inspected(ABC):
     def records(
         self, topic: str, partition: int | None = None, *, read_committed: bool = False
     ) -> list[InspectedRecord]:
-        """Return the records that a consumer would get from the beginning: of one partition, or of all, one after the
-        other. With `read_committed`, records of open and of aborted transactions are left out."""
+        """Return the records that a consumer would get from the beginning of one partition, or of each partition in
+        turn. With `read_committed`, records of open and of aborted transactions are left out."""
         indexes = [partition] if partition is not None else sorted(self._topic(topic).partitions)
         return [record for index in indexes for record in self._read(topic, index, read_committed=read_committed)]
 

@@ -101,7 +101,7 @@ class KillableRuntime(OsRuntime):
     # -- sockets
 
     def keep_socket(self, sock: socket.socket) -> None:
-        """Close the socket when the node dies. If the node is dead, closes it at once and raises OSError."""
+        """Let `cut_off` shut the socket down. If the node was cut off already, close the socket and raise OSError."""
         with self._lock:
             if not self.is_cut_off:
                 self._sockets.add(sock)
@@ -199,7 +199,7 @@ class KillableRuntime(OsRuntime):
             for task in left:
                 closed.add(task)
                 coroutine = task.get_coro()
-                # Its `finally` clauses run while the node is cut off, and their exceptions are of no use.
+                # The `finally` clauses of the coroutine run while the node is cut off, so their exceptions are ignored.
                 with contextlib.suppress(BaseException):
                     coroutine.close()
         if self._second_loop is not None:

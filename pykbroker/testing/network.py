@@ -32,9 +32,9 @@ class Network:
     def reserve(self, node_id: int) -> int:
         """Return a free port that no other program gets before `close`. Raises OSError.
 
-        On Linux a bound socket that never listens keeps the port: connections to it are refused, and the node itself
-        can listen on it too, because both sockets reuse addresses. On other systems the port may be lost while the node
-        is down.
+        On Linux a bound socket that never listens reserves the port: connections to the port are refused, and the node
+        itself can listen on it, because both sockets reuse addresses. On other systems another program may get the port
+        while the node is down.
         """
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

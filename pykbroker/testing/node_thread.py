@@ -28,7 +28,7 @@ R = TypeVar("R", bound=OsRuntime)
 
 
 class NodeThread(Generic[R]):
-    """Starts when it is made. Its methods are for the threads of the host; they may not be called on the node's
+    """The constructor starts the thread. Methods are for the threads of the host, and may not be called on the node's
     loop."""
 
     def __init__(
@@ -243,8 +243,8 @@ class KillableNode(NodeThread[KillableRuntime]):
             go.set()
 
     def network_changed(self) -> None:
-        """Let the node's connections follow the network; returns when they do. A paused node does it first when it
-        resumes."""
+        """Let the node's connections follow the network; returns when they do. A paused node lets them follow when it
+        resumes, before anything else."""
         if self.is_paused:
             return
 

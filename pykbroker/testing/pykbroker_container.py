@@ -96,9 +96,9 @@ class PykbrokerContainer(DockerContainer):
     def start(self, timeout_seconds: float = 60.0) -> Self:
         """Start, and wait until clients can connect.
 
-        Raises RuntimeError with the end of its log if the container ends instead (for a setting that the image
-        refuses), and TimeoutError if it does not serve in time. Raises docker.errors.DockerException if the engine has
-        no such image or does not answer. In these cases the container is removed.
+        Raises RuntimeError with the end of the container's log if the container ends, for example because the image
+        refuses a setting. Raises TimeoutError if it does not serve in time, and docker.errors.DockerException if the
+        engine has no such image or does not answer. In these cases the container is removed.
         """
         if self._container is not None:
             raise RuntimeError("the container is running already")

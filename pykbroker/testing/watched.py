@@ -1,6 +1,6 @@
 """Fault rules and recorded traffic of the nodes that a test runs.
 
-`Broker` and `Cluster` have them alike, and they survive every stop and start of a node.
+`Broker` and `Cluster` have the same methods for them. Rules and traffic survive every stop and start of a node.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Watched:
         client_id: str | None = None,
         node: int | None = None,
     ) -> Sequence[RecordedRequest]:
-        """Return the requests of clients since recording began, the oldest first: of this API (`Produce`), about this
-        topic, from this client, to this node. The newest 10,000 requests are kept, or fewer if they have more than 64
-        MiB together. Raises RuntimeError if nothing was ever recorded, and FaultError (a ValueError) for an unknown
-        API."""
+        """Return the requests of clients since recording began, the oldest first. The arguments choose requests of an
+        API (`Produce`), about a topic, from a client, or to a node. The newest 10,000 requests are kept, or fewer if
+        they have more than 64 MiB together. Raises RuntimeError if recording was never on, and FaultError (a
+        ValueError) for an unknown API."""
         return self._traffic.requests(api, topic=topic, client_id=client_id, node=node)
 
     @contextmanager

@@ -63,7 +63,7 @@ class WatchedDispatcher(Dispatcher[BrokerServices]):
                 return super().__call__(peer, frame)
             if not self._traffic.is_recording and not self._faults.may_match(row.key):
                 return super().__call__(peer, frame)
-            # A copy, because a request that is recorded or delayed outlives its frame.
+            # The frame is copied, because a request that is recorded or delayed is used after its frame is gone.
             kept = memoryview(bytes(frame))
             request, _ = row.decode(kept, position, header.version)
         except DecodeError:
@@ -109,7 +109,8 @@ class WatchedDispatcher(Dispatcher[BrokerServices]):
         )
 
     def _in_full(self, version: int, request: TopLevel) -> TopLevel:
-        """Return a request that names everything it asks for: the partitions of a fetch session, all topics."""
+        """Return the request with all topics and partitions that it means: those of its fetch session, or, for Metadata
+        of all topics, every topic."""
         if isinstance(request, FetchRequest) and request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._with_session(request)
         if isinstance(request, MetadataRequest) and (request.topics is None or (version == 0 and not request.topics)):
@@ -168,7 +169,7 @@ class WatchedDispatcher(Dispatcher[BrokerServices]):
 
 
 class _Exchange:
-    """One request that a rule acts on, or that is recorded, until its answer."""
+    """One request on which a rule acts, or which is recorded, from its arrival to its answer."""
 
     def __init__(
         self,

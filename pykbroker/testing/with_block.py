@@ -1,4 +1,4 @@
-"""A resource that lives as long as a `with` block, or as an `async with` block, which leaves the host's loop free."""
+"""A resource that lives as long as a `with` block, or an `async with` block, which does not block the host's loop."""
 
 from __future__ import annotations
 

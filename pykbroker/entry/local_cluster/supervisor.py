@@ -159,8 +159,8 @@ class Supervisor:
     # -- one node -----------------------------------------------------------------------------------------------------
 
     async def _keep(self, member: Member) -> None:
-        """Start a node, and restart it whenever it ends unexpectedly. Raises NodeFailed if it ends before it was ready
-        once."""
+        """Start a node, and restart it whenever it ends unexpectedly. Raises NodeFailed if the node ends and was never
+        ready."""
         delay = _FIRST_DELAY_SECONDS
         folder = node_folder(self._wanted.tree, member.number)
         log = os.path.join(folder, "server.log")

@@ -1,4 +1,4 @@
-"""One fault rule: the requests that it matches, and its effect on them. A value; as JSON it has the same names.
+"""One fault rule: the requests that it matches, and its effect on them. It is a value; its JSON has the same names.
 
 Responsible for the validity of a rule: `FaultRule.of` raises FaultError with one line for an invalid one. Not
 responsible for counting (rule_set.py) nor for applying it.
@@ -147,8 +147,8 @@ class FaultRule:
             _check_path(self.api, path, value)
 
     def chosen(self, seen: SeenRequest) -> tuple[NamedPart, ...] | None:
-        """Return the parts of the request to which the rule applies, or all parts if it names none. None if it does not
-        match."""
+        """Return the parts of the request to which the rule applies; these are all parts if the rule names no topic and
+        no partition. None if the rule does not match the request."""
         if (
             (self.api is not None and self.api != seen.key)
             or (self.client_id is not None and self.client_id != seen.client_id)

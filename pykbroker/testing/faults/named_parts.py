@@ -259,7 +259,7 @@ def has_code(key: int, version: int) -> bool:
 def parts_in(
     key: int, version: int, request: TopLevel, name_of: typing.Callable[[bytes], str | None]
 ) -> list[NamedPart]:
-    """Return all parts of a request. `name_of`: returns the name for a topic id."""
+    """Return all parts of a request. `name_of`: a function from the id of a topic to its name."""
     parts = parts_of(key, version)
     return [] if parts is None else parts_at(parts, request, name_of)
 

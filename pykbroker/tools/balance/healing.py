@@ -14,8 +14,8 @@ class GoneBrokers:
         self._since: dict[int, float] = {}
 
     def note(self, gone: Collection[int], now: float) -> list[int]:
-        """`gone`: brokers with replicas that are not in the cluster; `now`: seconds that never go back. Returns the
-        brokers that have been down for long enough."""
+        """Return the brokers that have been down for long enough. `gone`: brokers that have replicas and are not in the
+        cluster; `now`: seconds of a clock that never goes back."""
         self._since = {broker: self._since.get(broker, now) for broker in gone}
         return sorted(broker for broker, since in self._since.items() if now - since >= self._after_seconds)
 

@@ -1,9 +1,9 @@
 """The load of a cluster as arrays: the costs of its partitions, the places of their replicas, the limits of its
 brokers.
 
-Brokers are numbered 0 to B-1 and partitions 0 to P-1; the code that made the model keeps ids and names. Rates are bytes
-per second, sizes bytes, CPU a share of one core. Not responsible for the use of the model (optimiser.py) nor for the
-rules of a placement (goals.py).
+Brokers are numbered 0 to B-1 and partitions 0 to P-1; the caller that made the model has their ids and names. Rates are
+bytes per second, sizes bytes, CPU a share of one core. Not responsible for the use of the model (optimiser.py) nor for
+the rules of a placement (goals.py).
 """
 
 from __future__ import annotations

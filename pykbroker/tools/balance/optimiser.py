@@ -142,8 +142,8 @@ class _Search:
         return found
 
     def _relieve(self, broker: int) -> None:
-        """Bring the broker within its capacities: by leadership, then by the replicas that relieve most per byte. If it
-        has only too many replicas, the smallest go."""
+        """Bring the broker within its capacities: first change leaders, then move the replicas that relieve most per
+        byte. If it is within them but has too many replicas, move the smallest."""
         place = self._place
         for partition, spot in leaders_that_relieve(place, broker):
             if not place.over()[broker].any():

@@ -1,4 +1,4 @@
-"""Reads the file of a plan for `balance run`, and refuses a file that it cannot run. Without numpy.
+"""Reads the file of a plan for `balance run`, and refuses a file that cannot be run. It does not use numpy.
 
 kafka-reassign-partitions and `pykbroker reassign` take the file too. Our additional keys are `cluster_id`, `coverage`,
 and `now`, the replicas that each partition had. Not responsible for writing it (plan.py), nor for checking that it

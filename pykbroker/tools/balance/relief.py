@@ -12,8 +12,8 @@ from pykbroker.tools.balance.load_model import Flags, Floats, Ints
 
 
 def leaders_that_relieve(place: Placement, broker: int) -> list[tuple[int, int]]:
-    """Return partitions whose leadership the broker should lose or get, and the place of its replica in their lists;
-    first those that relieve most."""
+    """Return partitions whose leadership the broker should lose or get, and the place of its replica in their lists.
+    Partitions that relieve the broker most come first."""
     over = place.over()[broker]
     if not over.any():
         return []

@@ -58,7 +58,7 @@ class SeenBroker:
 
 
 def in_words(resource: LoadResource, value: float) -> str:
-    """Return a load for a person: bytes and counts whole, shares of a core with four digits."""
+    """Return the text of a load: bytes and counts as whole numbers, shares of a core with four digits."""
     return f"{value:.4g}" if resource is LoadResource.CPU else f"{value:,.0f}"
 
 

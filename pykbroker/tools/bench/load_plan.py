@@ -85,7 +85,7 @@ def contents(record_bytes: int, chance: Random) -> list[bytes]:
 
 
 def marked(content: bytes, run: int, at_ns: int) -> bytes:
-    """Return a record that contains the time when it was due; as long as `content`."""
+    """Return a record that contains the time when it was due. It is as long as `content`."""
     return _MARK.pack(run, at_ns) + content[_MARK.size :]
 
 

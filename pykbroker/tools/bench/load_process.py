@@ -1,4 +1,4 @@
-"""One process of a load: `python -m pykbroker.tools.bench.load_process`, a plan on its standard input.
+"""One process of a load: `python -m pykbroker.tools.bench.load_process`. It reads a plan from its standard input.
 
 It prints JSON lines: `{"ready": true}` when it is connected, after which it waits for a line; `{"done": 500}` from time
 to time; `{"told": ...}` at the end, or `{"failed": "..."}`.

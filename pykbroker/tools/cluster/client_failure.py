@@ -23,7 +23,7 @@ def failure_of(error: Exception) -> AskFailed:
 
 @contextmanager
 def told_failures(but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Raise AskFailed in place of kafka-python's exceptions, except for `but`."""
+    """Raise AskFailed in place of kafka-python's exceptions. Exceptions of the type `but` are raised unchanged."""
     from kafka.errors import KafkaError as PythonClientError
 
     try:

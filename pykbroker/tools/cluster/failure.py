@@ -66,7 +66,7 @@ class Unreachable(AskFailed):
 
 
 class NotServed(Exception):
-    """A feature of Apache Kafka's that this side does not support; the message is one line that names it."""
+    """The tools do not support a feature of Apache Kafka. The message is one line that names the feature."""
 
 
 def failed(number: int, message: str | None = None) -> AskFailed:

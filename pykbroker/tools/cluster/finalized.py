@@ -25,7 +25,7 @@ class DescribedFeature:
 
 
 def described(cluster: AskedCluster) -> tuple[list[DescribedFeature], int]:
-    """Return every feature by name, and the epoch of the finalized features (-1 if there is none)."""
+    """Return every feature, ordered by name, and the epoch of the finalized features (-1 if there is none)."""
     from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
     request = ApiVersionsRequest(client_software_name="pykbroker", client_software_version="0")

@@ -108,8 +108,8 @@ def clear_topic_throttles(cluster: AskedCluster, names: Iterable[str]) -> None:
 def directory_moves(
     cluster: AskedCluster, wanted: Mapping[ReplicaName, str], timeout_ms: int
 ) -> Iterator[tuple[ReplicaName, str]]:
-    """Begin these moves, and yield each that has begun. A replica that its broker does not have yet is tried again
-    until the timeout. Raises ValueError."""
+    """Begin these moves, and yield each move that has begun. If a broker does not have a replica yet, its move is tried
+    again until the timeout. Raises ValueError."""
     until = time.monotonic() + timeout_ms / 1000
     left = dict(wanted)
     while left:

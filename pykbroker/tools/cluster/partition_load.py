@@ -1,7 +1,7 @@
 """The load of partitions, measured from outside: sizes of DescribeLogDirs, and offsets at both ends of a window.
 
-Works with every Kafka. It cannot measure what consumers read, nor the CPU time of a partition. Not responsible for the
-use of the numbers (pykbroker/tools/balance).
+This works with every Kafka. It cannot measure the bytes that consumers read, nor the CPU time of a partition. Not
+responsible for the use of the numbers (pykbroker/tools/balance).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PlacedReplicas:
         return {(topic.name, row.number): row for topic in self.topics for row in topic.partitions}
 
     def brokers(self) -> list[SeenBroker]:
-        """Return the brokers, with those that are no longer alive but still have a replica."""
+        """Return the brokers, also brokers that are no longer alive but still have a replica."""
         known = set(self.racks) | {broker for row in self.rows.values() for broker in row.replicas}
         return [SeenBroker(each, self.racks.get(each), is_alive=each in self.racks) for each in sorted(known)]
 

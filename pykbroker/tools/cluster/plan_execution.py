@@ -60,8 +60,8 @@ class ExecutionResult:
 
 
 class PlanExecution:
-    """`PlanExecution(connect, plan, options, tell).run()`. `tell` is called with each line of news, `show` with each
-    step."""
+    """Call `PlanExecution(connect, plan, options, tell).run()`. `tell` is called with each line for the user, `show`
+    with each step."""
 
     def __init__(
         self,

@@ -14,8 +14,8 @@ _ANY_DIRECTORY: Final = "any"
 
 
 class WantedMoves(NamedTuple):
-    """The content of a reassignment file: the brokers of each partition, and the directories of the replicas for which
-    the file names one."""
+    """The content of a reassignment file: the brokers of each partition, and the directories of replicas, as far as the
+    file has them."""
 
     replicas: dict[tuple[str, int], list[int]]
     directories: dict[ReplicaName, str]

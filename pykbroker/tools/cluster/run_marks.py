@@ -30,7 +30,7 @@ from pykbroker_wire.errors import ErrorCode
 _LEADERS: Final = "leader.replication.throttled.replicas"
 _FOLLOWERS: Final = "follower.replication.throttled.replicas"
 _NO_BROKER: Final = 2**31 - 1
-#: Longer than the time that a run takes between reading the marks and writing its own.
+#: A run takes less time than this between its reading of the marks and its writing of them.
 _STEP_SECONDS: Final = 1.0
 #: Bits of the number in a mark.
 _ENDING: Final = 1
@@ -69,7 +69,7 @@ def found(cluster: AskedCluster, names: Collection[str] | None = None) -> RunMar
 
 
 def foreign(cluster: AskedCluster, names: Collection[str] | None = None) -> list[str]:
-    """Return the topics, of these or of all, that have a throttle of another tool."""
+    """Return the topics, among these or among all, that have a throttle of another tool."""
     lists = _lists(cluster, _configured(cluster) if names is None else names)
     return sorted(name for name, both in lists.items() if any(both) and not any(map(_numbers, both)))
 

@@ -58,7 +58,7 @@ class Sent:
 
 class TopicSender:
     """Call `sender.send(record)` for each record, and `close()` at the end. `lost(number, record, failure)` is called
-    for each that failed, on kafka-python's thread. Raises AskFailed."""
+    for each record that failed, on kafka-python's thread. Raises AskFailed."""
 
     def __init__(
         self, topic: str, settings: Mapping[str, Any], lost: Callable[[int, NewRecord, AskFailed], None]

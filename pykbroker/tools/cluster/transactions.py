@@ -104,7 +104,7 @@ def described(cluster: AskedCluster, transactional_id: str) -> DescribedTransact
 def producers(
     cluster: AskedCluster, partitions: Iterable[PartitionName], broker: int | None = None
 ) -> dict[PartitionName, list[ProducerInPartition] | AskFailed]:
-    """Return the producers in the state of each partition's leader, or of the replica on `broker`."""
+    """Return the producers of each partition, from the state of its leader, or of its replica on `broker`."""
     from pykbroker.tools.cluster.topics import leaders
     from pykbroker_wire.messages.describe_producers import (
         DescribeProducersRequest,

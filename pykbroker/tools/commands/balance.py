@@ -25,7 +25,7 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoadRow:
-    """The current load of a broker, and the load after the plan, both as if the preferred replicas led."""
+    """The load of a broker now and after the plan. Both are computed as if every preferred replica were the leader."""
 
     broker: int
     rack: str | None

@@ -1,6 +1,6 @@
 """Makes a plan of `balance` from a cluster: for `balance plan`, and for the healing of `balance watch`.
 
-Imported only when a plan is made, because it needs numpy, which the extra `balance` installs.
+This module is imported only when a plan is made, because it needs numpy, which the extra `balance` installs.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class CommandGroup(click.Group):
             formatter.write_dl([(name, summary(self.commands[name])) for name in self.commands])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order in which they were written, the usual ones first."""
+        """Return the commands in the order of the source, where the most used commands come first."""
         return list(self.commands)
 
 

@@ -1,6 +1,6 @@
 """`pykbroker generate kubernetes|compose|systemd|prometheus|completion`: print files that other programs read.
 
-Responsible for the options and for where the text goes; tools/manifests/ makes the text.
+Responsible for the options and for writing the text; tools/manifests/ makes it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The output of a command: a table for a person, one JSON document for a program.
 
 Responsible for both shapes and for the option that chooses. Rows are frozen dataclasses: their fields are the columns
-of a table and the keys of JSON, so a field's name is an interface that does not change.
+of a table and the keys of JSON. Programs depend on these names, so they do not change.
 
 Invariant: output to a pipe is plain, in columns that are never wrapped; only a terminal gets colours.
 """

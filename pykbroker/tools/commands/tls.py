@@ -1,7 +1,7 @@
 """`pykbroker tls create`: certificates for development, as files that nodes and clients read.
 
-Responsible for the options and the files; security/tls/authority.py makes the certificates. No file is overwritten, and
-only the owner of a file can read it.
+Responsible for the options and the files; security/tls/authority.py makes the certificates. A file that exists is not
+overwritten, and only the owner of a file can read it.
 """
 
 from __future__ import annotations

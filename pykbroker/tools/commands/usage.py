@@ -12,7 +12,7 @@ def said_of_usage(error: click.ClickException) -> str:
     text = " ".join(error.format_message().split())
     context = getattr(error, "ctx", None)
     if isinstance(error, click.NoSuchOption) and context is not None:
-        # In the same form as for an unknown command, because click's text differs between its versions.
+        # The text has the same form as for an unknown command. click's own text differs between its versions.
         known = [name for parameter in context.command.get_params(context) for name in parameter.opts]
         meant = nearest(error.option_name, known)
         text = f"No such option '{error.option_name}'." + (f" Did you mean '{meant}'?" if meant else "")

@@ -60,7 +60,7 @@ def _of_a_role(given: Mapping[str, str], found: dict[str, str], node_id: str, ho
     """Return the variables that correspond to that image's properties file for each role."""
     role = given.get("NODE_ROLE", "")
     roles = role if role in _ROLES else _COMBINED
-    # With roles the parts of an address have no effect, so they are converted to listeners here.
+    # If process.roles is set, the parts of an address have no effect, so they are converted to listeners here.
     host, port = found.pop("KAFKA_HOST_NAME", ""), found.pop("KAFKA_PORT", "9092")
     advertised = found.pop("KAFKA_ADVERTISED_HOST_NAME", host or hostname)
     advertised_port = found.pop("KAFKA_ADVERTISED_PORT", port)

@@ -191,7 +191,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
 
 
 def protection_line(variables: tuple[str, ...]) -> str:
-    """Return the one line that stops the start. It names variables and never values, because they may be passwords."""
+    """Return the line that stops the start. It names variables and never their values, which may be passwords."""
     return (
         f"{', '.join(variables)}: protection is not to be had in this way. Take "
         f"{'it' if len(variables) == 1 else 'them'} away; docker/README.md says which variables do"
@@ -199,7 +199,8 @@ def protection_line(variables: tuple[str, ...]) -> str:
 
 
 def unknown_line(variables: tuple[str, ...], known: Mapping[str, object]) -> str:
-    """Return the one warning about variables that name no key, with the nearest name of `known` for a misspelt one."""
+    """Return the warning about variables that name no key. For a misspelt variable it has the nearest name of
+    `known`."""
     from difflib import get_close_matches
 
     named = []

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-#: The directory for data if no property names one, and the mounts that choose it, in this order. Apache Kafka's image
-#: and Bitnami's have these defaults; Bitnami documents a volume at /bitnami/kafka, and earlier one at /bitnami.
-#: Debezium's image has one at /kafka/data.
+#: Directories for data if no property names one, each with the mounts that choose it, in this order. Apache Kafka's
+#: image and Bitnami's have these defaults. Bitnami documents a volume at /bitnami/kafka, and earlier a volume at
+#: /bitnami. Debezium's image has a volume at /kafka/data.
 _PLACES: Final = (
     ("/tmp/kraft-combined-logs", ("/tmp/kraft-combined-logs",)),  # noqa: S108  # Apache Kafka's directory in images
     ("/tmp/kafka-logs", ("/tmp/kafka-logs",)),  # noqa: S108  # Apache Kafka's directory in images

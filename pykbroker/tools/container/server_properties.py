@@ -45,9 +45,9 @@ def server_properties(
     mounts: Iterable[Mount] = (),
     read_credentials: Callable[[str], str] = lambda path: "",
 ) -> ServerProperties:
-    """Return the properties file. `mounted` and `defaults`: texts of property files. `hostname`: the name of this
-    container for others. `mounts` choose the place for data. `read_credentials` returns the content of a file; it
-    raises OSError.
+    """Return the properties file. `mounted` and `defaults`: texts of property files. `hostname`: the name under which
+    others reach this container. `mounts` choose the directory for data. `read_credentials` returns the content of a
+    file; it raises OSError.
 
     Raises ConfigError, in one line, if the variables ask for a feature that this version lacks, or contradict each
     other.

@@ -43,7 +43,7 @@ class Entity:
 
 
 def entities_of(given: Given) -> list[Entity]:
-    """Return the entities that the options name, users before clients. Raises ValueError with Kafka's text."""
+    """Return the entities that the options name; users come before clients. Raises ValueError with Kafka's text."""
     flags = [
         *(Entity(type_, given.text(flag)) for type_, flag in FLAGS.items() if given.has(flag)),
         *(Entity(type_, "") for type_, flag in DEFAULT_FLAGS.items() if given.has(flag)),

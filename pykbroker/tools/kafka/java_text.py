@@ -30,7 +30,7 @@ def java_fixed(value: float, digits: int) -> str:
 
 
 def java_ratio(amount: float, by: float) -> float:
-    """Return a quotient of Java's doubles: a division by zero gives NaN or Infinity."""
+    """Return a quotient as Java's doubles have it: a division by zero results in NaN or Infinity."""
     if by:
         return amount / by
     return nan if amount == 0 else copysign(inf, amount)

@@ -151,7 +151,7 @@ def _execute(cluster: AskedCluster, given: Given) -> None:
 
 
 def _move_directories(cluster: AskedCluster, wanted: Mapping[ReplicaName, str], timeout_ms: int) -> None:
-    """Begin these moves. A replica that its broker does not have yet is tried again until the timeout."""
+    """Begin these moves. If a broker does not have a replica yet, its move is tried again until the timeout."""
     from pykbroker.tools.cluster import moving
 
     for replica, directory in moving.directory_moves(cluster, wanted, timeout_ms):

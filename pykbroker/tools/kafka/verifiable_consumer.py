@@ -1,6 +1,6 @@
 """kafka-verifiable-consumer: reads a topic as a member of a group and prints its events as lines of JSON.
 
-Its events are Apache Kafka's. The client is kafka-python's, which joins classic groups alone.
+Its events are Apache Kafka's. The client is kafka-python's, which can only join classic groups.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ def add_servers(parser: argparse.ArgumentParser, *, controllers: bool, required:
 
 
 def with_cluster(options: argparse.Namespace, work: Callable[..., int]) -> int:
-    """Open the cluster that the options name, and call `work` with it. Returns 1 for bad files and failed requests."""
+    """Open the cluster that the options name, and return the result of `work` with it. Returns 1 if a file cannot be
+    read or a request fails."""
     controllers = getattr(options, "bootstrap_controller", None)
     servers = getattr(options, "bootstrap_server", None)
     if not servers and not controllers:

@@ -27,7 +27,7 @@ MOST_BROKERS: Final = 99
 _MOST_PORT: Final = 65_535
 #: The folder in which Compose mounts secrets.
 _SECRETS: Final = "/run/secrets"
-#: The user that owns these files. Compose keeps owner and mode of the file on the host.
+#: The user of the containers. It must own the files of secrets, whose owner and mode Compose takes from the host.
 _OWNER: Final = "${PYKBROKER_UID:-1000}:0"
 
 

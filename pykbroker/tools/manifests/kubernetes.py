@@ -329,8 +329,8 @@ def _environment(cluster: KubernetesCluster) -> str:
         **{variable_of(key): text for key, text in keys.items()},
         **replication_variables(cluster.replicas),
     }
-    # The profile has this variable for a developer's machine. Pods of a consumer group start one after the other, and
-    # Apache Kafka's default lets them join in one rebalance.
+    # The profile has this variable for a developer's machine. Here the pods of a consumer group start one after the
+    # other, and Apache Kafka's default lets them join in one rebalance.
     del variables["KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS"]
     return "".join(f'            - {{name: {name}, value: "{text}"}}\n' for name, text in variables.items())
 
