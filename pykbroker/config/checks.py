@@ -174,8 +174,9 @@ def resolve_listeners(config: Config) -> ListenerConfig:
 
 
 def _reachable(config: Config, point: EndPoint, *, first: bool) -> EndPoint:
-    """Return a controller end point as it is advertised. If it has no host, the first one (`first`) gets the address of
-    this node in controller.quorum.voters, if there is one. Otherwise the empty host stands for the machine's name."""
+    """Return a controller end point as it is advertised. If it has no host, the end point of the first listener
+    (`first`) gets the address of this node in controller.quorum.voters, if that key has this node. In other cases an
+    empty host stands for the machine's name."""
     if not is_wildcard(point.host):
         return point
     if first and (voter := config.voters.get(config.int("node.id"))) is not None:

@@ -216,7 +216,7 @@ def _synonyms(name: str, config: Config, dynamic: DynamicConfigs) -> tuple[Synon
 
 
 def _from_first(name: str, found: list[Synonym]) -> tuple[Synonym, ...]:
-    """Return the synonyms from the first one that has this name onwards, as Kafka shows them."""
+    """Return the first synonym with this name, and the synonyms after it, as Kafka shows them."""
     for index, synonym in enumerate(found):
         if synonym.name == name:
             return tuple(found[index:])

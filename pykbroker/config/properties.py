@@ -57,7 +57,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     start = 0
     for number, natural in enumerate(natural_lines, start=1):
         line = natural.lstrip(_BLANK)
-        if not joined:  # a new line, or one that continues an empty text: Java treats both alike
+        if not joined:  # a new line, or a line that continues an empty text: Java treats both alike
             if not line or line[0] in "#!":
                 continue  # a comment cannot be continued
             start = number

@@ -26,7 +26,7 @@ _AUTHORIZER: Final = "authorizer.class.name"
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PROTOCOL_MAP: Final = "listener.security.protocol.map"
 PRINCIPAL_BUILDER: Final = "principal.builder.class"
-#: Keys of protection after `listener.name.<listener>.[<mechanism>.]`: how they begin, and those that are given in full.
+#: Keys of protection after `listener.name.<listener>.[<mechanism>.]`: the beginnings of keys, and whole keys.
 _PREFIXES: Final = ("ssl.", "sasl.")
 _WHOLE_KEYS: Final = ("connections.max.reauth.ms", PRINCIPAL_BUILDER)
 _LONGEST_VALUE: Final = 200
@@ -130,8 +130,8 @@ def _set(
 
 
 def _plugin(key: str, not_served: str, *, harmless: Collection[Value] = (), role: str | None = None) -> ProtectionRow:
-    """Return a row of one key that names a class. It refuses every class but the harmless ones and a class of Python
-    that the properties file names."""
+    """Return a row of one key that names a class. It refuses every class, except harmless classes, and except a class
+    of Python that the properties file names."""
     row = _set(key, not_served, harmless=(None, "", *harmless), role=role)
 
     def found(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:

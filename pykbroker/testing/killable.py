@@ -72,7 +72,7 @@ class KillableRuntime(OsRuntime):
         self._lock = threading.Lock()
         self.is_cut_off = False
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        #: the links of all connections; those of ended connections are removed when there are many
+        #: the links of all connections; links of ended connections are removed when there are many links
         self._links: list[_Link] = []
         self._look_at = _FEW_LINKS
         #: connections that wait until the network changes

@@ -109,8 +109,8 @@ class WatchedDispatcher(Dispatcher[BrokerServices]):
         )
 
     def _in_full(self, version: int, request: TopLevel) -> TopLevel:
-        """Return the request with all topics and partitions that it means: those of its fetch session, or, for Metadata
-        of all topics, every topic."""
+        """Return the request with the topics and partitions that it does not name itself: a Fetch gets the partitions
+        of its session, and a Metadata request for all topics gets the names of all topics."""
         if isinstance(request, FetchRequest) and request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._with_session(request)
         if isinstance(request, MetadataRequest) and (request.topics is None or (version == 0 and not request.topics)):

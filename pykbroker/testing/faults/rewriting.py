@@ -71,8 +71,8 @@ def refused(rule: FaultRule, seen: SeenRequest, chosen: tuple[NamedPart, ...]) -
 
 
 def change(rule: FaultRule, seen: SeenRequest, chosen: Iterable[NamedPart], response: Any) -> Any:
-    """Return the answer with the rule's values in it. If the rule names a topic or a partition, only elements of it
-    change. The result is a copy, because handlers may use one message for several answers."""
+    """Return the answer with the rule's values in it. If the rule names a topic or a partition, only its elements in
+    the answer change. The result is a copy, because handlers may use one message for several answers."""
     where = parts_of(seen.key, seen.version) if rule.names_parts else None
     about = tuple(chosen)
     for path, value in rule.change:

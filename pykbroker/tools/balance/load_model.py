@@ -82,7 +82,7 @@ def names_gone(load: ClusterLoad, replicas: Ints) -> Flags:
 
 
 def new_replicas(before: Ints, after: Ints) -> Ints:
-    """(P,) the number of replicas of a partition on brokers that had none of it. These replicas have to be copied."""
+    """(P,) the number of replicas of a partition that have to be copied, because their broker had no replica of it."""
     copied = np.zeros(len(after), np.int32)
     for place in range(after.shape[1]):
         here = after[:, place]

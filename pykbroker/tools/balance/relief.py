@@ -40,7 +40,7 @@ def smallest_replicas(place: Placement, replicas: tuple[Ints, Ints]) -> list[tup
 
 
 def _relief(place: Placement, broker: int, vectors: Floats) -> Floats:
-    """(N,) how much of the excess each of these loads removes, as a share of the capacity, or as a share of the
+    """(N,) the part of the excess that each of these loads removes, as a share of the capacity, or as a share of the
     broker's load if the capacity is 0."""
     over = place.over()[broker]
     limit = place.load.capacity[broker]

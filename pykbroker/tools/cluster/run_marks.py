@@ -40,7 +40,7 @@ _MARKS: Final = {f"{number}:{_NO_BROKER}": number for number in (0, _ENDING, _NO
 
 @dataclass(slots=True)
 class RunMarks:
-    """`before`: the replicas that each partition had when its move began. `added`: the brokers that get a copy of it.
+    """`before`: the replicas that each partition had when its move began. `added`: the brokers that get a new replica.
     `ending`: topics whose mark asks the run to end. `has_rate`: the run has set a rate."""
 
     topics: set[str] = field(default_factory=set)

@@ -94,7 +94,7 @@ class TopicReader:
                 "auto_commit_interval_ms": _COMMIT_MS,
             }
         defaults = {
-            # If retention deletes records during the read, only those records are left out, not also all later ones.
+            # If retention deletes records during the read, the read continues with the first record that is left.
             "auto_offset_reset": "latest" if reading.first == END and reading.group is not None else "earliest",
             "allow_auto_create_topics": False,
             "client_id": "pykbroker-consume",

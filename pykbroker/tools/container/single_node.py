@@ -98,8 +98,8 @@ def ports_of(listeners: str) -> set[int]:
 
 def _advertise(properties: Mapping[str, str], hostname: str, done: Completed) -> None:
     """Advertise listeners without a host under the name of the container, which other containers can resolve. Apache
-    Kafka also uses the name of the machine. If controller.quorum.voters is set, it decides how a controller's listener
-    is advertised."""
+    Kafka also uses the name of the machine. If controller.quorum.voters is set, a controller's listener is advertised
+    with the address in that key."""
     listeners = [entry.strip() for entry in properties.get("listeners", "").split(",") if entry.strip()]
     advertised = properties.get("advertised.listeners", "").strip()
     controllers = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}

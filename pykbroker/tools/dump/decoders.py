@@ -23,7 +23,7 @@ from pykbroker_wire.stored_framing import (
     decode_value,
 )
 
-#: The texts for the key and the payload of a record; None for one that is not printed.
+#: The texts for the key and the payload of a record. A text is None if it is not printed.
 Printed = tuple[str | None, str | None]
 Decoder = Callable[[Record], Printed]
 

@@ -98,7 +98,7 @@ def _replica(replica: QuorumReplica) -> str:
 
 
 def replication_text(quorum: DescribedQuorum, now_ms: int | None) -> str:
-    """Return the table of the replicas. With `now_ms`, the table shows how long ago the times are."""
+    """Return the table of the replicas. With `now_ms`, the table has the age of each time instead of the time."""
     leader_end = next((one.end_offset for one in quorum.voters if one.id == quorum.leader), 0)
     leaders = [one for one in quorum.voters if one.id == quorum.leader]
     followers = [one for one in quorum.voters if one.id != quorum.leader]
