@@ -142,8 +142,8 @@ def alter(
 
 
 def _resource(cluster: AskedCluster, kind: str, name: str | None, *, must_exist: bool = True) -> ResourceName:
-    """Return the resource. Raises an error if it does not exist: a cluster would return an empty configuration for
-    it."""
+    """Return the resource. Raises ClickException for an unknown broker, and, if `must_exist`, for other unknown
+    resources, except groups: a cluster would return an empty configuration for them."""
     from pykbroker.tools.cluster import topics
     from pykbroker.tools.cluster.configs import ResourceKind
     from pykbroker.tools.commands.unknown_names import unknown, unknown_topic

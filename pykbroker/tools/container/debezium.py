@@ -1,8 +1,8 @@
 """Variables of Debezium's Kafka image, which have no prefix: NODE_ROLE, ZOOKEEPER_CONNECT, HOST_NAME and others.
 
-Responsible for converting them to names with the prefix KAFKA_. They are converted only if there is one of `_SIGNS`,
-because other names alone may belong to another program. A variable with the prefix overrides them. The ZooKeeper mode
-of that image becomes a node from before KRaft (before_kraft.py).
+Responsible for converting them to names with the prefix KAFKA_. They are converted only if a variable of `_SIGNS` is
+set, or an id together with voters or an address, because other names alone may belong to another program. A variable
+with the prefix overrides them. The ZooKeeper mode of that image becomes a node from before KRaft (before_kraft.py).
 """
 
 from __future__ import annotations
