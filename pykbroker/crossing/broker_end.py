@@ -1,7 +1,7 @@
 """The broker loop's end of the messages between the loops of a node.
 
-Responsible for passing each message of the control side to its part. Through it the parts of the broker half know the
-quorum, the metadata and this broker's lease.
+Responsible for passing each message of the control side to the part of the broker half that it is for. The parts of the
+broker half read the quorum's state, the metadata and this broker's lease here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from pykbroker_raft.ready import Destination
 
 
 class BrokerEnd:
-    """`take` is for the `HandOver` that leads here; `put` is that of the other direction."""
+    """`take` is the receiver of the `HandOver` from the control loop. `put` belongs to the `HandOver` to the control
+    loop."""
 
     def __init__(self, runtime: Runtime, node_id: int, put: Callable[[ToControl], None]) -> None:
         self.node_id = node_id
@@ -88,12 +89,14 @@ class BrokerEnd:
     # -- callbacks of the broker half, and its messages
 
     def when_loaded(self, callback: Callable[[], None]) -> None:
-        """Call it when all metadata that was committed at this node's start is published. Set it once."""
+        """Set the callback for the time when all metadata that was committed at this node's start is published. Call
+        this once."""
         assert self._loaded is None, "one part asks"
         self._loaded = callback
 
     def when_short_of_room(self, callback: Callable[[], None]) -> None:
-        """Call it each time that the reserve of the metadata log is given up, and now if it is. Set it once."""
+        """Set the callback for each time that the metadata log begins to use the space of its reserve. It is called now
+        if the log uses that space already. Call this once."""
         assert self._is_short_of_room is None, "one part asks"
         self._is_short_of_room = callback
         if self._known.is_short_of_room:
@@ -104,11 +107,11 @@ class BrokerEnd:
         self._sources[question] = source
 
     def recovery_began(self, progress: tuple[int, int, int] | None) -> None:
-        """Report the recovery of logs after an unclean stop, or, with None, that there are none."""
+        """Report the progress of the recovery of logs after an unclean stop, or None if no log needs recovery."""
         self._put(RecoveryBegan(progress))
 
     def failed(self, error: BaseException) -> None:
-        """Report that the broker half cannot continue; then the node ends too."""
+        """Report that the broker half cannot continue. The node then ends."""
         self._put(BrokerFailed(error))
 
     def close(self) -> None:
@@ -127,7 +130,7 @@ class BrokerEnd:
                 try:
                     self._take_metadata(message)
                 finally:
-                    # Also if a part has failed, because the feed waits for this message.
+                    # Put it also if a publisher has failed, because the feed waits for this message.
                     self._put(MetadataTaken())
             case LeaseChanged():
                 self.lease.changed(message)

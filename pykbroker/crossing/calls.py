@@ -1,7 +1,7 @@
-"""Questions from one loop to the other, by number.
+"""Questions from one loop to the other, and their answers, which are matched by number.
 
-The asking side has futures of its loop, the answering side those of its own. Each question is answered once, also if
-the asking side has stopped waiting. Not responsible for timeouts, which the asking part has.
+Each side uses only futures of its own loop. Each question is answered once, also if the asking side has stopped
+waiting. Not responsible for timeouts: the part that asks has them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pykbroker.runtime import Runtime
 
 
 class Calls:
-    """The asking side. `put` hands over to the other loop."""
+    """The asking side. `put` hands a message over to the other loop."""
 
     def __init__(self, runtime: Runtime, put: Callable[[LoopAsked], None]) -> None:
         self._runtime = runtime
@@ -26,8 +26,8 @@ class Calls:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
 
     def ask(self, question: Any) -> asyncio.Future[Any]:
-        """Return a future of the answer, or of the error on the other side. The question must not be changed
-        afterwards."""
+        """Return a future of the answer, which fails with the error that the other side raised. The question must not
+        be changed afterwards."""
         number = next(self._numbers)
         future: asyncio.Future[Any] = self._runtime.loop.create_future()
         self._waiting[number] = future
@@ -52,11 +52,11 @@ class Calls:
 
 
 class CallsAnswered:
-    """The answering side. `put` hands over to the loop that has asked."""
+    """The answering side. `put` hands a message over to the loop that has asked."""
 
     def __init__(self, put: Callable[[LoopAnswered], None], answer: Callable[[Any], Any]) -> None:
-        """`answer` gets each question. The answer is what it returns or raises, or the result of the future that it
-        returns."""
+        """`answer` is called with each question. It returns the answer or a future of it, or raises an error, which is
+        sent as the answer."""
         self._put = put
         self._answer = answer
 

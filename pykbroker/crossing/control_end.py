@@ -1,6 +1,7 @@
 """The control loop's end of the messages between the loops of a node.
 
-Responsible for handing over what the broker half needs, and for passing each message of the broker half to its part.
+Responsible for handing metadata, lease and quorum state over to the broker half, and for passing each message of the
+broker half to the part of the control loop that it is for.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class QuorumSide(Protocol):
 
 
 class ControlEnd:
-    """Call `start` once; `take` is for the `HandOver` that leads here."""
+    """Call `start` once. `take` is the receiver of the `HandOver` from the broker loop."""
 
     def __init__(
         self,
@@ -79,15 +80,16 @@ class ControlEnd:
         self._timer: asyncio.TimerHandle | None = None
         self._recovery: tuple[int, int, int] | None = None
         self._asks_recovery = False
-        # The last heartbeat leaves within a session of the last turn: the pulse counts up to two intervals less.
+        # The pulse may count up to two intervals too little. So the broker loop counts as silent this long before a
+        # session is over, and no heartbeat is sent later than a session after its last turn.
         self._longest_silence = session_seconds - min(2 * PULSE_SECONDS, session_seconds / 2)
-        #: the state of the quorum that was handed to the broker half; it may not have taken it yet
+        #: the state of the quorum that was last handed over; the broker half may not have taken it yet
         self._told: KnownQuorum | None = None
         self._known: KnownQuorum | None = None
         self._quorum_waits = False
 
     def start(self) -> None:
-        """Hand over the present state, and from now on its changes."""
+        """Hand over the present state of the quorum and the metadata, and from now on each change."""
         self._quorum.when_known(self._quorum_changed)
         self._feed.start()
         self._tick()
@@ -129,8 +131,8 @@ class ControlEnd:
         return self._calls.ask(question)
 
     def recovery_progress(self) -> tuple[int, int, int] | None:
-        """Return (bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered, from the
-        broker half's last report or answer. Ask it again if no question waits."""
+        """Return (bytes checked, bytes to check, logs left) from the broker half's last report or answer, or None while
+        no logs of an unclean stop are recovered. Ask the broker half again, unless an earlier question waits."""
         if not self._asks_recovery:
             self._asks_recovery = True
             self.ask(BrokerQuestion.RECOVERY).add_done_callback(self._recovers)
@@ -152,7 +154,7 @@ class ControlEnd:
 
     @property
     def silent_seconds(self) -> float:
-        """The seconds without a sign of life of the broker loop; 0 if it turns or has ended."""
+        """The seconds without a sign of life of the broker loop; 0 if the loop turns or has ended."""
         return 0.0 if self._timer is None else self._pulse.silent_seconds
 
     def _tick(self) -> None:
@@ -176,7 +178,8 @@ class ControlEnd:
         self._tell_quorum()
 
     def _tell_quorum(self) -> None:
-        """Hand over the newest state, unless a message waits. So at most one waits."""
+        """Hand over the newest state, unless the broker half has not yet taken the last message. So at most one message
+        waits."""
         known = self._known
         if known is not None and known != self._told and not self._quorum_waits:
             self._told = known

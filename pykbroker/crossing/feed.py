@@ -1,15 +1,16 @@
-"""The metadata on its way from the loader to the broker half, bounded even if the broker half stands still.
+"""The metadata on its way from the loader to the broker half; its amount is bounded even if the broker half stands
+still.
 
-A publisher of the loader, on the control loop. Changes are handed over one by one. While more than `MOST_CHANGES` of
-them, or more than `MOST_BYTES` of records, wait to be taken, no more are handed over. When the receiver has caught up
-it gets the newest image as a whole. Responsible for what is handed over when, and for the progress of the receiver. Not
-responsible for applying it (broker_end.py). Pure.
+A publisher of the loader, on the control loop. It hands changes over one by one. While `MOST_CHANGES` of them, or
+`MOST_BYTES` of their records, wait to be taken, no more changes are handed over. When the receiver has taken all
+waiting messages, it gets the newest image as a whole. Responsible for the choice between change and image, and for the
+progress of the receiver. Not responsible for applying the changes (broker_end.py). Pure.
 
 Invariants
-* At most `MOST_CHANGES` messages wait, and at most `MOST_BYTES` of records or one message.
-* The receiver gets each leader and the end of the initial load in its place between the changes. A receiver that was
-  too slow gets the newest leader after the image.
-* `seen_offset` is never ahead of the changes that the receiver's publishers got.
+* At most `MOST_CHANGES` messages wait. Their records have at most `MOST_BYTES`, unless a single message is larger.
+* The receiver gets each change of the leader, and the end of the initial load, in their order among the changes. A
+  receiver that was too slow gets the newest leader after the image.
+* `seen_offset` is never beyond the changes that the receiver's publishers have got.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class MetadataFeed:
     """Call `start` once. The receiver may get `InitialLoadCompleted` twice."""
 
     def __init__(self, loader: MetadataLoader, put: Callable[[ToBroker], None], moved: Callable[[], None]) -> None:
-        """`put` hands over; `moved` is called whenever `seen_offset` may have grown."""
+        """`put` hands a message over. `moved` is called whenever `seen_offset` may have grown."""
         self._loader = loader
         self._put = put
         self._moved = moved
@@ -46,16 +47,17 @@ class MetadataFeed:
         self._waiting: deque[tuple[int, int]] = deque()
         self._waiting_bytes = 0
         self._seen_offset = -1
-        #: bytes of records that the loader had been handed when the last message was put
+        #: the bytes of all records that the loader had got when the last message was put
         self._counted_bytes = 0
-        #: True if changes are left out; they come as one image when the receiver has caught up
+        #: True if changes were left out; the receiver gets them as one image when it has caught up
         self._is_behind = False
         self._has_loaded = False
 
     @property
     def seen_offset(self) -> int:
         """The offset up to which the broker half has the metadata; its heartbeats report it to the controller."""
-        # No image shows an unfinished transaction of the metadata log, but it was seen.
+        # If nothing waits, the loader's offset counts. It includes an unfinished transaction of the metadata log, which
+        # no image shows.
         return self._seen_offset if self._waiting or self._is_behind else self._loader.last_offset
 
     def start(self) -> None:
@@ -74,7 +76,7 @@ class MetadataFeed:
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
         """Hand over a change (called by the loader)."""
-        # The loader may have been handed more than one change at once: this one's offset is its image's.
+        # The loader may have got more changes than this one, so the offset of this change is the offset of its image.
         self._hand_over(MetadataChanged(Change(delta, new)), new.offset)
 
     def taken(self) -> None:
@@ -96,7 +98,7 @@ class MetadataFeed:
         self._hand_over(MetadataReplaced(self._loader.image), self._loader.last_offset)
 
     def _hand_over(self, message: ToBroker, offset: int) -> None:
-        """`offset`: up to where the receiver has seen the metadata when it has taken this."""
+        """`offset`: the offset up to which the receiver has the metadata when it has taken `message`."""
         if self._is_behind:
             return
         size = self._loader.bytes_handed - self._counted_bytes

@@ -1,19 +1,20 @@
-"""One direction of the messages between the two event loops of a node: in order, each once.
+"""One direction of the messages between the two event loops of a node: each is delivered once, in order.
 
-Only messages cross. They are values that are no longer changed; futures, promises and callbacks stay on the loop that
-made them. Responsible for the queue and for waking the receiver. Not responsible for bounds, which follow from what is
-put, even if the receiver stands still:
+Only messages cross from loop to loop. They are values that are no longer changed; futures, promises and callbacks stay
+on the loop that made them. Responsible for the queue and for waking the receiver. Not responsible for bounds. The
+senders bound the queue, even if the receiver stands still:
 
-* Metadata, and the state of the quorum, wait until the receiver has taken the earlier ones (feed.py, control_end.py).
-* A question is put for a request of a client, whose connections are bounded, or once at a time. An answer is put for a
-  question.
-* The lease has as many states as the life of a broker. A directory fails once, and is cordoned by a change of the
-  configuration.
+* A limited number of messages about metadata and quorum is put before the receiver has taken the earlier messages
+  (feed.py, control_end.py).
+* A question is put for a request of a client, and connections of clients are bounded; other questions are put one at a
+  time. An answer is put for a question.
+* The lease has few messages: one for each state in the life of a broker. A directory fails once, and is cordoned only
+  by a change of the configuration.
 
 Invariants
 * The receiver takes the messages in the order in which they were put, on its own loop, and never one inside another.
-* A message that was put is taken before the broker loop handles the next frame of a client, and before it appends for a
-  client: the dispatcher and api/produce.py call `take_all`.
+* The broker loop takes all messages that were put before it handles the next frame of a client, and before it appends
+  for a client: the dispatcher and api/produce.py call `take_all`.
 """
 
 from __future__ import annotations
@@ -34,25 +35,26 @@ class HandOver(Generic[M]):
     """`put` belongs to the sender, `take_all` and `close` to the receiver."""
 
     def __init__(self, call_soon: CallSoon | None, take: Callable[[M], None]) -> None:
-        """`call_soon` of the receiver's loop. If it is None, sender and receiver share a loop: `put` then lets the
-        message be taken before it returns, or, while another message is taken, right after that."""
+        """`call_soon`: that of the receiver's loop, or None if sender and receiver share a loop. If it is None, the
+        receiver takes a message within `put`, or, if it is taking another message at that time, right after that
+        one."""
         self._call_soon = call_soon
         self._take = take
-        #: the waiting messages; true if there are any
+        #: the waiting messages; true as a condition if there are any
         self.messages: deque[M] = deque()
         self._is_called = False
         self._is_taking = False
         self._is_closed = False
 
     def put(self, message: M) -> None:
-        """Hand it over. After the receiver has closed, nothing happens."""
+        """Hand a message over. It is dropped if the receiver has closed."""
         if self._is_closed:
             return
         self.messages.append(message)
         if self._call_soon is None:
             self.take_all()
         elif not self._is_called:
-            # Set before the call: the receiver clears it before it looks, so no message stays in the queue.
+            # Set before the call. The receiver clears it before it reads the queue, so no message stays in the queue.
             self._is_called = True
             try:
                 self._call_soon(self._called)

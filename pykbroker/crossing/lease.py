@@ -1,8 +1,9 @@
-"""The broker half's view of this broker's membership: the state of its lease, and its messages about itself.
+"""The broker half's view of this broker's membership in the cluster: the state of its lease, and the messages in which
+it reports its own state.
 
-The lifecycle (node_to_controller/lifecycle.py) holds the lease itself on the control loop, where heartbeats continue
-while this loop is busy. Responsible for what the broker half may do in each state: a state counts here when the
-metadata of this half has it too.
+The lease itself is in the lifecycle (node_to_controller/lifecycle.py) on the control loop, where heartbeats continue
+while the broker loop is busy. Responsible for the futures on which the broker half waits. The broker counts as running
+only when the metadata of the broker half shows it as active too.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ class Lease:
         self._put = put
         self._fenced: Callable[[], None] | None = None
         loop = runtime.loop
-        #: done when the metadata is as new as our registration
+        #: done when the metadata is at least as new as this broker's registration
         self.caught_up: asyncio.Future[None] = loop.create_future()
-        #: done when the broker is unfenced and our own metadata shows it, so that clients may come
+        #: done when the broker is unfenced and the metadata of this half shows that, so that clients can be served
         self.running: asyncio.Future[None] = loop.create_future()
-        #: done when this broker leads no partition, or when waiting for that is useless
+        #: done when this broker leads no partition, or when it is useless to wait for that
         self.shutdown_granted: asyncio.Future[None] = loop.create_future()
 
     def follow(self) -> None:
-        """Follow the metadata, before the parts that show it to clients."""
+        """Begin to follow the metadata. Call it before the parts that show the metadata to clients follow it."""
         self._metadata.add_publisher(self, catch_up=False)
 
     # -- from the broker half
@@ -62,8 +63,9 @@ class Lease:
         self._put(BrokerRunning())
 
     def begin_controlled_shutdown(self, fenced: Callable[[], None]) -> asyncio.Future[None]:
-        """Ask the controller to move leaderships away; the future is done when the controller lets this broker go.
-        `fenced` is called as soon as our own metadata leaves this broker out, because no client may see that."""
+        """Ask the controller to move leaderships away. The future is done when the controller allows this broker to
+        stop. `fenced` is called as soon as the metadata of this half shows this broker as fenced or gone. Clients must
+        not get such metadata from this broker."""
         self._fenced = fenced
         self._put(ShutdownWanted())
         return self.shutdown_granted
@@ -93,7 +95,7 @@ class Lease:
     # -- from the metadata
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Look at a change of this half's metadata (called by its loader)."""
+        """Take a change of this half's metadata (called by the `MetadataView`)."""
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN and self._fenced is not None:
             broker = new.brokers.get(self._node_id)
             if broker is None or broker.fenced:

@@ -17,14 +17,15 @@ from pykbroker.quorum.known_quorum import KnownQuorum
 
 
 class LoopAsked(NamedTuple):
-    """A question to answer under this number. `question`: a request of the protocol, or one of those below."""
+    """A question; its answer has the same number. `question`: a request of the protocol, or a `BrokerQuestion` or
+    `ControlQuestion`."""
 
     number: int
     question: Any
 
 
 class LoopAnswered(NamedTuple):
-    """`answer`, or the error that was raised."""
+    """The answer to the question with this number, or the error that it raised."""
 
     number: int
     answer: Any
@@ -35,19 +36,20 @@ class LoopAnswered(NamedTuple):
 
 
 class MetadataChanged(NamedTuple):
-    """The next change."""
+    """The next change of the metadata."""
 
     change: Change
 
 
 class MetadataReplaced(NamedTuple):
-    """The newest image, instead of the changes that led to it, because the receiver was too slow for them."""
+    """The newest image. It replaces changes that were not sent, because the receiver was too slow, or that came before
+    the feed's start."""
 
     image: MetadataImage
 
 
 class AnotherLeader(NamedTuple):
-    """The quorum has another leader, or none. It comes after the metadata that was committed before."""
+    """The quorum has another leader, or none. The message comes after all metadata that was committed before."""
 
     leader_id: int | None
     epoch: int
@@ -97,7 +99,7 @@ ToBroker: TypeAlias = (
 
 
 class MetadataTaken(NamedTuple):
-    """Every publisher of the broker half got the next message about the metadata."""
+    """The broker half has taken the oldest waiting message about the metadata, and all its publishers got it."""
 
 
 class ControlQuestion(Enum):
@@ -125,11 +127,12 @@ class ReadyToUnfence(NamedTuple):
 
 
 class ShutdownWanted(NamedTuple):
-    """Asks the controller to move leaderships away from this broker, and to let it go."""
+    """Asks the controller to move leaderships away from this broker, and to allow it to stop."""
 
 
 class RecoveryBegan(NamedTuple):
-    """Logs of an unclean stop are recovered: bytes checked, bytes to check, logs left."""
+    """The progress of the recovery of logs after an unclean stop: bytes checked, bytes to check, logs left. None if no
+    log needs recovery."""
 
     progress: tuple[int, int, int] | None
 

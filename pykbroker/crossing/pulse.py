@@ -1,7 +1,8 @@
 """The control loop's check that the broker loop turns.
 
-The control loop asks for a sign of life every `interval` and counts the time until it comes. Only time in which the
-control loop itself turned counts, because a process that was stopped as a whole did not stop its broker loop alone.
+The control loop asks for a sign of life every `interval`, unless an earlier question waits, and counts the time until
+the answer comes. Only time in which the control loop itself turned counts. If the whole process was stopped, the broker
+loop is not at fault.
 Responsible for the count. Not responsible for asking (control_end.py), nor for the consequences. Pure.
 
 Invariant: `silent_seconds` is never more than the time since the last sign of life.
@@ -24,7 +25,7 @@ class Pulse:
     def tick(self, now: float) -> bool:
         """Count the time since the last tick. Return True if a sign of life must be asked for."""
         if self._ticked is not None and self.is_asked:
-            # In the time beyond two intervals the control loop itself did not turn.
+            # If more than two intervals have passed, the control loop itself did not turn in the time beyond them.
             self.silent_seconds += min(now - self._ticked, 2 * self._interval)
         self._ticked = now
         if self.is_asked:

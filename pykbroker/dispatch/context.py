@@ -1,4 +1,4 @@
-"""The context of a request: the sender, the header, and the services that the handler may use.
+"""The context of a request: its sender, its header, and the services that its handler may use.
 
 Not responsible for dispatching (dispatcher.py) nor for any decision.
 """
@@ -21,7 +21,7 @@ class Peer(Protocol):
     client_host: str
     client_software_name: str
     client_software_version: str
-    #: Its answers may have regions of files in them (log/README.md).
+    #: True if answers to this peer may contain regions of files (log/README.md).
     takes_regions: bool
     #: Unique in this process and never used again; None for a peer without a connection of its own.
     connection_number: int | None
@@ -36,7 +36,7 @@ class Peer(Protocol):
 class RequestContext(Generic[S_co]):
     """One request, with the services of the half that serves it.
 
-    arrival_ms: wall-clock time. request_bytes: the size of its frame, 0 for one that came in memory.
+    arrival_ms: wall-clock time. request_bytes: the size of the request's frame, or 0 if it came in memory.
     """
 
     __slots__ = (
@@ -108,7 +108,7 @@ class RequestContext(Generic[S_co]):
 
 
 class OwnRequestContext(RequestContext[S_co]):
-    """A request of this process to itself, which came over no connection. It is allowed without a look at the ACLs.
+    """A request of this process to itself, which came over no connection. It is always allowed; no ACL is read.
 
     A broker and a controller in one process trust each other. A client's request to the controller is inside an
     Envelope (api/envelope.py) and has a context of its own, with the client's principal.

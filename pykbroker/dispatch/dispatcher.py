@@ -1,8 +1,10 @@
-"""From a frame to its handler and back to bytes.
+"""Passes each frame to its handler, and encodes the answer.
 
-Responsible for: request headers, the row of the API, decoding, the context, and `finish`, where every request ends,
-answered now or later, decoded or read from its frame. `finish` counts it under Kafka's names. Not responsible for
-framing or order (net/), nor for any API (its own module).
+Responsible for: request headers, the row of the API, decoding, the context, and `finish`. Each frame of a served
+version ends in `finish`, whether `handle` or `handle_frame` answers it, at once or later. It counts the request under
+Kafka's names, and returns the bytes of the answer. Not responsible for framing or order (net/), nor for any API (its
+own
+module).
 
 A frame that cannot be decoded ends its connection, as in Apache Kafka, because there is no version in which to answer.
 The one exception is ApiVersions in an unknown version, answered in version 0 with UNSUPPORTED_VERSION (KIP-511).
@@ -43,8 +45,9 @@ MakeDispatcher = Callable[[BrokerServices, "Forward[BrokerServices]"], "Dispatch
 
 
 def logged_request(clock: Callable[[], float]) -> LoggedRequest | None:
-    """Return the start of a line of the request log, or None while that log is off. It is on only with a level of its
-    own. With the level of the root logger, an operator at DEBUG would get a line for each produce request."""
+    """Return the start of a line of the request log, or None while that log is off. It is on only if its logger has a
+    level of its own, DEBUG or lower. If the level of the root logger counted, an operator who sets that to DEBUG would
+    get a line for each produce request."""
     if not 0 < request_logger.level <= _DEBUG:
         return None
     from pykbroker.dispatch.request_log import LoggedRequest
@@ -86,7 +89,8 @@ class LoggedAnswer(PendingAnswer):
 
 
 class Dispatcher(Generic[S]):
-    """Serves the rows of one half of a node. `forward` sends requests from here to the active controller."""
+    """Serves the APIs of one half of a node. `forward` sends a request to the active controller; the controller half
+    has none."""
 
     def __init__(self, services: S, forward: Forward[S] | None = None) -> None:
         self.services = services
@@ -102,7 +106,8 @@ class Dispatcher(Generic[S]):
         """Dispatch one frame. Return buffers, a PendingAnswer, or None if there is no answer. Raise CloseConnection if
         the connection must end."""
         if self._waiting and self._inbox is not None:
-            # This loop may have stood still. A leadership that is over must not answer a request.
+            # This loop may have stood still. It takes the waiting messages first, so that this broker does not answer
+            # as the leader of a partition that it no longer leads.
             self._inbox.take_all()
         logged = logged_request(self.services.runtime.stopwatch_ms) if request_logger.level else None
         try:
@@ -163,7 +168,8 @@ class Dispatcher(Generic[S]):
             raise CloseConnection("internal error") from error
 
     def call(self, peer: Peer, request: Any) -> Any:
-        """Run a decoded request of this process in the newest version. Return a response or a future of one."""
+        """Handle a request of this process to itself, which is not encoded, in the newest version. Return a response or
+        a future of one."""
         row = self.rows.find(request.API_KEY)
         if row is None:
             raise CloseConnection(f"request with API key {request.API_KEY}, which is not served on this listener")
@@ -172,7 +178,7 @@ class Dispatcher(Generic[S]):
         )
 
     def finish(self, row: Row, ctx: AnyContext, response: Any) -> EncodedAnswer | None:
-        """End a request: count it and return the bytes of the answer. `response` is a message, a frame that
+        """End a request: count it and return the bytes of the answer. `response` is a message, an answer that
         `handle_frame` has encoded, the controller's answer to a forwarded request, or None for no answer."""
         row.requests.value += 1
         row.request_bytes.value += ctx.request_bytes

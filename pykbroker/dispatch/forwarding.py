@@ -1,16 +1,19 @@
-"""A broker passes requests of TABLE's `forward` rows on to the active controller, as it received them (KIP-590).
+"""Forwarding: a broker passes the requests of TABLE's `forward` rows on to the active controller, as it received them
+(KIP-590).
 
-Not responsible for finding the controller: the channel does, anew for each try. While there is no controller, or it
-changes, or it stays silent, the request is tried again until TIMEOUT_MS have passed, and then answered with
-REQUEST_TIMED_OUT. A try whose answer was lost may have been carried out. The client of a CreateTopics may then get
-TOPIC_ALREADY_EXISTS. If the controller does not serve Envelopes, or answers one with an error, the client gets
-UNKNOWN_SERVER_ERROR because it can do nothing about it, and the log has the reason (at DEBUG). If the controller does
+Not responsible for finding the controller: the channel finds it again for each try. While there is no controller, or it
+changes, or it stays silent, the request is tried again. When TIMEOUT_MS have passed, it is answered with
+REQUEST_TIMED_OUT. The controller may have carried out a try whose answer was lost. The client of a CreateTopics may
+then get TOPIC_ALREADY_EXISTS from the next try. If the controller does not serve Envelopes, or answers an Envelope with
+an error, the client gets UNKNOWN_SERVER_ERROR, because the client can do nothing about the error, and the log has the
+reason (at DEBUG). If the controller does
 not serve the version of the request inside, the broker ends the client's connection, so that the client asks for the
 versions again. All this is as in Apache Kafka (ForwardingManager).
 
-One thing differs: requests under way when their connection ended are sent again alone (suspects.py). If the controller
-ends that connection too, the request is answered with UNKNOWN_SERVER_ERROR, and the others go on. In Apache Kafka such
-a request ends the tries of all others for a minute.
+One thing differs: if the connection to the controller ends, each request that was under way on it is sent again alone,
+on another connection (suspects.py). If the controller ends that connection too, the request is answered with
+UNKNOWN_SERVER_ERROR, and other requests are not disturbed. In Apache Kafka such a request makes the tries of all other
+requests fail for a minute.
 """
 
 from __future__ import annotations
@@ -33,15 +36,16 @@ from pykbroker_wire.messages.envelope import EnvelopeRequest
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.05
-#: As Apache Kafka's brokers: the whole (retryTimeoutMs), and one try (the default of controller.socket.timeout.ms).
+#: As in Apache Kafka's brokers: the time for all tries (retryTimeoutMs), and for one try (the default of
+#: controller.socket.timeout.ms).
 TIMEOUT_MS = 60_000
 TRY_MS = 30_000
-#: More than the header of an Envelope, its lengths and an address take together; this broker's client id is short.
+#: More than an Envelope's header, its length fields and an address together take; this broker's client id is short.
 _ENVELOPE_BYTES = 1024
 
 
 def packed_address(host: str) -> bytes:
-    """Return 4 or 16 bytes. A peer without an address (in-memory transports) counts as loopback."""
+    """Return an IP address as 4 or 16 bytes. A peer without an address (in-memory transports) gets 127.0.0.1."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).packed
     except ValueError:
@@ -49,7 +53,7 @@ def packed_address(host: str) -> bytes:
 
 
 def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> Any:
-    """Send on the part that this broker does not settle itself. Return an answer, or a future of one."""
+    """Forward the part of a request that this broker does not settle itself. Return an answer, or a future of one."""
     settled = None if row.on_broker is None else row.on_broker(ctx, _decoded(row, frame))
     if settled is None:
         return _pass_on(row, ctx, frame)
@@ -88,7 +92,7 @@ def _pass_on(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[
     answer: asyncio.Future[Any] = loop.create_future()
     principal = envelope.request_principal or b""
     if len(frame) + len(principal) + _ENVELOPE_BYTES > services.config.int("socket.request.max.bytes"):
-        # The controller would end the connection on which all requests are forwarded, and again at each try.
+        # At each try the controller would end the connection, on which this broker forwards all requests.
         logger.info(
             "%s request from %s has %d bytes: with an Envelope it does not fit into socket.request.max.bytes",
             row.name,
@@ -103,15 +107,15 @@ def _pass_on(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[
     def send() -> None:
         if answer.done():
             return
-        # The timeout stays as long near the deadline, because a connection that stays silent for that time is given up
-        # together with all requests that wait on it.
+        # The timeout of a try is not shortened near the deadline. A connection that stays silent for the timeout is
+        # ended, together with all requests that wait on it.
         if is_suspect:
             services.suspects.send(envelope, TRY_MS, deadline).add_done_callback(arrived)
         else:
             services.controller_channel.send(envelope, TRY_MS).add_done_callback(arrived)
 
     def refuse(code: ErrorCode, reason: str) -> None:
-        # As in Apache Kafka: while there is no controller, each request of each client ends here.
+        # Log at DEBUG, as Apache Kafka does: while there is no controller, each request of each client ends here.
         logger.debug("%s request from %s is answered with %s: %s", row.name, ctx.client_host, code.name, reason)
         answer.set_result(row.refused(_decoded(row, envelope.request_data), ctx.api_version, code))
 
@@ -157,7 +161,7 @@ def _pass_on(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[
 
 
 def _decoded(row: Row, frame: bytes | memoryview) -> Any:
-    """Decode the request a second time. The first was when it came."""
+    """Decode the request a second time. The dispatcher has decoded it when it came."""
     view = memoryview(frame)
     header, position = RequestHeader.decode(view)
     return row.decode(view, position, header.version)[0]

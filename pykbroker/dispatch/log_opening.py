@@ -1,6 +1,6 @@
-"""Open the logs that a request names and that no request has used since the start, a few in each turn of the loop.
+"""Opens the logs that a request names before the request continues. A log is not open until a request has used it.
 
-Not responsible for the turns (storage/opening.py).
+Not responsible for opening only a few logs in each turn of the loop (storage/opening.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 def unopened(ctx: BrokerContext, asked: Iterable[tuple[str, int]]) -> asyncio.Future[None] | None:
     """Return a future that is done when all these logs have been opened or have failed to open. Return None if there is
-    nothing to wait for. `asked` has topic names and indexes; this node skips partitions that it does not have."""
+    nothing to wait for. `asked`: topic names and partition indexes. Partitions that this node does not have are
+    skipped."""
     replicas = ctx.services.replicas
     found = (replicas.find(topic, index) for topic, index in asked)
     return replicas.logs.opener.when_open(partition.handle for partition in found if partition is not None)
@@ -29,8 +30,9 @@ def when_open(
     answer: Callable[[], Later[T]],
     when_done: CallWhenDone = at_any_time,
 ) -> Later[T]:
-    """Return the result of `answer`. It is called now, or when all these logs have been opened, unless the client has
-    gone by then. `when_done`: `append_order.in_order` for a request that writes to these logs."""
+    """Return the result of `answer`, or a future of it. `answer` is called now, or when all these logs have been
+    opened, unless the client has gone by then. `when_done`: `append_order.in_order` for a request that writes to these
+    logs."""
     opening = unopened(ctx, asked)
     if opening is None:
         return answer()

@@ -1,4 +1,4 @@
-"""Turn the future of an operation into the future of a response, for handlers that run on the active controller.
+"""Turns the future of an operation into the future of a response, for handlers that run on the active controller.
 
 Not responsible for forwarding (forwarding.py, api/envelope.py).
 """
@@ -26,7 +26,8 @@ def respond(
 ) -> asyncio.Future[R]:
     """Return a future of the response. `answer` makes it from a result, `refuse` from an error of the whole request.
 
-    Inside an Envelope NOT_CONTROLLER stays an error. It becomes the Envelope's, and the broker tries again elsewhere.
+    If the request came inside an Envelope, NOT_CONTROLLER is raised: the Envelope gets this error, and the broker tries
+    again (forwarding.py).
     """
 
     def refuse_here(error: KafkaError) -> R:

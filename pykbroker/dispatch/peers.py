@@ -1,6 +1,6 @@
 """Peers without a connection of their own (see Peer in context.py): the node itself, and a client inside an Envelope.
 
-A request of the node to itself passes through no connection, so the composition sets its principal.
+A request of the node to itself passes through no connection, so the code that builds the node sets its principal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A principal as it stands in an Envelope: Kafka's default principal serde (KIP-590)."""
+"""The bytes of a principal in an Envelope: Kafka's default principal serde (KIP-590)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def encode_principal(principal: str) -> bytes:
 
 
 def decode_principal(data: bytes) -> PeerSession:
-    """Return the session of an encoded principal. Raise DecodeError if the bytes are no principal."""
+    """Return the session of an encoded principal. Raise DecodeError if the bytes are not a principal."""
     if len(data) < 2:
         raise DecodeError("a principal needs a version")
     (version,) = _INT16.unpack_from(data)

@@ -1,6 +1,6 @@
-"""The requests that handlers pass to the quorum, each with its response or a future of it.
+"""The requests that handlers pass to the quorum, each with the type of its response.
 
-Not responsible for the answers: the quorum's driver makes them.
+Not responsible for the responses: the quorum's driver makes them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class QuorumLevels(Protocol):
 
 
 class QuorumRequests(QuorumLevels, Protocol):
-    """Answers requests. `version` is the version in which the request came in, `listener` the name of its listener."""
+    """Answers requests at once or later. `version` is the version of the request, `listener` the name of the listener
+    that received it."""
 
     @overload
     def handle(self, request: VoteRequest, version: int, listener: str) -> NowOrLater[VoteResponse]: ...

@@ -1,14 +1,14 @@
 """A line of JSON for each request that a handler answers, as Apache Kafka's request log has it (KIP-673).
 
-Responsible for what a line contains and what it hides. Not responsible for when there is one (dispatcher.py and
-api/envelope.py ask `logged_request`). Loaded with the first line.
+Responsible for the content of a line, and for the secrets that it hides. Not responsible for the decision to write a
+line (dispatcher.py and api/envelope.py call `logged_request`). The module is imported for the first line.
 
 A request becomes text before its handler gets it, because handlers may change it. Secrets are hidden: values of
-configurations as in Apache Kafka, and, beyond it, tokens of SASL and of delegation, and salts and keys of SCRAM. A line
-is ASCII, so that a name that a client chose cannot begin a line or steer a terminal.
+configurations, as in Apache Kafka, and also SASL tokens, delegation tokens, and salts and keys of SCRAM, which Apache
+Kafka shows. A line is ASCII, so that a name that a client chose cannot begin a new line or control a terminal.
 
-A request waits in no queue, so requestQueueTimeMs and responseQueueTimeMs are 0. localTimeMs is the time of the
-handler, remoteTimeMs the wait after it for the answer, and sendTimeMs the time of the encoding.
+A request waits in no queue, so requestQueueTimeMs and responseQueueTimeMs are 0. localTimeMs is the time until the
+handler has returned, remoteTimeMs the wait after that for the answer, sendTimeMs the time to encode it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from pykbroker_wire.json_form import Hide, render, to_json
 from pykbroker_wire.message_fields import MESSAGE_FIELDS
 from pykbroker_wire.primitives import Message, TopLevel
 
-#: Hidden besides values of configurations. Apache Kafka 4.3.1 shows them.
+#: Fields that are hidden in addition to values of configurations. Apache Kafka 4.3.1 shows them.
 _SECRET: Final = frozenset({"auth_bytes", "hmac", "request_data", "response_data", "salt", "salted_password"})
-#: A line has the size of the records of these APIs, and nothing about the records of others, as in Apache Kafka.
+#: As in Apache Kafka, a line has the size of the records in messages of these APIs, and nothing about records in
+#: messages of other APIs.
 _WITH_SIZES: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
 _CLIENT_METRICS_KEYS: Final = frozenset({"interval.ms", "match", "metrics"})
 _NOT_ASCII: Final = re.compile(r"[^\x20-\x7e]+")
@@ -53,7 +54,8 @@ class LoggedRequest:
         self._handled_ms = self._answered_ms = self._began_ms
 
     def opened(self, ctx: AnyContext, request: TopLevel, envelope: AnyContext | None = None) -> None:
-        """Record the request as it came. `envelope`: the context of the Envelope that it was in."""
+        """Record the request before the handler may change it. `envelope`: the context of the Envelope that contained
+        it."""
         self._ctx = ctx
         self._source = envelope
         self._request = _body(ctx, request, _hidden_of(ctx, request))
@@ -67,12 +69,13 @@ class LoggedRequest:
         self._answered_ms = self._clock()
 
     def tell(self, response: Any) -> None:
-        """Write the line. `response`: a message, the controller's answer to a forwarded request, or None for none."""
+        """Write the line. `response`: a message, the controller's answer to a forwarded request, or None for no
+        answer."""
         ctx = self._ctx
         if type(response) is ForwardedResponse:
             response = decode_response(ctx.api_key, ctx.api_version, response.data)[1]
         if ctx.api_key == ApiKey.ENVELOPE and response is not None and not response.error_code:
-            # The request that was inside has its own line.
+            # The request inside the Envelope has its own line.
             return
         self._logger.log(logging.DEBUG, "Completed request:%s", _text(self._line(response)))
 
@@ -110,7 +113,7 @@ class LoggedRequest:
 
 
 def _connection(ctx: AnyContext) -> str:
-    """The connection as Apache Kafka names it: both ends, the processor, and its number."""
+    """Return the name that Apache Kafka gives the connection: both addresses, the processor, and its number."""
     peer = ctx.peer
     if peer.connection_number is None:
         return "memory"

@@ -1,7 +1,7 @@
-"""The row of an API, which dispatch reads: where it is served, its versions, its handler, its counters.
+"""The row of an API: the listeners that serve it, its versions, its handler and its counters. The dispatcher reads it.
 
-A row is resolved with the first request of its API. So a node is ready sooner and takes less memory, since most nodes
-never serve most APIs. Not responsible for which APIs there are: pykbroker.api lists them, and passes their rows to the
+A row is resolved at the first request of its API. So a node is ready sooner and takes less memory, because most nodes
+never get requests of most APIs. Not responsible for the list of APIs: pykbroker.api has it, and passes the rows to the
 dispatcher.
 """
 
@@ -17,7 +17,7 @@ from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import ApiVersion
 
-#: the context of the half that `handle` runs on, and the request
+#: C is the context of the half on which `handle` runs, Q the request.
 C = TypeVar("C")
 Q = TypeVar("Q")
 
@@ -35,8 +35,9 @@ class On(Flag):
 
 @dataclass(slots=True, frozen=True)
 class Settled:
-    """A request that the broker has settled in part. `rest`: the request for the controller, None if nothing is left.
-    `whole` makes the whole answer from the controller's answer to the rest."""
+    """A request that the broker has settled in part. `rest`: the request for the controller, or None if nothing is
+    left. `whole` makes the complete answer from the controller's answer to `rest`, or from None if there was no
+    `rest`."""
 
     rest: Any | None
     whole: Callable[[Any | None], Any]
@@ -44,14 +45,15 @@ class Settled:
 
 @dataclass(slots=True, frozen=True)
 class Handlers(Generic[C, Q]):
-    """The functions of an API's module for dispatch, its `HANDLERS`. `handle` is called with each request."""
+    """The functions that an API's module gives to the dispatcher as its `HANDLERS`. `handle` answers a decoded
+    request."""
 
     handle: Callable[[C, Q], object]
-    #: Answers a frame without decoding it as a whole: bytes, a response, or one of these later. Returns None, and has
-    #: done nothing, if `handle` must answer. For the most frequent shapes of the most frequent APIs.
+    #: Answers a frame without decoding all of it. Returns bytes, a response, or a future of these. Returns None, after
+    #: doing nothing, if `handle` must answer. It is for the most frequent forms of the most frequent requests.
     handle_frame: Callable[[C, memoryview, int], object] | None = None
-    #: `(request, version, code)` -> the broker's answer to a request that it could not forward. A row that forwards
-    #: has it.
+    #: `(request, version, code)` -> the broker's answer to a request that it could not forward. Only rows with
+    #: `forward` have it.
     refused: Callable[[Q, int, ErrorCode], object] | None = None
     #: Settles a part of a request before the broker forwards the rest. The context is a BrokerContext.
     on_broker: Callable[[Any, Q], Settled | None] | None = None
@@ -63,8 +65,8 @@ class Handlers(Generic[C, Q]):
 class ServedApi:
     """One row. `module` is the file in api/ that has the `HANDLERS`.
 
-    forward: a broker listener sends the request on to the active controller in an Envelope (KIP-590), where `handle`
-    runs. advertised_min: the lowest version in ApiVersions if that is not the lowest version served.
+    forward: a broker listener sends the request in an Envelope (KIP-590) to the active controller, which runs `handle`.
+    advertised_min: the lowest version in ApiVersions, if that is not the lowest version served.
     """
 
     key: ApiKey
@@ -92,7 +94,7 @@ class ServedApi:
 
 
 class Row:
-    """A row of TABLE with everything that dispatch needs, resolved once."""
+    """A row of TABLE, with everything that the dispatcher needs. It is built once, at the first request of its API."""
 
     __slots__ = (
         "api",
@@ -145,9 +147,9 @@ class Rows:
     def __init__(self, apis: Iterable[ServedApi], resolve: Callable[[ServedApi], Row]) -> None:
         self._apis = {int(api.key): api for api in apis}
         self._resolve = resolve
-        #: by API key, the rows that requests have used
+        #: API key -> the row, for the APIs that have had requests
         self.resolved: dict[int, Row] = {}
-        #: the answer of ApiVersions, in the order of the keys; never changed
+        #: the entries for ApiVersions, in the order of the API keys; the list is never changed
         self.advertised = [self._apis[key].advertised for key in sorted(self._apis)]
 
     def find(self, key: int) -> Row | None:

@@ -1,6 +1,6 @@
 """The parts of a node that handlers reach: one struct for the broker half, one for the controller half.
 
-Filled by the halves of a node (pykbroker/node/). The two halves share only the attributes of `Services`. The broker
+The two halves of a node (pykbroker/node/) fill them. Only the attributes of `Services` exist in both. The broker
 half sends its requests to the controller half through `controller_channel`, as protocol messages.
 """
 

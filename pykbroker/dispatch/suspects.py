@@ -1,11 +1,11 @@
-"""Requests whose connection to the controller ended before their answer came. Each is sent again alone.
+"""Suspects: requests whose connection to the controller ended before their answer came. Each is sent again alone.
 
-The controller may end the connection because of one of them, at each try. On the connection that all share, that
-request would end the tries of the others too. So the suspects go one after the other on a connection that nothing else
-uses. A request that ends this connection as well is at fault.
+One of these requests may be the reason why the controller ended the connection, and may have this effect at each try.
+On the connection that all requests share, it would make the other requests fail too. So the suspects are sent one after
+the other on a connection that nothing else uses. A request during which this connection ends as well is at fault.
 
-Responsible for the order, and for giving up requests that have waited too long. Not responsible for the verdict
-(forwarding.py).
+Responsible for the order, and for ending requests that have waited too long. Not responsible for the answer to the
+request at fault (forwarding.py).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pykbroker.node_to_controller.controller_channel import Channel
 
 
 class Suspects:
-    """The queue of suspects. No other part may send on `channel`. The queue has no limit of its own: it grows with the
-    requests that clients have under way."""
+    """The queue of suspects. No other part may send on `channel`. The queue has no limit of its own; it is bounded by
+    the requests that clients have under way."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, channel: Channel) -> None:
         self._loop = loop
@@ -30,7 +30,7 @@ class Suspects:
 
     def send(self, request: Any, timeout_ms: int, until: float) -> asyncio.Future[Any]:
         """Return a future of the answer or of the channel's error. It fails with TimeoutError if the request's turn has
-        not come by `until`, a time of the loop. `timeout_ms` counts from the turn."""
+        not come by `until`, a time of the loop. `timeout_ms` counts from the time when the request is sent."""
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._waiting.append((request, timeout_ms, answer, self._loop.call_at(until, _give_up, answer)))
         self._next()

@@ -9,8 +9,10 @@ connection over the bound of its address is closed. All bounds may change while 
 Invariants
 * Each listener has its own waiting queue. Connections that wait at one listener neither refuse nor delay connections at
   another.
-* The listener between brokers never waits for the others: its connection takes the place of the one that was idle
-  longest (KIP-402). Clients' connections do not count towards the bound of its addresses either.
+* The listener between brokers never waits for the other listeners: over max.connections, its new connection takes the
+  place of that connection of another listener that was idle longest (KIP-402). Its addresses are also counted apart
+  from those of
+  clients.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ _SHORTEST_WAIT_SECONDS = 0.001
 
 @dataclass(slots=True, frozen=True)
 class AdmissionLimits:
-    """Counts, and new connections per second. `waiting` is the length of each listener's accept queue."""
+    """Bounds: counts of connections, and rates in new connections per second. `waiting` is the length of each
+    listener's accept queue."""
 
     connections: int = UNBOUNDED
     listener_connections: Mapping[str, int] = field(default_factory=dict)
@@ -47,7 +50,7 @@ class AdmissionLimits:
 
 
 class _Rate:
-    """A bucket of permissions that fills with time."""
+    """A bucket of permissions for new connections, which fills with time."""
 
     __slots__ = ("_filled_at", "_tokens")
 
@@ -56,7 +59,7 @@ class _Rate:
         self._filled_at = now
 
     def wait(self, now: float, rate: int, burst_seconds: float) -> float:
-        """Return the seconds until one more may pass; 0 for now."""
+        """Return the seconds until one more connection is allowed, or 0 if it is allowed now."""
         self._tokens = min(rate * burst_seconds, self._tokens + (now - self._filled_at) * rate)
         self._filled_at = now
         return 0.0 if self._tokens >= 1 - 1e-9 else (1 - self._tokens) / rate
@@ -73,7 +76,7 @@ class Admission:
         self._limits = limits
         #: the served connections, and how each counts towards the bound of its address
         self._served: dict[Connection, tuple[bool, str]] = {}
-        #: of all listeners, in the order of their arrival
+        #: the waiting connections of all listeners, in the order of their arrival
         self._waiting: dict[Connection, None] = {}
         self._waiting_at: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
@@ -114,7 +117,7 @@ class Admission:
         return None
 
     def leave(self, connection: Connection) -> None:
-        """Remove a connection that has ended; the next may be served."""
+        """Remove a connection that has ended. A waiting connection may then be served."""
         if connection in self._waiting:
             self._stop_waiting(connection)
         if connection not in self._served:
@@ -154,14 +157,15 @@ class Admission:
         return None
 
     def _close_idlest(self) -> None:
-        # A closing connection already gives its place to the connection for which it was closed.
+        # A connection that is closing is no candidate, because it already gives up its place.
         others = [one for one in self._served if one.listener_name != self._limits.protected and one.end is None]
         if others:
             idlest = min(others, key=lambda one: one.last_active)
             idlest.close("the listener between brokers needs its place (max.connections)")
 
     def _delay(self, name: str) -> float:
-        """Return the seconds until this listener may serve one more: 0 for now, infinite if another must end first."""
+        """Return the seconds until this listener may serve one more connection: 0 if it may now, infinite if a served
+        connection must end first."""
         limits = self._limits
         if self._per_listener[name] >= limits.listener_connections.get(name, UNBOUNDED):
             return float("inf")
@@ -176,7 +180,7 @@ class Admission:
         limits = self._limits
         found = []
         for key, allowed in (("", limits.rate), (listener, limits.listener_rates.get(listener, UNBOUNDED))):
-            # Only the bound of its own listener applies to the listener between brokers.
+            # For the listener between brokers only its own rate counts, not the common rate.
             if allowed == UNBOUNDED or (not key and listener == limits.protected):
                 continue
             rate = self._rates.get(key)

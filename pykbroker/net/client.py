@@ -1,12 +1,14 @@
-"""A connection that this node makes to another node: requests out, responses in the order of the requests.
+"""A connection that this node makes to another node: it sends requests and gets responses, in the order of the
+requests.
 
 Responsible for one peer: connecting, negotiating versions, timeouts, noticing that the peer has vanished, and a pause
-before it connects again. Not responsible for choosing a node or repeating a request, nor for the authentication of this
+before this node connects again. Not responsible for choosing a node or repeating a request, nor for the authentication
+of this
 node (sasl_client.py).
 
 A request that times out ends alone, and its late response is dropped. A peer answers in order, so all later requests
-wait for the oldest response that it owes. If no byte has arrived for as long as that oldest request may wait, the peer
-is taken to have vanished, and the connection ends. Apache Kafka ends the connection at the first timeout, and with it
+wait for the oldest response that it has not sent. If no byte has arrived for the timeout of that oldest request, the
+peer counts as vanished, and the connection ends. Apache Kafka ends the connection at the first timeout, and with it
 every request after a slow one; see docs/decisions/0014-timeouts-between-nodes.md.
 
 Invariants
@@ -50,7 +52,7 @@ _RESOLUTION_SECONDS = 0.005
 
 
 class Disconnected(ConnectionError):
-    """The connection ended before the response came, or was never made."""
+    """The connection ended before the response came, or it could not be made."""
 
 
 class Unanswered(Disconnected):
@@ -60,7 +62,7 @@ class Unanswered(Disconnected):
 @dataclass(slots=True, frozen=True)
 class ConnectionSetup:
     """The timeout until a connection is ready (the first, and the greatest after failures), and the pause before this
-    node connects again (Apache Kafka's values between nodes). It also has the TLS and SASL of the connection."""
+    node connects again (the values that Apache Kafka has between nodes). Also the TLS and SASL of the connection."""
 
     first_ms: int = 10_000
     greatest_ms: int = 30_000
@@ -99,10 +101,10 @@ class _Request:
         self.message = message
         #: seconds
         self.timeout = timeout
-        #: the version that the caller chose, and after writing the version in which it was written
+        #: the version that the caller chose, or None; after writing, the version in which the request was written
         self.version = version
         self.least = least
-        #: one of both is set; the second for requests of the connection itself
+        #: one of these two is set: `answered` for requests of the connection itself, `answer` for all others
         self.answer = answer
         self.answered = answered
         self.timer: asyncio.TimerHandle | None = None
@@ -117,7 +119,7 @@ class _Request:
 
 
 class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
-    """One transport, from connecting to its end. `ready` is called when versions are known."""
+    """One transport, from connecting to its end. `ready` is called when the connection can send requests."""
 
     __slots__ = (
         "_cannot_say",
@@ -150,13 +152,13 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         speaks_tls: bool = False,
         login: OutgoingLogin | None = None,
     ) -> None:
-        """`speaks_tls`: its transport is a TLS layer, which calls `secured`. `login`: the user of this node, which is
-        authenticated once versions are known."""
+        """`speaks_tls`: the transport is a TLS layer, which calls `secured`. `login`: the user of this node, which is
+        authenticated when the versions of the peer are known."""
         super().__init__(MADE)
         self._speaks_tls = speaks_tls
         self._login = login
         self._exchange: OutgoingExchange | None = None
-        #: the peer refused this node, and the log has the reason
+        #: True if the peer refused to authenticate this node; the log then has the reason
         self.was_refused = False
         self._receive_buffer_bytes = receive_buffer_bytes
         self._loop = loop
@@ -167,9 +169,9 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         self._frames = Frames(MAX_RESPONSE_BYTES)
         self._versions = PeerVersions({})
         self._correlation_id = 0
-        #: API keys of requests that could not be sent, for one log line each
+        #: API keys of requests that could not be sent; one log line was written for each key
         self._cannot_say: set[int] = set()
-        #: in the order in which they were written, with those that timed out
+        #: requests without a response, in the order in which they were written; also requests that timed out
         self._unanswered: deque[_Request] = deque()
         #: when bytes last arrived
         self._heard_at = 0.0
@@ -233,7 +235,8 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def write(self, request: _Request) -> None:
-        """Send it in the newest version that both sides know. A request that cannot be sent ends with an error."""
+        """Send the request in its chosen version, or else the newest that both sides know. If it cannot be sent, it
+        ends with an error."""
         assert self.state is ConnectionState.READY
         message = request.message
         try:
@@ -262,7 +265,8 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
             self._watch_timer.cancel()
             self._watch_timer = None
         if self.end is not None or self.state is not ConnectionState.READY or not self._unanswered:
-            # Until it is ready, only the timeout of its setup counts, however short a request waits.
+            # Until the connection is ready, only the timeout of its setup ends it, even if a request's timeout is
+            # shorter.
             return
         oldest = self._unanswered[0]
         silent_since = max(oldest.written_at, self._heard_at)
@@ -323,7 +327,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
 
     def _ask_for_versions(self, version: int) -> None:
         asked = ApiVersionsRequest(client_software_name="pykbroker", client_software_version=__version__)
-        # Without its own timeout, because the timeout of the setup ends the connection.
+        # The request has no timeout of its own, because the timeout of the setup ends the connection.
         self._send(_Request(asked, math.inf, version, 0, None, partial(self._negotiated, version)), asked, version)
 
     def _negotiated(self, asked: int, response: ApiVersionsResponse) -> None:
@@ -335,7 +339,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         if self._login is None:
             self.authenticated()
             return
-        # A node that does not need it does not load it, so that it starts faster.
+        # A node without SASL does not import this module, so that it starts faster.
         from pykbroker.net.sasl_client import OutgoingExchange
 
         self.become(ConnectionState.AUTHENTICATING)
@@ -363,7 +367,8 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         self.close(reason)
 
     def renew_if_due(self) -> None:
-        """Authenticate this node again if the session ends soon; until then the state is not READY."""
+        """Authenticate this node again if the session ends soon. Until the peer has accepted that, the state is not
+        READY."""
         if self._exchange is not None and self.state is ConnectionState.READY and self._exchange.is_due():
             self.become(ConnectionState.AUTHENTICATING)
             self._exchange.renew()
@@ -402,7 +407,7 @@ class PeerWatch(Protocol):
 
 
 class BrokerConnection:
-    """One peer. Connects at the first request, and again after the connection was lost."""
+    """One peer. The first request connects to it, and so does the first request after the connection was lost."""
 
     def __init__(
         self,
@@ -438,10 +443,11 @@ class BrokerConnection:
     def send(
         self, request: TopLevel, timeout_ms: int, version: int | None = None, least_version: int = 0
     ) -> asyncio.Future[Any]:
-        """Return the response to one request, sent in `version`, or else in the newest version that both sides know and
-        that is not older than `least_version`. Fails with Disconnected, UnsupportedVersion or TimeoutError.
+        """Return a future of the response to one request. The request is sent in `version`. If that is None, it is sent
+        in the newest version that both sides know and that is not older than `least_version`. The future fails with
+        Disconnected, UnsupportedVersion, EncodeError or TimeoutError.
 
-        During the pause before this node connects again, a request fails at once, because its sender may use another
+        During the pause before this node connects again, a request fails at once, so that its sender can try another
         node.
         """
         loop = self._runtime.loop
@@ -467,7 +473,7 @@ class BrokerConnection:
         return answer
 
     def end_pause(self) -> None:
-        """Connect at the next request without a pause, because there is news of the peer."""
+        """Let the next request connect without a pause, because there is news of the peer."""
         self._connect_from = 0.0
 
     def close(self) -> None:
@@ -539,7 +545,7 @@ class BrokerConnection:
             )
         else:
             if not self._failures and not self._closed and not was_refused:
-                # One line for all attempts in a row.
+                # All failed attempts in a row have one log line.
                 logger.info("Connection to %s: cannot connect: %s", self._address, end)
             self._failures += 1
         if self._was_ready and not self._closed and self._watch is not None:

@@ -9,7 +9,7 @@ Invariants
 * Memory grows with the bytes received, never with the length that a client declares.
 * Only a connection that is READY dispatches (connection_state.py). On a listener that authenticates, frames before that
   go to sasl_connection.py.
-* While a bound is exceeded nothing more is read or dispatched; received bytes stay in this connection's buffer.
+* While a bound is exceeded, nothing is read or dispatched; bytes that were received stay in this connection's buffer.
 * One turn of the loop dispatches the frames of one connection for TURN_SECONDS at most, plus its last frame.
 
 Connections share the listener's receive buffer: between two turns of the loop only a connection in the middle of a
@@ -44,13 +44,12 @@ WRITE_BUFFERS = 24
 WRITE_BYTES = 256 * 1024
 #: After a large request a connection keeps its own receive buffer up to this size; an idle connection frees it.
 KEEP_BUFFER_BYTES = 2 * 1024 * 1024
-#: The most time for the frames of one connection in one turn of the loop. The others wait for the next turn.
+#: The most time for the frames of one connection in one turn of the loop. Its other frames wait for the next turn.
 TURN_SECONDS = 0.005
-#: The time for the client of a closed connection to read its responses, and for a client that sends no more to get
-#: them.
+#: The time to read the responses for the client of a closed connection, and for a client that has ended its sending.
 DRAIN_SECONDS = 5.0
 _NO_MORE = "the client sends no more"
-#: Tests set this: a request's bytes are overwritten after its dispatch, so that code that keeps a view is found.
+#: Set by tests: a request's bytes are overwritten after its dispatch, which exposes code that keeps a view of them.
 POISON_RECEIVED = False
 
 
@@ -58,7 +57,7 @@ class CloseConnection(Exception):
     """Ends the connection; the text is the reason in its one log line."""
 
 
-#: The result that a response is made from, later.
+#: A future of the result from which the response will be made.
 FutureAnswer: TypeAlias = "asyncio.Future[Any] | Promise"
 
 
@@ -78,7 +77,7 @@ _numbers = count(1)
 
 
 class Connection(StatefulConnection, asyncio.BufferedProtocol):
-    """Server side of one connection. Created by the listener, driven by the transport."""
+    """The server side of one connection. The listener creates it, and the transport calls it."""
 
     __slots__ = (
         "_dispatch",
@@ -112,7 +111,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
     def __init__(self, listener: ConnectionHome[Connection]) -> None:
         super().__init__(ACCEPTED)
         self.listener = listener
-        #: the receiver of frames, and the largest frame
+        #: the function that gets the frames, and the size of the largest frame
         self._dispatch: DispatchFrame = listener.dispatch
         self._frame_bytes = listener.limits.frame_bytes
         self.transport: asyncio.Transport | None = None
@@ -125,7 +124,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self.last_active = listener.loop.time()
         #: True if responses may have regions of segment files: the transport is a socket, or TLS over one
         self.takes_regions = False
-        #: made for the first region
+        #: None until the first region is sent
         self._sender: SendQueue | None = None
         self._own_view: memoryview | None = None
         self._own_filled = 0
@@ -220,7 +219,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             authentication.begin(self)
 
     def frames_go_to(self, dispatch: DispatchFrame, frame_bytes: int) -> None:
-        """The frames that follow go there, and may have up to so many bytes."""
+        """Pass the following frames to `dispatch`. Each may have up to `frame_bytes` bytes."""
         self._dispatch = dispatch
         self._frame_bytes = frame_bytes
 
@@ -258,14 +257,14 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         else:
             view = self._own_view
             if not self._own_filled:
-                # The buffer stays if a request ends with it; the time of the next request begins here.
+                # The buffer is empty but not freed after the last request; the time of the next request begins here.
                 self._frame_started = self.last_active
             self._own_filled = end = self._own_filled + nbytes
         self._read_goes_on = end == len(view)
         self._consume(view, end)
 
     def eof_received(self) -> bool | None:
-        """The client sends no more, or is gone and has a request that waits very long. It has DRAIN_SECONDS for
+        """The client sends no more, or is gone while its request still waits. It has DRAIN_SECONDS for its
         responses."""
         self._peer_sends_more = False
         if self.end is None and self._own_filled and not self._reading_paused:
@@ -296,7 +295,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
     # -- frames -------------------------------------------------------------------------------------------------------
 
     def _consume(self, view: memoryview, end: int) -> None:
-        """Dispatch the whole frames in view[:end] that this turn has time for, and keep the rest."""
+        """Dispatch the complete frames in view[:end] for which this turn has time, and keep the rest."""
         position = 0
         # The first frame of a turn needs no look at the clock.
         is_first = self._turn_began == self.last_active
@@ -337,8 +336,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                         out += answer
                         out_bytes += len(answer[0]) if len(answer) == 1 else sum(map(len, answer))
                         if out_bytes > WRITE_BYTES or len(out) >= WRITE_BUFFERS:
-                            # Not all at the end: a frame is small, but its response may be large, and the transport can
-                            # then ask for a pause. A client that pipelines also continues while the rest is dispatched.
+                            # Do not write all at the end: after a large response the transport may ask for a pause, and
+                            # a client that pipelines can continue while its other frames are dispatched.
                             self._write(out)
                             out, out_bytes = [], 0
                 else:
@@ -406,7 +405,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         """End the connection if it is idle or stuck, and free an idle buffer. The listener calls it at intervals."""
         if self.state is ConnectionState.CLOSING:
             if self.transport is not None and now - self.last_active > DRAIN_SECONDS:
-                # The client does not read the rest, and a transport would wait for that without end.
+                # The client does not read the rest of its responses, and the transport would wait for it without end.
                 self.transport.abort()
             return
         limits = self.listener.limits
@@ -451,7 +450,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             self.close("internal error")
             return
         if len(self._replies) == 1 and not self._reading_paused:
-            # No other can be finished in this turn of the loop, and no request waits to be dispatched.
+            # No other request is unanswered, and none waits to be dispatched.
             self._flush()
         elif not self._flush_scheduled:
             # One write for all responses that are finished in this turn of the loop.
@@ -487,7 +486,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                 transport.write(buffer)
 
     def _send(self, transport: asyncio.Transport, out: list[bytes | bytearray | memoryview]) -> None:
-        """Send buffers with regions in them, or buffers after regions."""
+        """Send buffers that contain regions, or that must follow queued regions."""
         listener = self.listener
         sender = self._sender
         if sender is None:
@@ -518,7 +517,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             self._resume()
 
     def _cannot_send(self, reason: str) -> None:
-        """End the connection in the middle of a response, after which no other bytes can be sent to this client."""
+        """End the connection in the middle of a response. No other bytes can be sent to this client after a broken
+        response."""
         self.close(reason)
         if self.transport is not None:
             self.transport.abort()
@@ -536,7 +536,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         if not self._reading_paused or self._writing_paused or self._muted or self.end is not None or self._is_behind():
             return
         self._stalled = False
-        # While reading was paused, a request could not arrive.
+        # The time of a request and of idleness begins again, because nothing could arrive while reading was paused.
         self._frame_started = self.last_active = self._turn_began = self.listener.loop.time()
         self._read_goes_on = False
         if self._own_view is not None and self._own_filled:
@@ -551,7 +551,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                 self._end_if_answered()
 
     def _end_if_answered(self) -> None:
-        """Close the connection of a client that sends no more, unless a response is due to it."""
+        """Close the connection of a client that has ended its sending, unless a response is still due to it."""
         if self.end is None and not self._replies and not self._reading_paused:
             self.close(_NO_MORE, logging.DEBUG)
 
@@ -576,12 +576,12 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         """End the connection; `reason` is its one log line."""
         if self.end is not None:
             return
-        # Finished responses still leave, as long as the client reads them.
+        # Responses that are finished are still sent, if the client reads them.
         out: list[bytes | bytearray | memoryview] = []
         self._replies.take(out)
         self._write(out)
         if self.end is not None:
-            # TLS could not encrypt them, and that has ended the connection.
+            # TLS could not encrypt the responses, which has ended the connection.
             return
         self.begin_end(End(reason, by_peer=False))
         self.last_active = self.listener.loop.time()

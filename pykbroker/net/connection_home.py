@@ -1,7 +1,7 @@
-"""The contract of a listener with its connections: bounds, shared parts, and the place where they are counted.
+"""The contract of a listener with its connections: their bounds, the parts that they share, and where they are counted.
 
-Responsible for these contracts, and for the memory that requests on their way may take. Not responsible for accepting
-connections (listener.py), nor for what one does (connection.py).
+Also responsible for the memory that incomplete requests may take. Not responsible for accepting connections
+(listener.py), nor for the work of a connection (connection.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pykbroker.runtime.cold_reads import ColdReads
     from pykbroker.security.tls.tls_server import TlsServer
 
-#: a connection
+#: the type of a connection
 C_contra = TypeVar("C_contra", contravariant=True)
 
 
@@ -30,7 +30,7 @@ class Limits:
     unsent_bytes: int = 16 * 1024 * 1024
     frame_seconds: float = 60.0
     idle_seconds: float = 600.0
-    #: of the operating system, per connection; -1 leaves its defaults
+    #: SO_SNDBUF and SO_RCVBUF of the connection's socket; -1 means the default of the operating system
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
 
@@ -46,8 +46,9 @@ class Pausable(Protocol):
 class WaitingMemory:
     """Bytes of incomplete requests, over all connections (queued.max.request.bytes; -1 means no bound).
 
-    Over the bound, a connection that needs more is muted, unless all others that hold memory are muted. So one
-    connection always continues. If its client stalls, the deadline of its request ends it and the next continues.
+    Over the bound, a connection that needs more memory is muted, unless all other connections that hold memory are
+    muted. So one connection always continues. If its client stalls, the deadline of its request ends it, and the next
+    connection continues.
     """
 
     def __init__(self, limit: int) -> None:
@@ -79,7 +80,7 @@ class WaitingMemory:
 
 
 class BeginsConnection(Protocol[C_contra]):
-    """Finds out from which user requests come, before there are any."""
+    """Authenticates the client of a connection before its first request is dispatched."""
 
     def begin(self, connection: C_contra) -> None: ...
 
@@ -104,7 +105,8 @@ class ConnectionHome(Protocol[C_contra]):
 
     @property
     def receive_view(self) -> memoryview:
-        """Shared by all connections: what lies in it is dead when the frame is dispatched."""
+        """The memory into which all connections receive. The bytes of a frame in it are valid only until its dispatch
+        returns."""
 
     @property
     def cold_reads(self) -> ColdReads: ...
@@ -126,6 +128,6 @@ class ConnectionHome(Protocol[C_contra]):
         """The function that answers the requests (connection.py has its possible results)."""
 
     def admit(self, connection: C_contra) -> str | None:
-        """Count a connection in, or say why not."""
+        """Count a connection in, or return the reason why it is refused."""
 
     def forget(self, connection: C_contra) -> None: ...

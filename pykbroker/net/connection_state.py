@@ -1,7 +1,7 @@
 """The life of a connection as a table: the states that may follow each state, and the reason why a connection ended.
 
-Responsible for both kinds: connections that a listener accepted, and connections that this node makes. Has no sockets
-and no bytes.
+Responsible for both kinds of connections: those that a listener accepted, and those that this node makes. Handles no
+sockets and no bytes.
 
 Invariants
 * A transition that is not in the table raises.
@@ -20,11 +20,11 @@ logger = logging.getLogger(__name__)
 
 
 class ConnectionState(Enum):
-    """The actions that a connection may take."""
+    """The stages of a connection's life; each decides what the connection may do."""
 
     #: There is no transport yet.
     CONNECTING = "connecting"
-    #: The TLS handshake runs, and the connection has not got a byte yet.
+    #: The TLS handshake runs; the connection above TLS has got no byte yet.
     HANDSHAKING = "handshaking"
     #: The peer was asked for its versions (only connections that this node makes).
     NEGOTIATING = "negotiating"
@@ -33,7 +33,7 @@ class ConnectionState(Enum):
     AUTHENTICATING = "authenticating"
     #: Requests are dispatched, or sent.
     READY = "ready"
-    #: The connection has ended for a reason; responses from before may still leave.
+    #: The connection has ended for a reason (`end`); earlier responses may still be sent.
     CLOSING = "closing"
     #: The transport is gone.
     CLOSED = "closed"

@@ -1,11 +1,11 @@
-"""Received bytes to the frames of responses, each copied at most once.
+"""Cuts received bytes into the frames of responses; each byte is copied at most once.
 
-Responsible for the receive memory of one connection that this node makes: `space` is where the transport writes next,
-`received` returns the frames that are whole. Not responsible for the content of a frame.
+Responsible for the receive memory of one connection that this node makes: `space` is the memory where the transport
+writes next, and `received` returns the complete frames. Not responsible for the content of a frame.
 
 Invariants
 * Memory grows with the bytes received, never with the size that a frame declares.
-* A frame is a view of its own memory: it stays valid, and keeps nothing else alive.
+* A frame is a view of its own memory: it stays valid, and holds no other frame in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from struct import Struct
 from pykbroker_wire.primitives import DecodeError
 
 _SIZE = Struct(">i")
-#: Most responses fit, and an idle connection keeps no more.
+#: Most responses fit into a buffer of this size, and an idle connection has no more memory.
 FIRST_BYTES = 16 * 1024
 #: The pieces of a large frame grow up to this.
 PIECE_BYTES = 1024 * 1024
@@ -23,7 +23,7 @@ PIECE_BYTES = 1024 * 1024
 
 class Frames:
     """Responses that fit into `FIRST_BYTES` are cut out of one buffer. A larger one is received into pieces, which are
-    joined when the last one is full: that is its only copy."""
+    joined when the last piece is full. That is the only copy."""
 
     __slots__ = ("_begin", "_filled", "_held", "_most_bytes", "_pieces", "_size", "_space")
 
@@ -39,7 +39,7 @@ class Frames:
         self._size = 0
 
     def space(self) -> memoryview:
-        """Never empty."""
+        """Return the memory for the next received bytes. It is never empty."""
         return self._space[self._filled :]
 
     def received(self, count: int) -> list[memoryview]:
@@ -69,7 +69,7 @@ class Frames:
             if size:
                 self._take_piece(begin, size)
             else:
-                # Up to three bytes of the next size.
+                # The rest is up to three bytes of the next frame's size.
                 rest = bytes(self._space[begin:])
                 self._space[: len(rest)] = rest
                 self._filled = len(rest)

@@ -11,7 +11,8 @@ from pykbroker.net.client import ConnectionSetup
 from pykbroker.net.connection_home import Limits
 from pykbroker.runtime import addresses_of
 
-#: A key of ours: the end of a process is noticed by its sockets (docs/decisions/0023-early-fence.md).
+#: A key that Apache Kafka does not have: if it is on, the end of a process is noticed by its sockets
+#: (docs/decisions/0023-early-fence.md).
 EARLY_FENCING = "pykbroker.early.fencing.enable"
 
 
@@ -37,7 +38,8 @@ def setup_timeout(config: Config) -> ConnectionSetup:
 
 
 def admission_limits(config: Config, points: Iterable[EndPoint]) -> AdmissionLimits:
-    """Return the bounds that the listeners at `points` share, and those of each (`listener.name.<listener>.<key>`)."""
+    """Return the bounds that the listeners at `points` share, and each listener's own
+    (`listener.name.<listener>.<key>`)."""
     names = [point.listener_name for point in points]
     between_brokers = config.listeners.inter_broker_name
     overrides = {

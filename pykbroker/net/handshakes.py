@@ -1,7 +1,7 @@
 """The costly steps of TLS handshakes, on threads: signatures and key exchanges, which release the GIL.
 
-Responsible for the number of steps that run at once, because fsyncs and cold reads use the same threads, and a flood of
-new connections must not take them all. The others wait in order of arrival, in a queue for each `Side`. The queues take
+Responsible for the number of steps that run at once. Fsyncs and cold reads use the same threads, and a flood of new
+connections must not take all threads. Other steps wait in order of arrival, in a queue for each `Side`. The queues take
 turns, so that clients without authentication cannot keep nodes from reaching each other. Not responsible for the work
 of a step.
 """
@@ -21,13 +21,13 @@ from pykbroker.runtime import Runtime
 RUNNING_AT_ONCE: Final = 2
 
 HandshakeStep: TypeAlias = Callable[[], object]
-#: Called on the loop with what was raised.
+#: Called on the loop with the exception of a step, or with None if it succeeded.
 OnStepped: TypeAlias = Callable[["BaseException | None"], None]
 _Waiting: TypeAlias = deque[tuple[HandshakeStep, OnStepped, Callable[[], bool]]]
 
 
 class Side(Enum):
-    """The other end of a connection, and the end that began it."""
+    """The kind of peer at the other end of a connection, and which end made the connection."""
 
     #: This node made the connection.
     OWN = "own"
@@ -47,8 +47,8 @@ class Handshakes:
         self._queues: dict[Side, _Waiting] = {side: deque() for side in Side}
 
     def run(self, step: HandshakeStep, stepped: OnStepped, wanted: Callable[[], bool], side: Side) -> None:
-        """Run `step` on a thread, then `stepped` on the loop. A step that is no more `wanted` when its turn comes is
-        dropped, and nothing is called."""
+        """Run `step` on a thread, then `stepped` on the loop. If `wanted` returns False when the turn of the step
+        comes, the step is dropped, and neither is called."""
         self._queues[side].append((step, stepped, wanted))
         self._go_on()
 
@@ -65,7 +65,7 @@ class Handshakes:
 
     def _ended(self, stepped: OnStepped, done: asyncio.Future[object]) -> None:
         self._running -= 1
-        # If it was cancelled, the node stops, and its connections are closed.
+        # The step is cancelled only if the node stops, which closes its connections.
         if not done.cancelled():
             stepped(done.exception())
         self._go_on()

@@ -1,7 +1,8 @@
-"""HTTP/1.1 for the few requests that a node answers over it: small requests, one at a time, no files, no TLS.
+"""A small HTTP/1.1 server: a connection has one request at a time; there are no files and no TLS.
 
-h11 reads and writes the protocol; this is its connection. Responsible for bounds (the size of a request, the time it
-takes, how many connections) and for the order of what is written. Not responsible for what is asked: `HttpHandler` is.
+h11 decodes and encodes the protocol; this module has the connections. Responsible for bounds (the size of a request,
+the time without progress, the number of connections) and for the order of writes. `HttpHandler` is responsible for the
+meaning of a request.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ logger = logging.getLogger(__name__)
 MAX_CONNECTIONS: Final = 64
 MAX_HEAD_BYTES: Final = 16 << 10
 _BACKLOG: Final = 64
-#: A connection without a request, or whose client does not read, ends after this time.
+#: A connection ends after this time if no request comes, or if its client does not read.
 _SILENCE_SECONDS: Final = 30
-#: Parts of the body per turn; between two turns the loop serves others.
+#: The parts of a body that are written in one turn of the loop; between two turns the loop does other work.
 _PARTS_PER_TURN: Final = 500
 
 
@@ -39,7 +40,7 @@ class HttpRequest:
 
 @dataclass(slots=True)
 class HttpResponse:
-    """`parts` make the body; they may be many, and are produced as the client reads."""
+    """`parts` together are the body. There may be many, so they are produced only as fast as the client reads."""
 
     status: int
     parts: Iterable[str]
@@ -47,7 +48,7 @@ class HttpResponse:
     headers: list[tuple[str, str]] = field(default_factory=list)
 
 
-#: Called for each request; raises nothing.
+#: Called for each request; should raise nothing.
 HttpHandler = Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]]
 
 
@@ -67,7 +68,7 @@ class HttpServer:
         return 0 if self._socket is None else self._socket.port
 
     async def open(self) -> None:
-        """Raises OSError."""
+        """Bind the port and accept connections. Raises OSError."""
         self._socket = await self._runtime.listen(self._accept, *self._address, _BACKLOG)
         await self._socket.serve()
 
@@ -132,7 +133,7 @@ class _Connection(asyncio.Protocol):
         self._write()
 
     def end(self) -> None:
-        """Close at once; unwritten bytes are dropped."""
+        """Close the connection at once, and drop unwritten bytes."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -144,8 +145,8 @@ class _Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(_SILENCE_SECONDS, self.end)
 
     def _read(self) -> None:
-        """Read until a request is whole, or there are no bytes left. Before the next request is read, this one is
-        answered. In that time nothing is read from the client, because its next requests would wait in memory."""
+        """Read until a request is complete, or no bytes are left. The next request is read after this request is
+        answered. Until then nothing is read from the client, because its next requests would wait in memory."""
         while self._parts is None and self._answering is None and self._transport is not None:
             try:
                 event = self._http.next_event()
@@ -215,7 +216,7 @@ class _Connection(asyncio.Protocol):
                 self._transport.close()
         else:
             self._http.start_next_cycle()
-            # Not called directly: requests without bodies that came at once would answer each other in ever deeper
+            # `_read` is not called directly, because requests that came together would be answered in ever deeper
             # calls.
             self._loop.call_soon(self._read)
 

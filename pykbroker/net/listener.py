@@ -2,8 +2,8 @@
 
 Not responsible for protocols inside a connection (connection.py), for the responses (api/), nor for the number of
 connections (admission.py). Bounds are Kafka's: connections.max.idle.ms, socket.request.max.bytes,
-queued.max.request.bytes, socket.send.buffer.bytes, socket.receive.buffer.bytes. Others are ours, where Kafka has no
-bound: unanswered requests, unsent bytes, the time for one request to arrive.
+queued.max.request.bytes, socket.send.buffer.bytes, socket.receive.buffer.bytes. Other bounds exist only in pykbroker:
+unanswered requests, unsent bytes, the time for one request to arrive.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RECEIVE_BYTES = 256 * 1024
 
 
 class Listener:
-    """`bind` takes the port, `serve` accepts, once each; `close` ends every connection."""
+    """Call `bind`, which takes the port, and then `serve`, which accepts, once each. `close` ends every connection."""
 
     def __init__(
         self,
@@ -58,12 +58,13 @@ class Listener:
     ) -> None:
         """The listeners of one server share `admission`, `memory`, `cold_reads` and `handshakes`; the listeners of one
         node share `places`. Without `admission`, `memory` or `places` their bounds do not exist. `between_nodes`: other
-        nodes connect here, and their handshakes do not wait for those of clients. Raises ConfigError for a protocol
+        nodes connect to this listener, and their handshakes do not wait for the handshakes of clients. Raises
+        ConfigError for a protocol
         that connections do not support, so that no client takes a plain socket for a secured one."""
         if security_protocol not in SECURITY_PROTOCOLS or (tls is not None) != (security_protocol in TLS_PROTOCOLS):
             raise ConfigError(f"listener {name}: {security_protocol} is not served")
         self.tls = tls
-        #: None for principals that are named as by Apache Kafka's DefaultKafkaPrincipalBuilder
+        #: None if principals are named as Apache Kafka's DefaultKafkaPrincipalBuilder names them
         self.principals = principals
         self.runtime = runtime
         self.loop = runtime.loop
@@ -74,16 +75,16 @@ class Listener:
         self.memory = memory if memory is not None else WaitingMemory(-1)
         self.admission = admission if admission is not None else Admission(self.loop, AdmissionLimits())
         self._places = places
-        #: connections that have a place, also those that were not admitted
+        #: connections that have a place, including connections that were not admitted
         self._placed: set[Connection] = set()
         self._lines = LineLimit(self.loop.time)
         self.receive_view = memoryview(bytearray(RECEIVE_BYTES))
-        #: in the order of arrival, in which they also end with the listener
+        #: in the order of arrival; when the listener closes, they are closed in this order
         self.connections: dict[Connection, None] = {}
         self.metrics = ListenerMetrics(metrics or Metrics(), name, lambda: len(self.connections))
         self.port = 0
         self._dispatch: DispatchFrame | None = None
-        #: None where clients are not asked which user they are
+        #: None if the listener does not authenticate its clients with SASL
         self.authentication: ListenerAuthentication | None = None
         self._socket: ListeningSocket | None = None
         self._tidy_timer: asyncio.TimerHandle | None = None
@@ -117,8 +118,8 @@ class Listener:
         return self._dispatch
 
     def answer_with(self, dispatch: DispatchFrame, authentication: ListenerAuthentication | None = None) -> None:
-        """Every request goes to `dispatch`, after `authentication`. Once. RuntimeError for a SASL listener without
-        authentication, and for another with one."""
+        """Pass every request to `dispatch`, after `authentication`. Call it once. Raises RuntimeError for a SASL
+        listener without authentication, and for any other listener with authentication."""
         if self._dispatch is not None:
             raise RuntimeError(f"listener {self.name} has its dispatcher already")
         if self.security_protocol.startswith("SASL_") != (authentication is not None):
@@ -127,7 +128,7 @@ class Listener:
         self.authentication = authentication
 
     async def serve(self, dispatch: DispatchFrame, authentication: ListenerAuthentication | None = None) -> None:
-        """Accept connections, those that have waited since `bind` too; `dispatch` gets their requests."""
+        """Accept connections, also those that have waited since `bind`, and pass their requests to `dispatch`."""
         self.answer_with(dispatch, authentication)
         assert self._socket is not None
         await self._socket.serve()
@@ -155,7 +156,7 @@ class Listener:
         return connection
 
     def admit(self, connection: Connection) -> str | None:
-        """Count a connection in, or return the reason why not."""
+        """Count a connection in, or return the reason why it is refused."""
         refused = self.admission.arrive(connection)
         if refused is None:
             self.connections[connection] = None

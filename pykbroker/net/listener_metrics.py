@@ -1,7 +1,8 @@
 """Metrics of the connections of one listener and their authentication: Apache Kafka's socket-server-metrics.
 
-Apache Kafka has them for each network processor of a listener; here there is one, number 0. As there, the handshake
-authenticates a connection of SSL, and a connection of PLAINTEXT is in none of the numbers of authentication.
+Apache Kafka has them for each network processor of a listener; pykbroker has one processor, number 0. As in Apache
+Kafka, the handshake authenticates an SSL connection, and a PLAINTEXT connection counts in none of the authentication
+metrics.
 """
 
 from __future__ import annotations
@@ -39,9 +40,11 @@ class ListenerMetrics:
         self.closed = counter("connection-close-total")
         self.authenticated = counter("successful-authentication-total")
         self.refused = counter("failed-authentication-total")
-        #: KIP-368: sessions that were renewed, whose renewal was refused, and that ended without one
+        #: KIP-368: sessions that were renewed, sessions whose renewal was refused, and sessions that ended without a
+        #: renewal
         self.renewed = counter("successful-reauthentication-total")
         self.renewal_refused = counter("failed-reauthentication-total")
         self.expired = counter("expired-connections-killed-count")
-        #: authenticated in a way that cannot renew a session: by TLS alone, or without SaslAuthenticate 1
+        #: connections whose session cannot be renewed: authenticated by TLS alone, or without version 1 of
+        #: SaslAuthenticate
         self.without_renewal = counter("successful-authentication-no-reauth-total")

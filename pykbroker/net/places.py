@@ -1,12 +1,13 @@
 """The number of connections that each listener of a node may have, so that the node never runs out of descriptors.
 
-Responsible for the division between listeners. Each has some places of its own, and the others are common, first come,
-first served. Not responsible for Apache Kafka's bounds (admission.py), which decide which connections are served. A
-connection that waits for them has a place, because it has a descriptor. Pure.
+Responsible for dividing the places among listeners. Each listener has some places of its own, and the other places are
+common, first come, first served. Not responsible for Apache Kafka's bounds (admission.py), which decide which
+connections are served. A connection that waits because of these bounds also takes a place, because it has a descriptor.
+Pure.
 
 Invariants
 * The connections of all listeners are never more than `total`.
-* A listener that has fewer connections than its own places gets one more, whatever the others have.
+* A listener that has fewer connections than its own places can take one more, whatever the other listeners have.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
-#: The most own places of a listener between nodes or of a controller, and of one for clients. A quarter of all is
-#: shared if that is less.
+#: The most own places of a listener for other nodes, and of a listener for clients. The listeners of each kind together
+#: have at most a quarter of all places as their own.
 _OF_NODES: Final = 256
 _OF_CLIENTS: Final = 64
 
@@ -32,7 +33,7 @@ class Places:
     """The places of the listeners of a node."""
 
     def __init__(self, total: int, own: Mapping[str, int]) -> None:
-        """`own` by the names of listeners; together no more than `total`."""
+        """`own`: listener name -> the number of its own places; the sum is at most `total`."""
         self._own = own
         self._common_left = total - sum(own.values())
         assert self._common_left >= 0

@@ -1,7 +1,8 @@
-"""A result that comes later and is delivered at once.
+"""A result that comes later; its callback is called as soon as the result is set.
 
 A connection uses it like a future, but without the event loop: a future calls its callback in a separate turn of the
-loop, and creates an object for the loop each time. It is for responses of which thousands wait in a second.
+loop, and creates an object for the loop each time. It is for responses that wait, of which there are thousands per
+second.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Promise:
             self._callback = callback
 
     def when_cancelled(self, callback: Callable[[], None]) -> None:
-        """Set a callback for the case that the waiter cancels before the result comes; call it at once if it has."""
+        """Set a callback for the case that the waiter cancels before the result comes. Call it at once if the promise
+        is cancelled."""
         if self._cancelled:
             callback()
         else:
@@ -55,7 +57,8 @@ class Promise:
 
     def _tell(self) -> None:
         self._done = True
-        # The waiter usually holds this promise, and such a circle would live until the next collection.
+        # The callback usually refers to a waiter that holds this promise. Such a circle would stay in memory until the
+        # garbage collector runs.
         self._when_cancelled = None
         callback, self._callback = self._callback, None
         if callback is not None:

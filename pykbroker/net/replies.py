@@ -1,4 +1,5 @@
-"""Responses leave a connection in the order of its requests (a rule of the protocol since 0.8, without a KIP).
+"""The order of responses: a connection sends them in the order of its requests (a rule of the protocol since 0.8,
+without a KIP).
 
 Sans-I/O: a slot is opened for each request and filled in any order, and `take` returns the finished prefix. Not
 responsible for writing or for the content of a response.
@@ -14,7 +15,8 @@ AnswerBuffers: TypeAlias = Sequence[bytes | bytearray | memoryview]
 
 
 class Slot:
-    """The place of one response. `buffers` is None until it is there; an empty sequence means no response is sent."""
+    """The place of one response. `buffers` is None until the response is there. If `buffers` is empty, the request gets
+    no response."""
 
     __slots__ = ("buffers", "size")
 
@@ -42,13 +44,13 @@ class Replies:
         return slot
 
     def fill(self, slot: Slot, buffers: AnswerBuffers) -> None:
-        """The answer is there."""
+        """Put the response into its slot."""
         slot.buffers = buffers
         slot.size = sum(map(len, buffers))
         self.held_bytes += slot.size
 
     def take(self, out: list[bytes | bytearray | memoryview]) -> None:
-        """Append the finished prefix to `out` and forget it."""
+        """Append the finished responses at the front to `out`, and remove their slots."""
         slots = self._slots
         while slots:
             buffers = slots[0].buffers

@@ -1,8 +1,9 @@
-"""SASL on the connections that this node makes: the exchange of each, and the data that connections to one listener
-share.
+"""SASL on the connections that this node makes: the exchange of each connection, and the data that connections to one
+listener share.
 
 Responsible for time and threads: a key is derived off the loop, once for all connections that need it. A session is
-renewed before it ends (KIP-368). A refusal is one line of the log until the peer accepts this node again. Not
+renewed before it ends (KIP-368). After a refusal is logged, further refusals by this peer are not logged until it has
+accepted this node again. Not
 responsible for the messages (security/sasl/), nor for pauses between attempts (client.py).
 """
 
@@ -24,7 +25,8 @@ from pykbroker_wire.primitives import TopLevel
 
 logger = logging.getLogger(__name__)
 
-#: As in Apache Kafka's clients: a session is renewed after 85 to 95 % of it, so that not all are renewed at once.
+#: As in Apache Kafka's clients, a session is renewed after 85 to 95 % of its lifetime, so that not all sessions are
+#: renewed at once.
 _RENEWED_FROM: Final = 0.85
 _SPREAD: Final = 0.1
 #: The timeout of a renewal.
@@ -44,7 +46,7 @@ class AuthenticatingConnection(Protocol):
         """Send one request of the exchange."""
 
     def authenticated(self) -> None:
-        """Let requests go out."""
+        """Send the waiting requests, because the peer has accepted this node."""
 
     def refused(self, reason: str) -> None:
         """End the connection, because the peer has refused this node. The reason is in the log."""
@@ -53,7 +55,8 @@ class AuthenticatingConnection(Protocol):
 
 
 class OutgoingLogin:
-    """The user of this node for the nodes that it reaches at one listener. Shared by its connections to them."""
+    """The user as which this node authenticates at one listener of other nodes. All connections to that listener share
+    it."""
 
     def __init__(self, runtime: Runtime, login: Login) -> None:
         self.runtime = runtime
@@ -67,7 +70,8 @@ class OutgoingLogin:
         return ClientAuthenticator(self._login, self._salted)
 
     def derive(self, authenticator: ClientAuthenticator, derivation: Derivation, then: Callable[[], None]) -> None:
-        """Derive on a thread, and call `then` on the loop; once for all connections that need the same key."""
+        """Derive a key on a thread, once for all connections that need the same key. Then call `then` of each on the
+        loop."""
         waiting = self._deriving.get(derivation)
         if waiting is not None:
             waiting.append(then)
@@ -78,7 +82,7 @@ class OutgoingLogin:
 
     def _derived(self, derivation: Derivation, done: asyncio.Future[bytes]) -> None:
         waiting = self._deriving.pop(derivation)
-        # If it was cancelled, the node stops.
+        # It is cancelled only if the node stops.
         if not done.cancelled():
             self._salted.keep(derivation, done.result())
             for then in waiting:
@@ -103,7 +107,7 @@ class OutgoingLogin:
 
 
 class OutgoingExchange:
-    """The authentication of one connection, the first and those that renew it."""
+    """The first authentication of one connection, and the later ones that renew its session."""
 
     __slots__ = ("_authenticator", "_connection", "_login", "_renew_at", "_timer")
 
@@ -115,7 +119,7 @@ class OutgoingExchange:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Begin an exchange as the connection's next requests."""
+        """Begin an exchange. Its requests are the next that the connection sends."""
         authenticator = self._authenticator = self._login.begin()
         self._connection.ask(authenticator.begin(), LEAST_HANDSHAKE, self._handshaken)
 
@@ -124,7 +128,7 @@ class OutgoingExchange:
         return self._renew_at is not None and self._login.runtime.loop.time() >= self._renew_at
 
     def renew(self) -> None:
-        """Begin again on a connection that is in use, with RENEWAL_SECONDS as the timeout."""
+        """Begin another exchange on a connection that is in use, with RENEWAL_SECONDS as the timeout."""
         late = f"not authenticated again within {RENEWAL_SECONDS:g} s"
         self._timer = self._login.runtime.loop.call_later(RENEWAL_SECONDS, self._connection.close, late)
         self.begin()

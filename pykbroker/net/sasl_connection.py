@@ -1,4 +1,4 @@
-"""SASL on the connections of a listener: it passes frames to the authenticator, and acts on the verdict.
+"""SASL on the connections of a listener: passes frames to the authenticator, and carries out its verdict.
 
 Responsible for time: the delay of a refusal (connection.failed.authentication.delay.ms), a deadline for the whole
 exchange, the end of a session (KIP-368). Not responsible for the meaning of a frame (security/sasl/).
@@ -49,7 +49,7 @@ class ListenerAuthentication:
     deadline_seconds: float
 
     def begin(self, connection: Connection) -> None:
-        """Begin an authentication with the connection's first frames."""
+        """Authenticate the connection, beginning with its first frame."""
         SaslConnection(connection, self).begin(None)
 
 
@@ -67,7 +67,7 @@ class _Refusal:
 
 
 class SaslConnection:
-    """The authentication of one connection, the first and those that renew it."""
+    """The first authentication of one connection, and the later ones that renew its session."""
 
     __slots__ = (
         "_authenticator",
@@ -134,7 +134,8 @@ class SaslConnection:
         connection.frames_go_to(serve, connection.listener.limits.frame_bytes)
 
     def _principal_of(self, session: Authenticated) -> PeerSession:
-        """Raises CloseConnection for a user without a principal, or with another one than before."""
+        """Return the session with its principal. Raises CloseConnection for a user without a principal, or whose
+        principal has changed since the last authentication."""
         connection = self._connection
         principals = connection.listener.principals
         if principals is None:
@@ -150,7 +151,7 @@ class SaslConnection:
         return named
 
     def _refuse(self, reason: str, answer: AnswerBuffers) -> Pending | None:
-        """Refuse after the delay that Kafka has against guessing. Nothing is read from the client before that."""
+        """Refuse the client after the delay that Kafka has against guessing. Nothing more is read from the client."""
         connection = self._connection
         self._count_refusal()
         self._stop_timer()
@@ -180,8 +181,8 @@ class SaslConnection:
         self._connection.close(f"not authenticated within {self._settings.deadline_seconds:g} s")
 
     def _let_go(self) -> None:
-        """Drop the bytes that the client has sent. Connections refer to themselves, and the collector comes late, so
-        clients without authentication could hold any amount of memory until then."""
+        """Drop the bytes that the client has sent. Connections refer to themselves, so they stay in memory until the
+        garbage collector runs. Until then, clients without authentication could hold any amount of memory."""
         self._stop_timer()
         self._authenticator = None
 

@@ -1,18 +1,19 @@
 """Writes the responses of one connection to its socket, in order: bytes through the transport, regions of files through
-an outlet. The outlet of a plain socket is sendfile(2), which copies nothing; that of TLS (tls_layer.py) reads and
-encrypts.
+an outlet. The outlet of a plain socket uses sendfile(2), which copies nothing. The outlet of TLS (tls_layer.py) reads
+the file and encrypts.
 
-Responsible for the order, for the bytes that leave in one turn of the loop, and for never waiting for a device. Before
-a piece of a region is sent, the kernel is asked if the piece is in memory, and if not, a thread loads it first. Not
+Responsible for the order, for the number of bytes that are sent in one turn of the loop, and for never waiting for a
+device on the loop. Before a piece of a region is sent, the kernel is asked if the piece is in memory. If it is not, a
+thread loads it first. Not
 responsible for flow control towards the client's requests (connection.py reads `unsent_bytes`).
 
 Invariants:
-* While something is queued, the transport has no bytes to send except those that it got to wait with. A client that
-  does not read costs no more memory than that.
-* A piece that was just loaded is sent without asking again. Memory may be so short that it is already evicted; then the
-  fetch still makes progress, with one wait for the device. After a wait for the client, the piece counts as not in
-  memory.
-* To wait for a full socket, the transport gets some bytes: when they have left, the socket has room again.
+* While something is queued, the transport has only the few bytes that it got so that it reports when the socket has
+  room. A client that does not read costs no more memory than these bytes.
+* A piece that was just loaded is sent without asking the kernel again. If memory is so short that the piece is already
+  evicted, the loop waits once for the device, and the fetch still makes progress. After a wait for the client, the
+  piece counts as not in memory.
+* When the socket is full, the transport gets some bytes. When it has sent them, the socket has room again.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from pykbroker_log.disk import Region
 Sendable: TypeAlias = bytes | bytearray | memoryview | Region
 
 _PLAIN = (bytes, bytearray, memoryview)
-#: A piece: the kernel is asked at once if these bytes are in memory, and sendfile(2) gets them at once.
+#: The size of a piece: one question to the kernel, and one call of sendfile(2), are for this many bytes.
 PIECE_BYTES = 512 * 1024
 #: The most bytes of one connection in one turn of the loop.
 TURN_BYTES = 1 << 20
-#: Passed to the transport of a full socket.
+#: When the socket is full, the transport gets this many bytes of a region to wait with.
 _WAIT_BYTES = 4096
 #: Responses up to this many bytes are joined before they are written: one write is cheaper than many small ones.
 JOIN_BYTES = 64 * 1024
-# Announces that more follows, so that the head of a response does not become its own packet.
+# Tells the kernel that more bytes follow, so that the head of a response does not become a packet of its own.
 _MORE: int = getattr(socket, "MSG_MORE", 0)
 
 #: The text of the error if a part of a region is no longer in its file.
@@ -51,25 +52,26 @@ def has_region(pieces: Iterable[Sendable]) -> bool:
 
 
 class Outlet(Protocol):
-    """A way past the transport, which would keep its bytes until the end of the loop's turn. It is called only while
-    the transport has nothing to send, and passes it the bytes that the socket does not take."""
+    """Sends without the transport, which would keep bytes until the end of the loop's turn. An outlet is called only
+    while the transport has nothing to send. It passes the bytes that the socket does not take to the transport."""
 
     def send(self, data: bytes, *, more: bool) -> None:
-        """`more`: a region follows. Raises OSError."""
+        """Send bytes. `more`: a region follows. Raises OSError."""
         ...
 
     def send_region(self, region: Region, position: int, length: int) -> int:
-        """Send the bytes of a region, which are in memory. Return how many of them were taken. Raises OSError, also for
-        bytes that are no longer in the file."""
+        """Send bytes of a region, which are in memory. Return how many of them the socket or the transport took. Raises
+        OSError, also if the file no longer has the bytes."""
         ...
 
     def flush(self) -> None:
-        """Send everything, because nothing follows in this turn of the loop. Raises OSError."""
+        """Send the bytes that the outlet still holds, because nothing follows in this turn of the loop. Raises
+        OSError."""
         ...
 
 
 class SocketOutlet:
-    """The outlet of a transport directly on its socket."""
+    """The outlet of a plain socket."""
 
     __slots__ = ("_transport",)
 
@@ -106,8 +108,8 @@ class SocketOutlet:
 
 
 class SendQueue:
-    """`load` brings a piece of a region into memory; `progressed` is called when the queue has become shorter, `failed`
-    when the response that is being sent cannot be finished."""
+    """`load` brings a piece of a region into memory; `progressed` is called when fewer bytes wait, `failed` when the
+    response that is being sent cannot be finished."""
 
     __slots__ = (
         "_busy",
@@ -139,20 +141,20 @@ class SendQueue:
         self._transport = transport
         self._outlet = outlet
         self._loop = loop
-        #: the transport's own bound, bytes
+        #: the bound of the transport's write buffer while this queue is empty, in bytes
         self._high = high
         self._load = load
         self._progressed = progressed
         self._failed = failed
         self._queue: deque[Sendable] = deque()
-        #: the bytes of the first region that have been sent
+        #: the number of bytes of the first region that have been sent
         self._position = 0
-        #: the bytes of the first region after the position that are known to be in memory
+        #: the number of bytes of the first region, from `_position` on, that are known to be in memory
         self._resident = 0
         #: True while a load or a turn of the loop is awaited
         self._busy = False
         self._draining = False
-        #: in the queue, without the bytes in the transport
+        #: the bytes in the queue, without those in the transport
         self.unsent_bytes = 0
 
     @property
@@ -222,7 +224,7 @@ class SendQueue:
             self._queue.popleft()
         self.unsent_bytes -= size
         if size > JOIN_BYTES:
-            # So many bytes that the transport can write them too.
+            # They are too many to join. The transport writes them.
             self._outlet.flush()
             for buffer in run:
                 self._transport.write(buffer)
@@ -230,7 +232,7 @@ class SendQueue:
             self._outlet.send(b"".join(run), more=bool(self._queue))
 
     def _send_region(self, region: Region, length: int) -> int:
-        """Return 0 if it must wait first."""
+        """Send a part of a region and return its number of bytes, or 0 if the region must be loaded first."""
         position = self._position
         if self._resident:
             length = min(length, self._resident)
@@ -253,7 +255,7 @@ class SendQueue:
         return sent
 
     def _await_drain(self) -> None:
-        # Only with this limit the transport reports when it is empty.
+        # With the limit 0, the transport reports when it is empty (`resume_writing`).
         if not self._draining:
             self._draining = True
             self._transport.set_write_buffer_limits(high=0)
@@ -261,7 +263,7 @@ class SendQueue:
     def _has_loaded(self, done: asyncio.Future[None], length: int) -> None:
         if done.cancelled():
             return
-        # A read error of the thread also happens in the read for the socket, which reports it.
+        # A read error on the thread is ignored here. The same read for the socket fails too, and reports the error.
         done.exception()
         self._resident = length
         self._go_on()

@@ -1,5 +1,5 @@
-"""TLS of the connections that this node makes to one listener of others: their shared context, and the layer of
-each."""
+"""TLS of the connections that this node makes to one listener of other nodes: their shared context, and the layer of
+each connection."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class TlsClient:
         self._receive_view = memoryview(bytearray(_RECEIVE_BYTES))
 
     def prepare(self, stores: Stores) -> Callable[[], None]:
-        """Return a function after which new connections use other stores. Raises ConfigError for stores that cannot be
-        used, and changes nothing then."""
+        """Return a function that makes new connections use `stores`. Raises ConfigError for stores that cannot be
+        used."""
         context = client_context(*stores)
 
         def take() -> None:

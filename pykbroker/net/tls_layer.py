@@ -1,16 +1,18 @@
-"""TLS between a transport and a connection: to the transport it is the protocol, to the connection the transport.
+"""TLS between a transport and a connection: the layer is the protocol of the transport, and the transport of the
+connection.
 
 Responsible for the handshake, for decrypting received and encrypting sent bytes, for close_notify, and for two bounds.
 These are the cost of a peer before the end of its handshake, and the bytes that wait to be encrypted or sent. Accepted
-and outgoing connections use it alike. It is also the outlet of regions of files (sending.py): it reads a piece when the
-transport below has nothing left to send. Not responsible for certificates (security/tls/) nor for the timeout of a
-handshake, which the connection has.
+and outgoing connections both use the layer. It is also the outlet of regions of files (sending.py): it reads a piece
+when the transport below has nothing left to send. Not responsible for certificates (security/tls/), nor for the timeout
+of a handshake (the connection).
 
 Invariants
 * The connection gets no byte before `secured`. It gets either `secured` once, or `insecure` once, or neither.
 * One thread at a time uses the TLS object: while a step of the handshake runs on a thread, nothing is read.
-* OpenSSL is not called until a whole first record is there, so silent and slow clients cost no TLS object.
-* Before the handshake is done at most HANDSHAKE_BYTES are taken, and afterwards no more than one read is held back.
+* OpenSSL is not called before the first record is complete, so silent and slow clients cost no TLS object.
+* Before the handshake is done, at most HANDSHAKE_BYTES are received. Afterwards at most the bytes of one read wait to
+  be decrypted.
 * One turn of the loop decrypts for TURN_SECONDS at most, plus its last record.
 
 A truncated stream needs no guard here: frames have their length, and a part of a frame is never dispatched.
@@ -34,19 +36,19 @@ from pykbroker.net.tls_records import HEADER_BYTES, TlsRecords
 if TYPE_CHECKING:
     from pykbroker_log.disk import Region
 
-#: The most bytes of a peer until its handshake is done: certificates of the longest chains that OpenSSL takes.
+#: The most bytes of a peer until its handshake is done: enough for the longest certificate chain of OpenSSL.
 HANDSHAKE_BYTES: Final = 128 * 1024
 _READ_BYTES: Final = 16 * 1024
 _LONGEST_RECORD: Final = 16 * 1024 + 256
 _HANDSHAKE_RECORD: Final = 0x16
-#: The bytes that are encrypted at once, and the bytes in one turn of the loop.
+#: The most bytes that OpenSSL encrypts in one call; TURN_BYTES is the most in one turn of the loop.
 PIECE_BYTES: Final = 64 * 1024
-#: The largest piece of a region, if the socket has room for it: each call costs the kernel, and wakes the client.
+#: The largest piece of a region, if the socket has room for it. Each call costs the kernel time and wakes the client.
 LARGEST_PIECE_BYTES: Final = 256 * 1024
 _ENCRYPTED_AT_ONCE: Final = 32 * 1024
 TURN_BYTES: Final = 1 << 20
 TURN_SECONDS: Final = 0.005
-#: The transport below holds about this much; the rest waits unencrypted.
+#: The transport below holds about this many encrypted bytes; the rest waits unencrypted.
 _ENCRYPTED_BYTES: Final = 256 * 1024
 
 
@@ -65,17 +67,17 @@ class SecuredProtocol(Protocol):
         """The handshake is done; the peer has proved `certificate` (DER), which is None if it has sent none."""
 
     def insecure(self, reason: str) -> None:
-        """The handshake failed, or later bytes are no TLS. The connection closes."""
+        """The handshake failed, or later bytes are not TLS. The connection must close."""
 
 
 class _TooManyRecords(Exception):
-    """Records without data."""
+    """The peer sent too many records without data."""
 
 
 class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     """The layer of one connection. `loop`, `handshakes` and `receive_view` are shared. `receive_view` is only used
-    during a call, and must not be the memory that the connections above receive in, because they do so while records
-    wait in it."""
+    during one read. It must not be the memory into which the connections above receive, because they
+    receive while records still wait in it."""
 
     __slots__ = (
         "_below",
@@ -155,18 +157,18 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         #: in the same turn if there is more.
         self._turn_ends = 0.0
         self._read_goes_on = False
-        #: what has come since the handshake and OpenSSL has not been given
+        #: received since the handshake and not yet passed to OpenSSL
         self._records = TlsRecords()
-        #: the connection's buffer was filled: OpenSSL may have the rest of the record
+        #: True if the connection's buffer was filled, so that OpenSSL may still hold the rest of the record
         self._is_filled = False
-        # Writing: not yet encrypted.
+        # Writing: the bytes that are not yet encrypted.
         self._queue: deque[memoryview] = deque()
         self._queued_bytes = 0
         self._below_is_full = False
         #: encrypted, to be sent in this turn of the loop
         self._kept: list[bytes] = []
         self._kept_bytes = 0
-        #: the room of the socket, from the first region on
+        #: the room of the socket; None until the first region is sent
         self._room: SocketRoom | None = None
         self._pump_scheduled = False
         self._high = _ENCRYPTED_BYTES
@@ -193,8 +195,8 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._kept.clear()
         self._queued_bytes = 0
         self._protocol.connection_lost(exc)
-        # These are 50 KiB outside of Python's memory, which the collector does not count. It comes late for
-        # connections, which refer to their transports. A thread at work on the handshake has its own reference.
+        # A TLS object has 50 KiB outside of Python's memory, which the collector does not count, so it frees a
+        # connection late (connection and transport refer to each other). A handshake's thread has its own reference.
         self._tls = self._first = None
         self._incoming = self._outgoing = cast(ssl.MemoryBIO, None)
         self._records = TlsRecords()
@@ -230,7 +232,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             self._peer_has_finished = True
             if not self._closing and not self._protocol.eof_received():
                 self.close()
-        # Bytes that wait to be encrypted still leave, and then the transport below is closed.
+        # Bytes that wait are still encrypted and sent. Then the transport below is closed.
         return not self._below.is_closing()
 
     def pause_writing(self) -> None:
@@ -261,7 +263,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             self._step()
 
     def _begin(self) -> None:
-        """Make the TLS object. Raises ValueError for a host that can have no certificate."""
+        """Make the TLS object. Raises ValueError for a host name that no certificate can have."""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = self._context.wrap_bio(
             self._incoming,
@@ -281,7 +283,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         if self._closing:
             return
         assert self._below is not None
-        # Send the pending bytes, also an alert.
+        # Send the bytes that OpenSSL has written. They may be an alert.
         if self._outgoing.pending:
             self._below.write(self._outgoing.read())
         if isinstance(error, ssl.SSLWantReadError):
@@ -291,7 +293,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         else:
             assert self._tls is not None
             self._is_secured = True
-            # OpenSSL gets only one record at a time of the rest.
+            # The rest of the received bytes goes to OpenSSL one record at a time.
             self._records.add(memoryview(self._incoming.read()))
             self._protocol.secured(self._tls.getpeercert(binary_form=True))
             self._update_reading()
@@ -299,7 +301,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
             self._decrypt()
 
     def _fail(self, reason: str) -> None:
-        # OpenSSL encrypts nothing after an error, so the unsent bytes of the connection are dropped.
+        # OpenSSL encrypts nothing after an error, so the bytes that are not yet encrypted are dropped.
         self._closing = True
         self._queue.clear()
         self._queued_bytes = 0
@@ -340,12 +342,12 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
                 if not self._closing and not self._protocol.eof_received():
                     self.close()
                 return
-        # An update of keys has a response.
+        # OpenSSL may have written a response to an update of keys.
         if not self._lost and self._outgoing.pending and self._below is not None:
             self._below.write(self._outgoing.read())
 
     def _read_record(self, room: memoryview) -> int | None:
-        """Decrypt one record, as far as there is room. Return how many bytes it had, or None if no whole record is
+        """Decrypt one record, as far as there is room. Return its number of bytes, or None if no complete record is
         there."""
         tls, records = self._tls, self._records
         assert tls is not None
@@ -356,7 +358,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
                 return None
             self._incoming.write(piece)
         try:
-            # The type stub does not have the buffer argument. A record that is not whole may be none at all.
+            # The type stub does not have the buffer argument. Only a complete record can count as one without data.
             count = cast(int, tls.read(len(room), cast(Any, room)))
         except ssl.SSLWantReadError:
             self._is_filled = False
@@ -374,7 +376,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         return count
 
     def _decrypt_soon(self) -> None:
-        """Decrypt in the next turn. Nothing more is read until then."""
+        """Continue to decrypt in the next turn of the loop. Nothing is read from the transport until then."""
         if not self._decrypt_scheduled and not self._closing:
             self._decrypt_scheduled = True
             self._update_reading()
@@ -394,7 +396,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     def resume_reading(self) -> None:
         self._wants_bytes = True
         if self._is_secured:
-            # The transport below does not report bytes that are here already.
+            # The transport below does not report the bytes that this layer already holds.
             self._decrypt_soon()
         self._update_reading()
 
@@ -414,7 +416,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     # -- writing ------------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        """Encrypt and send; bytes that the transport below does not take yet are kept, and must not change."""
+        """Encrypt and send bytes. The caller must not change them, because some may wait here unencrypted."""
         if self._closing or not len(data):
             return
         view = memoryview(data)
@@ -484,13 +486,13 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     # -- the outlet of regions ----------------------------------------------------------------------------------------
 
     def send(self, data: bytes, *, more: bool) -> None:
-        """Encrypt it. It leaves with the next piece of a region, or with `flush`."""
+        """Encrypt `data`. It is sent with the next piece of a region, or by `flush`."""
         if self._kept_bytes + len(data) > PIECE_BYTES:
             self.flush()
         self._encrypt(data)
 
     def send_region(self, region: Region, position: int, length: int) -> int:
-        """Read, encrypt and send pieces that the socket takes, until it is full. A piece that is not whole is kept."""
+        """Read, encrypt and send pieces of a region until the socket is full. A piece smaller than its room is kept."""
         room = self._room or self._find_room()
         begin, end = position, position + length
         while position < end:
@@ -515,7 +517,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         view = memoryview(data)
         position, size = 0, len(data)
         while position < size:
-            # The memory between OpenSSL and us stays as large as it once was.
+            # A MemoryBIO keeps the largest size that it ever had, so it gets only a small piece at a time.
             position += write(view[position : position + _ENCRYPTED_AT_ONCE])
             keep(encrypted := read())
             self._kept_bytes += len(encrypted)
@@ -562,7 +564,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         if below is None or self._lost or below.is_closing():
             return
         if self._is_stepping:
-            # A thread has the TLS object.
+            # A thread uses the TLS object.
             below.close()
             return
         if self._is_secured and self._tls is not None:
@@ -587,7 +589,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
 
 
 def _reason(error: BaseException) -> str:
-    """Return OpenSSL's words without the place in its source."""
+    """Return OpenSSL's text of the error, without the place in OpenSSL's source."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not trusted: {error.verify_message}"
     reason = getattr(error, "reason", None)

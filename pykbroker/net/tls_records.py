@@ -1,10 +1,10 @@
-"""The received bytes of a TLS stream, cut into records: OpenSSL gets one at a time.
+"""The received bytes of a TLS stream, cut into records. OpenSSL gets one record at a time.
 
-OpenSSL reads on until a record has data, so one call works through all records without data that it got. Each update of
-keys costs a quarter of a millisecond, and has 27 bytes. Responsible for bytes that wait, and for the number of records
-without data that a peer may send. Not responsible for the content of a record.
+OpenSSL reads on until a record has data, so one call would process all records without data that OpenSSL has got. Each
+update of keys is such a record: it has 27 bytes, and costs a quarter of a millisecond. Responsible for the bytes that
+wait, and for the number of records without data that a peer may send. Not responsible for the content of a record.
 
-Invariant: the pieces are all added bytes, in their order.
+Invariant: the pieces together are all bytes that were added, in their order.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final
 HEADER_BYTES: Final = 5
 _LENGTH: Final = Struct(">H")
 #: A peer may send this many records without data, and one more for each record with data, in either direction. Session
-#: tickets follow a handshake. Java sends an update of keys for each record that it reads between the one that reached
-#: the limit of a key and the response to its first update. The records on the way in that time are not more than
-#: MOST_SAVED.
+#: tickets follow a handshake. When a record reaches the limit of a key, Java sends an update of keys. It sends another
+#: update for each further record that it reads before the response to the first update. In that time at most MOST_SAVED
+#: records are in flight.
 FIRST_WITHOUT_DATA: Final = 16
 MOST_SAVED: Final = 4096
 _RECORD_DATA_BYTES: Final = 16 * 1024
@@ -45,13 +45,14 @@ class TlsRecords:
         self._position = 0
 
     def keep(self) -> None:
-        """Copy the waiting bytes, because another connection receives into that memory next."""
+        """Copy the waiting bytes, because another connection may receive into the same memory next."""
         rest = self._held[self._position :]
         self._held = memoryview(bytes(rest)) if len(rest) else _NOTHING
         self._position = 0
 
     def next_piece(self) -> memoryview | None:
-        """Return the bytes of one record, never more. Return None if there are none, or only a part of a header."""
+        """Return the bytes of one record, or the part of it that has come. Return None if there are no bytes, or only a
+        part of a header."""
         held, begin = self._held, self._position
         left = len(held) - begin
         size = self._missing
@@ -71,7 +72,7 @@ class TlsRecords:
         return held[begin:]
 
     def had_data(self, count: int) -> None:
-        """Count the records of `count` bytes that were received or sent."""
+        """Count the records that `count` bytes of received or sent data take."""
         if self._allowed < MOST_SAVED:
             self._allowed += -(-count // _RECORD_DATA_BYTES)
 

@@ -1,4 +1,4 @@
-"""The versions of requests that a peer serves, from its ApiVersions response, and the choice of one.
+"""The versions of requests that a peer serves, from its ApiVersions response, and the choice of a version.
 
 Responsible for the choice, and for the few requests whose fields Apache Kafka moves for an older version. Not
 responsible for sending ApiVersions (client.py).
@@ -26,7 +26,7 @@ class UnsupportedVersion(ConnectionError):
 
 
 class VersionsRefused(Exception):
-    """The peer's answer to ApiVersions leaves no way to go on."""
+    """The peer's answer to ApiVersions does not allow this node to continue with it."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,10 +60,11 @@ class PeerVersions:
 
 
 def after_api_versions(asked: int, response: ApiVersionsResponse) -> PeerVersions | int:
-    """Return the versions that the peer serves, or the version in which ApiVersions must be sent again. Raises Refused.
+    """Return the versions that the peer serves, or the version in which ApiVersions must be sent again. Raises
+    VersionsRefused.
 
-    As in Apache Kafka's NetworkClient: a peer that does not know our version names its own in the response. If it does
-    not, the request is repeated in version 0.
+    As in Apache Kafka's NetworkClient, a peer that does not know our version of ApiVersions names its own newest
+    version in the response. If the response has none, the request is repeated in version 0.
     """
     ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
     if response.error_code == ErrorCode.NONE:
@@ -77,7 +78,8 @@ def after_api_versions(asked: int, response: ApiVersionsResponse) -> PeerVersion
 
 
 def in_version(request: TopLevel, version: int) -> TopLevel:
-    """Return the request for an older version, in which fields have moved. The caller's object is not changed."""
+    """Return the request with its fields where `version` has them, if that is an older version. The caller's object is
+    not changed."""
     if request.API_KEY == ApiKey.FETCH and version < 15:
         fetch = copy.copy(cast("FetchRequest", request))
         fetch.replica_id = fetch.replica_state.replica_id
