@@ -1,7 +1,8 @@
-"""The cluster as clients of one listener see it: nodes with that listener, partitions with leaders that have it.
+"""The cluster as clients of one listener see it: the nodes that have that listener, and the partitions. A leader
+without the listener is not shown.
 
-Shared by Metadata, DescribeCluster and DescribeTopicPartitions. Pure: an image and a listener name in, values out; what
-was made of them once is kept for the next request.
+Used by Metadata, DescribeCluster and DescribeTopicPartitions. Pure: from an image and a listener name it makes values,
+and keeps them for the next request.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class ListedBroker(NamedTuple):
 
 
 def nodes(image: MetadataImage, listener: str, *, fenced: bool = False) -> Iterator[ListedBroker]:
-    """Yield the brokers that have the listener, by id. Fenced ones are included only if `fenced`."""
+    """Yield the brokers that have the listener, ordered by id. Fenced brokers are included only if `fenced`."""
     for _, broker in sorted(image.brokers.items()):
         endpoint = broker.endpoints.get(listener)
         if endpoint is not None and (fenced or not broker.fenced):
@@ -37,10 +38,11 @@ def nodes(image: MetadataImage, listener: str, *, fenced: bool = False) -> Itera
 
 
 class ClusterView:
-    """Answers per partition. A view is used until the brokers change, because images share what did not change."""
+    """The answers about partitions, for one listener. A view is used until the brokers change: images share their map
+    of brokers as long as it is the same."""
 
     def __init__(self, brokers: Mapping[int, BrokerImage], listener: str, gone: frozenset[int] = frozenset()) -> None:
-        """`gone`: brokers whose processes are gone before the metadata has it."""
+        """`gone`: brokers whose processes have ended, although the metadata does not show that yet."""
         self.brokers = brokers
         self.gone = gone
         self._reachable = {broker_id for broker_id, b in brokers.items() if listener in b.endpoints}
@@ -54,8 +56,8 @@ class ClusterView:
         self, topic: TopicImage, kind: int, make: Callable[[int, PartitionImage], MetadataResponsePartition]
     ) -> list[MetadataResponsePartition]:
         """Return the answers for all partitions of a topic. The caller must not change them. They are kept because many
-        consumers ask for the same partitions after each change. `kind`: answers of one kind are the same in all
-        versions that have it."""
+        consumers ask for the same partitions after each change. `kind`: all versions with the same kind have the same
+        answers."""
         key = topic.id, kind
         kept = self._kept.get(key)
         if kept is not None and kept[0] is topic:
@@ -93,7 +95,8 @@ class ClusterView:
         return [replica for replica in replicas if replica in self._alive]
 
     def offline(self, partition: PartitionImage) -> list[int]:
-        """Return the replicas that are dead, not on this listener, or in a log directory that failed; as `listed`."""
+        """Return the replicas whose broker is fenced or not on this listener, or whose log directory has failed. The
+        list is shared, as that of `listed`."""
         brokers = self.brokers
         found = tuple(
             replica
@@ -104,7 +107,7 @@ class ClusterView:
 
 
 class ClusterViews:
-    """A node's views, one for each of its listeners."""
+    """The views of a node, one for each of its listeners."""
 
     __slots__ = ("_gone", "_views")
 
@@ -114,7 +117,7 @@ class ClusterViews:
         self._gone = gone if gone is not None else DeadBrokers()
 
     def when_settled(self, answer: Callable[[], R]) -> R | Promise:
-        """Return `answer()`, or a Promise of it while it is unknown if a broker is gone."""
+        """Return `answer()`, or a Promise of it as long as it is unknown if a broker is gone."""
         return self._gone.when_settled(answer)
 
     def of(self, image: MetadataImage, listener: str) -> ClusterView:

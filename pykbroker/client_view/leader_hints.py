@@ -1,4 +1,4 @@
-"""Leader hints of KIP-951: where a client should go instead. Pure."""
+"""Leader hints of KIP-951: the leader to which a client should send its request instead. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pykbroker.metadata.image import MetadataImage
 
 
 class ReachableBroker(NamedTuple):
-    """A broker as a client of one listener reaches it."""
+    """A broker, with the address at which clients of one listener reach it."""
 
     node_id: int
     host: str
@@ -17,7 +17,7 @@ class ReachableBroker(NamedTuple):
 
 
 def node_on_listener(image: MetadataImage, broker_id: int, listener_name: str) -> ReachableBroker | None:
-    """Return the endpoint of an unfenced broker on a listener, or None."""
+    """Return a broker with its endpoint on a listener. Return None if it has none, or if it is fenced or unknown."""
     broker = image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return None

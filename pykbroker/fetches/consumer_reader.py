@@ -1,4 +1,5 @@
-"""Reads partitions for a consumer: up to the high watermark or the last stable offset, from any replica (KIP-392)."""
+"""Reads partitions for a consumer, up to the high watermark or the last stable offset. A follower answers it too, if
+its version is new enough (KIP-392)."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _CONSUMER: Final = -1
 
 
 class ConsumerReader:
-    """A Reader (partition_reads.py)."""
+    """The reader of one fetch of a consumer (a Reader, see partition_reads.py)."""
 
     __slots__ = ("_committed", "_ctx", "_leader_only", "_may_read", "_rack", "_regions", "_traffic")
 
@@ -30,9 +31,9 @@ class ConsumerReader:
         self._ctx = ctx
         self._committed = plan.request.isolation_level == READ_COMMITTED
         takes_racks = plan.version >= RACKS_FROM
-        #: an older consumer; what is below -1 asks for debugging, and any replica answers it
+        #: True for a consumer of an older version. Any replica answers a replica id below -1, which is for debugging.
         self._leader_only = not takes_racks and plan.replica_id == _CONSUMER
-        #: where the consumer stands, if it is sent to a replica there
+        #: the consumer's rack, or "" if the consumer is not sent to a replica in its rack
         self._rack = plan.request.rack_id if takes_racks and ctx.services.replicas.selects_by_rack else ""
         self._regions = ctx.peer.takes_regions
         self._may_read: dict[str, bool] = {}
@@ -80,7 +81,8 @@ class ConsumerReader:
         return found
 
     def _is_elsewhere(self, into: PartitionRead, partition: Partition) -> bool:
-        """Name the follower in the consumer's rack, if there is one: this leader reads nothing then."""
+        """Return True if the consumer should read from another replica in its rack. `into` then names that replica, and
+        this leader reads nothing."""
         leader = partition.leader
         if leader is None:
             return False
@@ -98,7 +100,7 @@ class ConsumerReader:
         return True
 
     def end(self) -> None:
-        """A consumer's read proves nothing."""
+        """Do nothing: a consumer's fetch does not move the high watermark."""
 
     def count(self, size: int) -> None:
         self._ctx.services.replicas.bytes_out.value += size

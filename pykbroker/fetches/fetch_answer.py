@@ -1,4 +1,4 @@
-"""The answer to a fetch, built when it is known that it is sent: which partitions it has, and what it says of each."""
+"""Builds the answer to a fetch just before it is sent: chooses its partitions, and fills in the data of each."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ if TYPE_CHECKING:
     from pykbroker.metadata.image import MetadataImage
     from pykbroker.replica.fetch_sessions import SessionKey
 
-#: Shared by all answers that have nothing to say there; never changed.
+#: Empty values that all answers share; they are never changed.
 _NO_DIVERGENCE: Final = EpochEndOffset()
 _NO_LEADER: Final = LeaderIdAndEpoch()
 _NO_SNAPSHOT: Final = SnapshotId()
-#: With these the answer names the leader of now (KIP-951).
+#: With these errors the answer also names the present leader (KIP-951).
 _MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def fetch_answer(plan: FetchPlan, found: list[PartitionRead], image: MetadataImage, listener: str) -> FetchResponse:
-    """The answer of a node whose clients come by `listener`. The session keeps what is answered."""
+    """Return the answer, which names nodes by their endpoints of `listener`. The session records the values that the
+    answer has."""
     session = plan.session
     if session is not None and session.epoch != plan.session_epoch:
-        # The client has sent another fetch, with other offsets perhaps: one answer is enough.
+        # The client has sent another fetch of this session, perhaps with other offsets. Only the later fetch gets
+        # records.
         return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
     uses_ids, names_leaders = plan.version >= TOPIC_IDS_FROM, plan.version >= LEADERS_FROM
     with_aborted = plan.request.isolation_level == READ_COMMITTED
@@ -86,8 +88,8 @@ def fetch_answer(plan: FetchPlan, found: list[PartitionRead], image: MetadataIma
 
 
 def _partition_data(read: PartitionRead, *, with_aborted: bool) -> PartitionData:
-    """Null and an empty list of aborted transactions mean the same to clients. As Apache Kafka's, the answer has null
-    if the partition was read without isolation, or in vain."""
+    """Return the data of one partition. Null and an empty list of aborted transactions mean the same to clients. As in
+    Apache Kafka, the list is null if the partition was read without isolation, or if the read failed."""
     records, log = read.records, read.log
     data = PartitionData(
         partition_index=read.entry.index,

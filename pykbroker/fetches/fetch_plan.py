@@ -1,7 +1,8 @@
-"""The plan of a fetch: which partitions, up to how many bytes, for whom (KIP-74, KIP-227, KIP-392).
+"""The plan of a fetch: its partitions, its limits in bytes, and the client that gets the records (KIP-74, KIP-227,
+KIP-392).
 
-Responsible for the session of a request. Not responsible for partitions and logs: the plan holds nothing that changes
-while a fetch waits, except the entries of its session.
+Responsible for the session of a request. Not responsible for partitions and logs. While a fetch waits, nothing in its
+plan changes except the entries of its session.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from pykbroker_wire.messages.fetch import FetchRequest
 
 TOPIC_IDS_FROM: Final = 13
 _SESSIONS_FROM: Final = 7
-#: From here on a request names the consumer's rack, and followers answer consumers (KIP-392).
+#: From this version on a request names the consumer's rack, and followers answer consumers (KIP-392).
 RACKS_FROM: Final = 11
 _REPLICA_STATE_FROM: Final = 15
-#: From here on an answer names the leader that a client is to ask instead (KIP-951).
+#: From this version on an answer with certain errors names the leader to which the client should send the fetch
+#: (KIP-951).
 LEADERS_FROM: Final = 16
 _READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
@@ -36,18 +38,19 @@ READ_COMMITTED: Final = 1
 
 @dataclass(slots=True)
 class FetchPlan:
-    """The wishes of one request. `request` has its limits; its partitions are in `members`."""
+    """The plan of one request. `request` has its limits; `members` has its partitions, or all partitions of its
+    session."""
 
     request: FetchRequest
     version: int
-    #: the broker that fetches as a follower, or below 0
+    #: the broker that fetches as a follower; negative for a consumer
     replica_id: int
     # The entries of a session may change under a fetch that waits, when the client closes it and opens another.
     members: dict[SessionKey, SessionPartition]
     session: FetchSession | None
-    #: of the session when the request came
+    #: the epoch of the session when the request came
     session_epoch: int
-    #: the answer has every partition, and not only those with news
+    #: True if the answer has every partition, False if it has only the partitions with changes
     is_full: bool
 
     @property
@@ -66,9 +69,9 @@ def plan_fetch(
     *,
     may_follow: Callable[[], bool],
 ) -> FetchPlan | ErrorCode:
-    """Find, make or end the session of a request. Returns the plan, or the error for the answer as a whole.
+    """Find, make or end the session of a request. Return the plan, or the error for the answer as a whole.
 
-    now: monotonic seconds. may_follow: return True if the client may fetch as a follower; it is asked if a follower
+    now: monotonic seconds. may_follow: returns True if the client may fetch as a follower; it is called if a follower
     wants a session.
     """
     if request.isolation_level not in (_READ_UNCOMMITTED, READ_COMMITTED):
@@ -88,14 +91,14 @@ def plan_fetch(
                 return found
             session = found
     is_full = session is None
-    # No session keeps a name that can be no topic's: a client may name many, of 32 KiB each.
+    # A session must not store names that are too long for a topic, because a client may send many names of 32 KiB each.
     has_no_topic = not uses_ids and any(len(topic.topic) > MAX_NAME_LENGTH for topic in request.topics)
     if session is not None:
         members = session.partitions
         before = len(members)
         _update(members, request, uses_ids)
         if not members:
-            # As in Apache Kafka: a session without partitions ends.
+            # As in Apache Kafka, a session without partitions ends.
             sessions.close(session.id)
             session = None
         elif has_no_topic or (len(members) > before and not session.privileged and not sessions.make_room(0, now)):
@@ -105,8 +108,8 @@ def plan_fetch(
         members = {}
         _update(members, request, uses_ids)
         if wants_session and not has_no_topic:
-            # The privilege is judged here already: a client that only claims to follow would take the places of all
-            # others, as it does in Apache Kafka.
+            # The privilege is checked before the session is made. In Apache Kafka, a client that only claims to be a
+            # follower can take the places of all other sessions.
             follows = replica_id >= 0 and may_follow()
             session = sessions.create(members.items(), privileged=follows, uses_topic_ids=uses_ids, now=now)
             if session is not None:
@@ -116,7 +119,7 @@ def plan_fetch(
 
 
 def _update(members: dict[SessionKey, SessionPartition], request: FetchRequest, uses_ids: bool) -> None:
-    """Put the partitions of a request among the members, and drop the forgotten ones."""
+    """Add the partitions of a request to `members`, and remove its forgotten partitions."""
     for topic in request.topics:
         name: bytes | str = topic.topic_id if uses_ids else topic.topic
         for asked in topic.partitions:

@@ -1,7 +1,9 @@
-"""Reads partitions for a follower: up to the log end, from the leader, which learns how far the follower has come.
+"""Reads partitions for a follower, from the leader, up to the log end. The fetch also proves to the leader that the
+follower has all records before the fetch offset.
 
-Only the first pass of a fetch proves something: what is read later, while the fetch waits, was asked for before. A
-throttled replica that is not in sync gets nothing while the leader's quota is exceeded (replica/quota.py).
+Only the first pass of a fetch is a proof. Later passes, while the fetch waits, have the same fetch offsets, so they
+prove nothing new. A throttled replica that is not in sync gets nothing while the leader's quota is exceeded
+(replica/quota.py).
 """
 
 from __future__ import annotations
@@ -21,16 +23,16 @@ if TYPE_CHECKING:
 
 
 class _Proof(NamedTuple):
-    """The follower has everything of this partition before the offset that it asks for."""
+    """A proof that the follower has all records of this partition before its fetch offset."""
 
     partition: Partition
     entry: SessionPartition
-    #: where the leader's log ended when it was read
+    #: the end offset of the leader's log when it was read
     leader_end: int
 
 
 class FollowerReader:
-    """A Reader (partition_reads.py)."""
+    """The reader of one fetch of a follower (a Reader, see partition_reads.py)."""
 
     __slots__ = (
         "_broker_epoch",
@@ -50,7 +52,7 @@ class FollowerReader:
         self._broker_epoch = plan.request.replica_state.replica_epoch
         self._regions = ctx.peer.takes_regions
         self._may_read: bool | None = None
-        #: the leaders know what this fetch proves
+        #: True after the proofs of this fetch were passed to the leaders
         self._is_proved = False
         self._proofs: list[_Proof] = []
         self._throttled_bytes = 0
@@ -63,7 +65,8 @@ class FollowerReader:
         self._traffic = []
 
     def unchanged(self, entry: SessionPartition) -> Partition | None:
-        """The follower is at the end of this log, and knows the high watermark and the log start."""
+        """Return the partition if the follower is at the end of its log and has got its high watermark and its log
+        start offset. Otherwise return None."""
         partition = entry.partition
         if partition is None or entry.topic is None or entry.verified_epoch != partition.leader_epoch:
             return None
@@ -83,7 +86,7 @@ class FollowerReader:
         return partition
 
     def may_read(self, topic: str) -> bool:
-        """CVE-2018-1288: only brokers may fetch as replicas."""
+        """Return True if the client may fetch as a replica: only brokers may (CVE-2018-1288)."""
         if self._may_read is None:
             self._may_read = self._ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
         return self._may_read
@@ -99,7 +102,7 @@ class FollowerReader:
             return None
         quota = self._ctx.services.replicas.quotas.leader
         is_throttled = quota.is_used and quota.is_throttled(partition.topic, partition.index)
-        # A replica in sync is never left out: a throttle must not shrink the ISR.
+        # A replica in the ISR always gets records, because a throttle must not shrink the ISR.
         if is_throttled and self._replica_id not in leader.isr.committed and quota.is_exceeded():
             limit, is_first = 0, False
         found = partition.read_for_follower(
@@ -115,8 +118,9 @@ class FollowerReader:
         return found
 
     def end(self) -> None:
-        """Pass to the leaders what the follower has, once everything was read: they may commit records, for which
-        other requests wait. The answer has the high watermark after that, a round earlier than Apache Kafka's."""
+        """Pass the proofs to the leaders when every partition was read. A leader may then commit records, for which
+        other requests wait. The answer has the high watermark after these commits, so the follower gets it one fetch
+        earlier than in Apache Kafka."""
         if self._is_proved:
             return
         self._is_proved = True

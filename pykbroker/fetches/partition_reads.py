@@ -1,7 +1,7 @@
-"""One pass over the partitions of a fetch: each is found, judged and read by a reader.
+"""One pass over the partitions of a fetch: each partition is looked up, checked, and read by a reader.
 
-Responsible for the limits of the whole, and for what an error of one partition means for the wait. Not responsible for
-what a client may read of a partition (the readers) nor for the answer (fetch_answer.py).
+Responsible for the limit of the whole answer, and for the decision whether an error of one partition ends the wait. Not
+responsible for the offsets up to which a client may read (the readers), nor for the answer (fetch_answer.py).
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from pykbroker_log.results import ReadResult
 
 NO_EPOCH: Final = -1
-#: These are answered without a wait for other partitions: the client has to ask elsewhere, or for another topic.
+#: These errors are answered without a wait for other partitions. The client must fetch from another broker, or another
+#: topic.
 _AT_ONCE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INCONSISTENT_TOPIC_ID)
-#: The partition is known, so that Apache Kafka tries to read it, and answers with null for aborted transactions.
+#: With these errors the partition is known. Apache Kafka tries to read it, and so answers with null for aborted
+#: transactions.
 _READ_IN_VAIN: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class PartitionRead:
-    """The result for one partition: records, an error, or where to read instead."""
+    """The result for one partition: records, an error, another replica to read from, or the end of the common log."""
 
     __slots__ = ("diverging", "entry", "error", "is_known", "key", "log", "preferred_replica", "records")
 
@@ -34,18 +36,18 @@ class PartitionRead:
         self.key = key
         self.entry = entry
         self.error = ErrorCode.NONE
-        #: this node has the partition, or knows who leads it
+        #: True if this node has the partition, or if the metadata has its leader
         self.is_known = False
-        #: the log whose offsets the answer has; None after an error
+        #: the log with the offsets for the answer; None after an error
         self.log: PartitionLog | None = None
         self.records: ReadResult | None = None
         self.preferred_replica = -1
-        #: leader epoch and end offset to which a client whose log diverges goes back (KIP-320)
+        #: the leader epoch and end offset to which a client must truncate if its log diverges (KIP-320)
         self.diverging: tuple[int, int] | None = None
 
     def diverges(self, partition: Partition) -> bool:
-        """Return True if the client has read what is not in this log, and note where to go back to. Raises KafkaError
-        if this log knows nothing about the client's epoch."""
+        """Return True if the client has records that are not in this log, and set `diverging`. Raises KafkaError if
+        this log has no information about the client's epoch."""
         entry, log = self.entry, partition.log
         epoch, end_offset = log.epoch_end_offset(entry.last_fetched_epoch)
         if epoch == NO_EPOCH or end_offset < 0 or entry.fetch_offset < log.log_start_offset:
@@ -70,21 +72,22 @@ class Reader(Protocol):
     """Reads partitions for one kind of client. It belongs to one fetch."""
 
     def begin(self) -> None:
-        """A pass over the partitions begins; an earlier one may have ended in the middle, by a ColdRead."""
+        """Begin a pass over the partitions. A ColdRead may have ended an earlier pass in the middle."""
 
     def unchanged(self, entry: SessionPartition) -> Partition | None:
-        """Return the partition if there is nothing to read and nothing to answer about it, else None."""
+        """Return the partition if there is nothing to read and nothing to answer about it. Otherwise return None."""
 
     def may_read(self, topic: str) -> bool: ...
 
     def read(
         self, into: PartitionRead, partition: Partition, limit: int, is_first: bool, wait: bool
     ) -> ReadResult | None:
-        """Read up to `limit` bytes, or the whole first batch if `is_first`. Return None if the client has to do
-        something else first, which `into` has: no answer waits then. Raises KafkaError; ColdRead unless `wait`."""
+        """Read up to `limit` bytes, or, if `is_first`, at least one whole batch. Return None if the client has to do
+        something else first, which is in `into`; the answer then does not wait. Raises KafkaError, and ColdRead unless
+        `wait`."""
 
     def end(self) -> None:
-        """The pass is over: every partition was read, in vain or not."""
+        """End the pass: every partition was read, or its read has failed."""
 
     def count(self, size: int) -> None:
         """Count the bytes that are answered."""
@@ -96,20 +99,20 @@ class PartitionReads:
     __slots__ = ("found", "is_urgent", "size", "waiting_for")
 
     def __init__(self) -> None:
-        #: one for each partition of which there is something to answer
+        #: the results of the partitions about which there is something to answer
         self.found: list[PartitionRead] = []
         self.size = 0
-        #: an error, or another place to read from, is answered at once
+        #: True if the answer must not wait, because of an error or because a client must first do something else
         self.is_urgent = False
-        #: partitions that could be read, and may have more later
+        #: the partitions that were read without an error, which may have more records later
         self.waiting_for: list[Partition] = []
 
 
 def read_partitions(
     plan: FetchPlan, reader: Reader, services: BrokerServices, limit: int, *, wait: bool
 ) -> PartitionReads:
-    """Read every partition of a plan, up to `limit` bytes in all. Raises ColdRead unless `wait`; nothing has changed
-    then."""
+    """Read every partition of a plan, up to `limit` bytes in all. May raise ColdRead, unless `wait`; then nothing has
+    changed."""
     reads = PartitionReads()
     found, waiting_for = reads.found, reads.waiting_for
     left, size = limit, 0
@@ -117,7 +120,7 @@ def read_partitions(
     reader.begin()
     for key, entry in plan.members.items():
         if skips and (unchanged := reader.unchanged(entry)) is not None:
-            # Nearly all partitions of a follower, nearly always.
+            # This is the case for nearly all partitions of a follower, nearly always.
             waiting_for.append(unchanged)
             continue
         into = PartitionRead(key, entry)
@@ -140,8 +143,7 @@ def read_partitions(
                 left = max(0, left - records.size)
             waiting_for.append(partition)
         except KafkaError as error:
-            # As in Apache Kafka: a partition that was not there to begin with keeps no fetch from waiting for the
-            # others.
+            # As in Apache Kafka, a fetch still waits for its other partitions if this partition was never found.
             if entry.partition is not None or error.code in _AT_ONCE:
                 reads.is_urgent = True
             into.failed(error.code)
@@ -151,14 +153,14 @@ def read_partitions(
 
 
 def _find(plan: FetchPlan, reader: Reader, services: BrokerServices, entry: SessionPartition) -> Partition:
-    """The partition that a client means. Raises KafkaError."""
+    """Return the partition that the entry of a fetch names. Raises KafkaError."""
     replicas = services.replicas
     if plan.version >= TOPIC_IDS_FROM:
         topic = services.metadata.image.topics.by_id.get(entry.topic_id)
         if topic is None:
             if entry.topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-            # A session, or a fetch that waited, knows the name of the topic that was deleted.
+            # The topic was deleted. The session, or the fetch that waited, still has its name.
             has_namesake = replicas.find(entry.topic, entry.index) is not None
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID if has_namesake else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         entry.topic = topic.name

@@ -1,6 +1,6 @@
-"""A fetch that is read, perhaps several times, until it is worth an answer (Kafka's DelayedFetch).
+"""A fetch whose partitions are read, perhaps several times, until there is enough for an answer (Kafka's DelayedFetch).
 
-Responsible for the decision to answer or to wait. Not responsible for being woken (replica/parked.py).
+Responsible for the decision to answer or to wait. Not responsible for the event that ends a wait (replica/parked.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class WaitingFetch:
-    """`read` first; if it does not return the answer, `park`."""
+    """Call `read` first. If it does not return the answer, call `park`."""
 
     __slots__ = ("_ctx", "_empty", "_parked", "_plan", "_reader", "_waiting_for")
 
@@ -34,11 +34,12 @@ class WaitingFetch:
         self._reader: Reader = FollowerReader(ctx, plan) if plan.replica_id >= 0 else ConsumerReader(ctx, plan)
         self._waiting_for: list[Partition] = []
         self._parked: ParkedFetch | None = None
-        #: of the last read if it found no records: the answer at the deadline unless something happens before
+        #: the results of the last read if it found no records; they are answered at the deadline, unless something
+        #: changes before
         self._empty: list[PartitionRead] | None = None
 
     def asked(self) -> Iterator[tuple[str, int]]:
-        """The partitions that this node may have."""
+        """Yield the topic name and index of each partition in the plan, as far as the name is known."""
         by_id = self._ctx.services.metadata.image.topics.by_id
         for entry in self._plan.members.values():
             topic = entry.topic
@@ -48,8 +49,9 @@ class WaitingFetch:
                 yield topic, entry.index
 
     def read(self, final: bool) -> FetchResponse | int | asyncio.Future[FetchResponse | int]:
-        """Read every partition. Return the answer; or how many bytes are missing, if there are too few and the fetch
-        may wait (not `final`); or a future of one of these, if something is not in memory."""
+        """Read every partition. Return the answer, or the number of missing bytes if there are too few and the fetch
+        may wait (not `final`). Return a future of one of these if a read needs a device, because some bytes are not in
+        memory."""
         try:
             return self._read(final, wait=False)
         except ColdRead as cold:
@@ -57,7 +59,7 @@ class WaitingFetch:
             return cold_reads.retry(cold, lambda wait: self._read(final, wait))
 
     def _read(self, final: bool, wait: bool) -> FetchResponse | int:
-        """Raises ColdRead unless `wait`; nothing has changed then."""
+        """As `read`, but without a future. May raise ColdRead, unless `wait`; then nothing has changed."""
         if final and self._empty is not None and self._parked is not None and not self._parked.poked:
             return self._answer(self._empty, 0)
         services, plan = self._ctx.services, self._plan
@@ -76,7 +78,7 @@ class WaitingFetch:
         return fetch_answer(self._plan, found, self._ctx.services.metadata.image, self._ctx.listener_name)
 
     def park(self, found: int | asyncio.Future[FetchResponse | int]) -> asyncio.Future[FetchResponse]:
-        """Wait for more, until the request's deadline. `found`: what `read` returned."""
+        """Wait for more records, until the request's deadline. `found`: the result of `read`."""
         plan = self._plan
         parked = self._parked = self._ctx.services.replicas.purgatory.park(
             plan.replica_id,

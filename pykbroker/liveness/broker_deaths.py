@@ -1,22 +1,24 @@
-"""A broker's process is gone before its session is over, and its sockets show it. Pure.
+"""Decides that the process of a broker is gone before the broker's session is over, from the state of its sockets.
+Pure.
 
-Events come in: the brokers of the metadata, heartbeats, connections that end, what probes find, time. Effects go out:
-connections to try, and brokers that are gone. Not responsible for sockets (broker_watch.py), nor for the fence that
-follows (controller/brokers.py). docs/decisions/0023-early-fence.md says why it is safe to fence such a broker.
+Its input is events: the brokers of the metadata, heartbeats, connections that end, results of probes, time. Its output
+is effects: endpoints to connect to, and brokers that are gone. Not responsible for sockets (broker_watch.py), nor for
+fencing a broker that is gone (controller/brokers.py). docs/decisions/0023-early-fence.md says why it is safe to fence
+such a broker.
 
-The rule. If the peer, and not this node, ends the connection of a broker's last accepted heartbeat, every armed
-endpoint of the broker is probed. If all of them, one at least, refuse, the broker is gone. An endpoint is armed once
-this controller has connected to it since the broker's registration. Whatever the probes find, the broker is also gone
-if it does not come back with a heartbeat soon (peer_ends.py has that rule and its exceptions). In every other case (the
-broker is in controlled shutdown, it has a newer epoch, its connection is only silent) the session decides, as in Apache
-Kafka. A new active controller probes, by the same rule, each broker that serves and has sent no heartbeat within
-GRACE_MS. The broker in the process of the former leader is gone if that process has ended its connection to this node
-and is not back.
+The rule. An endpoint is armed when this controller has connected to it since the broker's registration. If the peer,
+and not this node, ends the connection of a broker's last accepted heartbeat, every armed endpoint of the broker is
+probed. If there is an armed endpoint, and all armed endpoints refuse, the broker is gone. Whatever the probes find, the
+broker is also gone if it does not come back with a heartbeat soon (peer_ends.py has that rule and its exceptions). In
+every other case (the broker is in controlled shutdown, it has a newer epoch, its connection is only silent) the session
+decides, as in Apache Kafka. A new active controller probes each broker that serves and has sent no heartbeat within
+GRACE_MS; the same rule applies. The broker in the process of the former leader is gone if that process has ended its
+connection to this node and is not back.
 
 Invariants:
 * A heartbeat cancels every probe that began before it.
-* A broker that sends a heartbeat after it was reported as gone was alive. It is never reported again in this broker
-  epoch.
+* If a broker sends a heartbeat after it was reported as gone, the report was wrong. The broker is never reported again
+  in this broker epoch.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ from pykbroker.liveness.peer_ends import PeerEnds
 if TYPE_CHECKING:
     from pykbroker.net.client import PeerAddress
 
-#: A broker that serves has sent a heartbeat to a new controller by then.
+#: After this time a broker that is alive has sent a heartbeat to a new controller.
 GRACE_MS = 200
-#: For this time a former leader counts as one that left. An election that follows its death is over by then. An older
-#: end of a connection proves nothing, because the broker may have come back to another controller.
+#: The end of a former leader's connection counts for this time, after which an election that follows its death is over.
+#: An older end of a connection proves nothing, because the broker may have connected to another controller since.
 LEFT_MS = 2_000
 
 
@@ -48,7 +50,7 @@ class Registration(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class TryEndpoint:
-    """Connect once, and call `tried` with what the endpoint does."""
+    """Connect to the endpoint until it accepts, and then call `tried`. After several failures call `tried` too."""
 
     broker_id: int
     broker_epoch: int
@@ -57,7 +59,7 @@ class TryEndpoint:
 
 @dataclass(slots=True, frozen=True)
 class ProbeEndpoints:
-    """Connect to each endpoint, and call `probed` for each of them."""
+    """Probe each endpoint, and call `probed` with each result."""
 
     broker_id: int
     number: int
@@ -66,8 +68,8 @@ class ProbeEndpoints:
 
 @dataclass(slots=True, frozen=True)
 class BrokerGone:
-    """The process of this incarnation is gone. `refused` has the endpoints that refused. It is empty if the evidence is
-    that the broker did not come back."""
+    """The process with this broker epoch is gone. `refused` has the endpoints that refused. It is empty if the broker
+    counts as gone because it did not come back."""
 
     broker_id: int
     broker_epoch: int
@@ -76,7 +78,7 @@ class BrokerGone:
 
 @dataclass(slots=True, frozen=True)
 class BrokerAlive:
-    """The broker that was reported as gone is alive. This comes once."""
+    """A broker that was reported as gone is alive. This effect comes once for each broker epoch."""
 
     broker_id: int
     broker_epoch: int
@@ -90,33 +92,34 @@ class _Watched:
     """One broker epoch."""
 
     broker_epoch: int
-    #: None if a heartbeat came before the registration was in the metadata here
+    #: None while this node's metadata does not have the registration, if a heartbeat came before it
     registration: Registration | None = None
     armed: set[PeerAddress] = field(default_factory=set)
     trying: set[PeerAddress] = field(default_factory=set)
     #: the connection of the last accepted heartbeat; None if there is none, or if it has ended
     connection: int | None = None
-    #: the last heartbeat asked for a shutdown
+    #: True if the last heartbeat asked for a controlled shutdown
     is_leaving: bool = False
-    #: the probe under way, 0 for none, and the endpoints that have not answered it
+    #: the number of the probe under way, or 0, and the endpoints whose result is missing
     probe: int = 0
     unanswered: set[PeerAddress] = field(default_factory=set)
     was_reported: bool = False
     was_alive: bool = False
-    #: when a new controller probes the broker if no heartbeat of it has come
+    #: the time at which a new controller probes the broker, unless a heartbeat comes before
     due_ms: int | None = None
 
 
 class BrokerDeaths:
-    """Decides for one controller, active or not. `now_ms`: the loop's clock."""
+    """The decisions of one controller, active or not. `now_ms`: the loop's clock."""
 
     def __init__(self) -> None:
         self.is_active = False
         self._brokers: dict[int, _Watched] = {}
         self._probes = 0
-        #: brokers that ended the connection of their heartbeats
+        #: the brokers that ended the connection of their heartbeats and are not back
         self._ends: PeerEnds[int] = PeerEnds()
-        #: leaders of the quorum that ended their connection to this node and did not come back, and when
+        #: leaders of the quorum that ended their connection to this node and did not come back -> the time when that
+        #: was reported
         self._left_ms: dict[int, int] = {}
 
     # -- every controller ---------------------------------------------------------------------------------------------
@@ -131,7 +134,7 @@ class BrokerDeaths:
             if watched is None or watched.broker_epoch < registration.broker_epoch:
                 watched = self._brokers[broker_id] = _Watched(registration.broker_epoch)
                 self._ends.back(broker_id)
-                # Its process was started after the one that left.
+                # The registration is of a new process, so the end of the former process no longer matters.
                 self._left_ms.pop(broker_id, None)
             if watched.broker_epoch == registration.broker_epoch:
                 effects += self._registered(broker_id, watched, registration)
@@ -147,12 +150,12 @@ class BrokerDeaths:
                     yield TryEndpoint(broker_id, watched.broker_epoch, endpoint)
 
     def is_trying(self, effect: TryEndpoint) -> bool:
-        """Return True if `tried` is still of use for this effect."""
+        """Return True if this effect is still to be carried out."""
         watched = self._brokers.get(effect.broker_id)
         return watched is not None and watched.broker_epoch == effect.broker_epoch and effect.endpoint in watched.trying
 
     def tried(self, broker_id: int, broker_epoch: int, endpoint: PeerAddress, *, accepts: bool) -> None:
-        """A TryEndpoint was carried out."""
+        """Record that a TryEndpoint was carried out. `accepts`: the endpoint has accepted a connection."""
         watched = self._brokers.get(broker_id)
         if watched is not None and watched.broker_epoch == broker_epoch:
             watched.trying.discard(endpoint)
@@ -166,13 +169,15 @@ class BrokerDeaths:
         self._left_ms[broker_id] = now_ms
 
     def turned(self, now_ms: int) -> None:
-        """Record that the loop of this node turns. Called several times a second while this controller is active."""
+        """Record that the loop of this node turns. The owner calls it several times a second while this controller is
+        active."""
         self._ends.turned(now_ms)
 
     # -- the active controller ----------------------------------------------------------------------------------------
 
     def activated(self, now_ms: int) -> None:
-        """This controller leads from now on. It gives each broker that serves GRACE_MS to send a heartbeat."""
+        """Record that this controller is active from now on. Each broker that serves has GRACE_MS to send a
+        heartbeat."""
         self.is_active = True
         for watched in self._brokers.values():
             registration = watched.registration
@@ -190,7 +195,7 @@ class BrokerDeaths:
     def heartbeat(
         self, broker_id: int, broker_epoch: int, connection: int | None, *, is_leaving: bool = False
     ) -> list[DeathEffect]:
-        """Record an accepted heartbeat. `connection` is None if it came in memory."""
+        """Record an accepted heartbeat. `connection` is None if the heartbeat came in memory."""
         watched = self._brokers.get(broker_id)
         if not self.is_active or (watched is not None and watched.broker_epoch > broker_epoch):
             return []
@@ -259,7 +264,7 @@ class BrokerDeaths:
             yield ProbeEndpoints(broker_id, watched.probe, tuple(sorted(watched.armed)))
 
     def probed(self, broker_id: int, number: int, endpoint: PeerAddress, *, refuses: bool) -> list[DeathEffect]:
-        """A probe has its verdict about one of its endpoints."""
+        """Record the result of a probe for one of its endpoints."""
         watched = self._brokers.get(broker_id)
         if watched is None or not number or watched.probe != number:
             return []

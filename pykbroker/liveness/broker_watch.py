@@ -1,7 +1,7 @@
-"""A controller's watch over the sockets of brokers.
+"""Watches the sockets of brokers for a controller.
 
-Responsible for passing events to broker_deaths.py, which judges them, and for its effects. Not responsible for the
-fence that follows when a broker is gone: `on_gone` passes the broker to the controller, which fences it.
+Responsible for passing events to broker_deaths.py, which decides, and for carrying out its effects. Not responsible for
+fencing: `on_gone` passes a broker that is gone to the controller, which fences it.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-#: An endpoint of a broker that has registered is tried for nearly two minutes, with pauses that double.
+#: An endpoint of a registered broker is tried for nearly two minutes, with pauses that double.
 FIRST_PAUSE_SECONDS = 0.1
 LAST_FAILURE = 10
-#: An active controller notes at this interval that it is at work.
+#: An active controller records at this interval that its loop turns.
 TURN_SECONDS = 0.25
 
 
-#: Called with the broker's id, its epoch, and the endpoints that refuse.
+#: Called with the broker's id, its epoch, and the endpoints that refused.
 OnGone = Callable[[int, int, tuple[PeerAddress, ...]], object]
 
 
 class BrokerWatch:
-    """Watches for one controller, active or not; a publisher of the loader. `start` once, `close` once."""
+    """The watch of one controller, active or not; a publisher of the loader. Call `start` once and `close` once."""
 
     def __init__(self, runtime: Runtime, node_id: int, metadata: MetadataView, prober: Prober, on_gone: OnGone) -> None:
         self._runtime = runtime
@@ -55,7 +55,7 @@ class BrokerWatch:
         self._on_gone = on_gone
         self._deaths = BrokerDeaths()
         self._probes: RunningProbes[tuple[DeathEffect, PeerAddress]] = RunningProbes(prober)
-        #: numbers of connections that call `_ended`
+        #: the numbers of the connections that will call `_ended`
         self._watched: set[int] = set()
         self._look_soon: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -76,9 +76,9 @@ class BrokerWatch:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Publisher of the loader."""
+        """Look at the brokers soon if they have changed (called by the loader)."""
         if old.brokers is not new.brokers and self._look_soon is None and not self._is_closed:
-            # Not at once, because the images of a start come one after the other, and early ones have old brokers.
+            # Not at once: while a node starts, images come one after the other, and the early images have old brokers.
             self._look_soon = self._runtime.loop.call_soon(self._look)
 
     def _look(self) -> None:
@@ -109,11 +109,11 @@ class BrokerWatch:
         self._turns = self._runtime.loop.call_later(TURN_SECONDS, self._turn)
 
     def leader_left(self, node_id: int) -> None:
-        """The leader of the quorum has ended its connection to this node, and is not back."""
+        """Record that the leader of the quorum has ended its connection to this node and is not back."""
         self._deaths.leader_left(node_id, self._now_ms())
 
     def heartbeat(self, broker_id: int, broker_epoch: int, peer: object, *, is_leaving: bool) -> None:
-        """The active controller accepted a heartbeat from this peer."""
+        """Record that the active controller has accepted a heartbeat from this peer."""
         connection = peer if isinstance(peer, StatefulConnection) else None
         number: int | None = None if connection is None else getattr(connection, "connection_number", None)
         self._do(self._deaths.heartbeat(broker_id, broker_epoch, number, is_leaving=is_leaving))
@@ -136,7 +136,7 @@ class BrokerWatch:
         if accepts or failures >= LAST_FAILURE:
             self._deaths.tried(effect.broker_id, effect.broker_epoch, effect.endpoint, accepts=accepts)
         else:
-            # A broker that registers may not listen yet.
+            # A broker that has just registered may not accept connections yet.
             self._runtime.loop.call_later(FIRST_PAUSE_SECONDS * 2**failures, self._try, effect, failures + 1)
 
     def _probed(self, effect: ProbeEndpoints, endpoint: PeerAddress, verdict: PortVerdict) -> None:

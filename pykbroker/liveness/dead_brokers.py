@@ -1,7 +1,9 @@
-"""Brokers whose processes are gone before the metadata has it, and answers that wait for a verdict.
+"""Brokers whose processes are gone although the metadata does not show it yet, and the answers that wait until that is
+known.
 
-One for each broker half. Responsible for the findings about other brokers until an image has the controller's decision.
-Not responsible for finding out (lost_peers.py), nor for the answers to clients (client_view/cluster_view.py).
+Each broker half has one `DeadBrokers`. It holds the findings about other brokers until an image has the controller's
+decision. Not responsible for the findings (lost_peers.py), nor for the answers to clients
+(client_view/cluster_view.py).
 """
 
 from __future__ import annotations
@@ -14,19 +16,19 @@ from pykbroker.net.promise import Promise
 
 R = TypeVar("R")
 
-#: When a process dies, the other processes on its machine have read the ends of its sockets by then. A client asks
-#: within 1 ms.
+#: When a process has died, the other processes on its machine have read the end of their connections to it after this
+#: time. A client of the dead process may ask this node within 1 ms.
 UNREAD_SECONDS = 0.002
 
 
 class DeadBrokers:
-    """A publisher of the loader."""
+    """The brokers of which one broker half has found that they are gone. A publisher of the loader."""
 
     __slots__ = ("_call_later", "_doubts", "_has_others", "_waiting", "ids")
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object] | None = None) -> None:
         """`call_later(seconds, callback)`. It is None if no part watches which brokers are gone."""
-        #: replaced by another set when it changes
+        #: the ids of the brokers that are gone; each change puts a new set here
         self.ids: frozenset[int] = frozenset()
         self._doubts: set[Hashable] = set()
         self._waiting: list[Callable[[], None]] = []
@@ -34,9 +36,10 @@ class DeadBrokers:
         self._has_others = False
 
     def when_settled(self, answer: Callable[[], R]) -> R | Promise:
-        """Return `answer()`. Return a Promise of it while it is unknown if a broker is gone, and for UNREAD_SECONDS if
-        a broker may have died so lately that the end of its connection has not been read. A client that gets the name
-        of a dead leader right after its death may ask again only after a second (librdkafka)."""
+        """Return `answer()`, or a Promise of it. If there are other brokers and this node watches them, the answer
+        waits for UNREAD_SECONDS, because a broker may have died just now, and this node has not yet read the end of its
+        connection. The answer also waits while it is unknown if a broker is gone. A client that gets the name of a dead
+        leader may ask again only after a second (librdkafka)."""
         wait = self._call_later if self._has_others else None
         if wait is None and not self._doubts:
             return answer()
@@ -57,7 +60,7 @@ class DeadBrokers:
         return promise
 
     def doubt(self, peer: Hashable) -> None:
-        """Record that it is unknown, until `settle`, if this peer is gone."""
+        """Record that it is unknown if this peer is gone, until `settle` is called for it."""
         self._doubts.add(peer)
 
     def settle(self, peer: Hashable) -> None:
@@ -75,8 +78,9 @@ class DeadBrokers:
         self.ids -= frozenset(broker_ids)
 
     def publish(self, delta: object, old: MetadataImage, new: MetadataImage) -> None:
-        """Forget brokers about which the controller may have decided. Other changes prove nothing about them, because a
-        new active controller writes records before it fences."""
+        """Forget a broker if its entry in the image has changed, because the controller may have decided about it.
+        Other changes of the metadata do not show a decision, because a new active controller writes other records
+        before it fences a broker."""
         self._has_others = len(new.brokers) > 1
         if self.ids:
             self.ids = frozenset(each for each in self.ids if new.brokers.get(each) is old.brokers.get(each))

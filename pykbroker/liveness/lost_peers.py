@@ -1,11 +1,12 @@
-"""Peers that are gone: a connection to them was lost, and they refuse a new one or do not come back.
+"""Peers that are gone: this node has lost a connection to such a peer, and the peer refuses a new connection or does
+not come back.
 
-A process that dies closes its sockets. Then its port refuses, or its address is gone with it (a container). Three kinds
-of peers are not gone here: a peer that takes a new connection, a silent peer whose connection this node gave up, and a
-peer to which this node had no connection.
+When a process dies, its sockets are closed. Then its port refuses connections, or its address no longer exists (a
+container). Three kinds of peers do not count as gone: a peer that takes a new connection, a silent peer whose
+connection this node has ended, and a peer to which this node had no connection.
 
-Responsible for the probe right after the loss. Later refusals of the same peer come from the parts that try to reach
-it. Not responsible for what follows when a peer is gone.
+Responsible for the probe right after the loss. Other parts that try to connect to the same peer report its later
+refusals. Not responsible for the reaction when a peer is gone.
 """
 
 from __future__ import annotations
@@ -18,23 +19,25 @@ from pykbroker.liveness.prober import PortVerdict, Prober, RunningProbes
 from pykbroker.net.client import PeerAddress
 from pykbroker.runtime import Runtime
 
-#: A process that has died refuses sooner.
+#: The port of a process that has died refuses a connection before this time.
 DOUBT_SECONDS = 0.1
-#: A refusal counts for this time. A broker's session is over by then (broker.session.timeout.ms at its default).
+#: A refusal counts for this time, after which a broker's session is over (the default of broker.session.timeout.ms is 9
+#: s).
 GONE_SECONDS = 10.0
-#: A verdict that is later than this has to wait, because this node has not read what arrived in the meantime.
+#: If the timer for a peer's return fires later than this, the decision waits, because this node may not yet have read
+#: the bytes that arrived in the meantime.
 _LATE_SECONDS = LATE_MS / 1000
 
 
 class LostPeers:
-    """A PeerWatch (net/client.py). Each callback gets the address of the peer.
+    """The lost peers of one event loop: a PeerWatch (net/client.py). Each callback gets the address of the peer.
 
-    * `doubted` comes with the loss of a connection, and `settled` after DOUBT_SECONDS at most. Between the two it is
-      not known whether the peer is gone.
-    * `gone` comes each time that a lost peer refuses a connection. It comes once for a peer that ended its connection,
-      takes no new one and is not back after RETURN_MS.
-    * `left` comes once before `gone`, if the peer itself ended its connection.
-    * `back` comes when such a peer answers again, or has not refused for GONE_SECONDS.
+    * `doubted` is called when a connection is lost, and `settled` after DOUBT_SECONDS at most. Between the two calls it
+      is unknown if the peer is gone.
+    * `gone` is called each time that a lost peer refuses a connection. It is also called once for a peer that ended its
+      connection, takes no new connection, and is not back after RETURN_MS.
+    * `left` is called once before `gone`, if the peer itself ended its connection.
+    * `back` is called when a peer that was gone answers again, or has not refused for GONE_SECONDS.
     """
 
     def __init__(
@@ -53,11 +56,11 @@ class LostPeers:
         self._doubted = doubted
         self._settled = settled
         self._left = left
-        #: peers that ended their connection, and may come back
+        #: peers that ended their connection and may come back, each with the timer at which it counts as gone
         self._away: dict[PeerAddress, asyncio.TimerHandle] = {}
-        #: when each doubt ends without a verdict
+        #: peers of which it is unknown if they are gone, each with the timer that ends the doubt without a verdict
         self._doubts: dict[PeerAddress, asyncio.TimerHandle] = {}
-        #: peers that were lost and not ready since, each with the timer of its refusal
+        #: peers that were lost and have not been ready since, each with the timer that ends the effect of its refusal
         self._lost: dict[PeerAddress, asyncio.TimerHandle | None] = {}
         self._probes: RunningProbes[PeerAddress] = RunningProbes(prober)
         self._is_closed = False
@@ -79,7 +82,7 @@ class LostPeers:
             self._settle(address)
             self._doubts[address] = self._runtime.loop.call_later(DOUBT_SECONDS, self._settle, address)
             self._doubted(address)
-            # At once: the parts that need the connection wait before they connect again.
+            # Probe at once, because the parts that need the connection pause before they connect again.
             self._probes.begin(address, address, lambda verdict: self._probed(address, verdict))
 
     def refused(self, address: PeerAddress) -> None:
@@ -116,7 +119,7 @@ class LostPeers:
             self.refused(address)
 
     def _end_wait(self, address: PeerAddress) -> bool:
-        """Wait for the peer no longer. Return False if this did not wait for it."""
+        """Stop waiting for the peer to come back. Return False if there was no such wait."""
         away = self._away.pop(address, None)
         if away is not None:
             away.cancel()
@@ -130,7 +133,7 @@ class LostPeers:
         self._settle(address)
 
     def _forget(self, address: PeerAddress) -> None:
-        """The refusal of this peer counts no longer."""
+        """End the effect of the refusal of this peer."""
         counts = self._lost.get(address)
         if counts is not None:
             counts.cancel()

@@ -1,13 +1,13 @@
-"""A probe finds out if a peer still takes connections: one TCP connection, made to be closed.
+"""A probe finds out if a peer still accepts connections: it makes one TCP connection, and closes it.
 
-A process that ends closes its sockets one after the other. A connection of it may end before its port refuses, and the
-kernel resets the connections that the port took in between. So a connection that does not last is tried again. A peer
-that neither takes nor refuses a connection is silent. Its machine is off, its network is cut, or a filter drops the
-packets.
+A process that ends closes its sockets one after the other. One of its connections may end before its port refuses, and
+the kernel resets the connections that the port has accepted in between. So if a probe's connection soon ends, the probe
+connects again. A peer that neither accepts nor refuses a connection is silent. Its machine is off, its network is cut,
+or a filter drops the packets.
 
-Each event loop of a node has one `Prober`. A part that wants verdicts has `RunningProbes` of its own, from that
-prober. Two parts never share a probe, because one that began earlier may have found the peer alive before the other
-part asked.
+Each event loop of a node has one `Prober`. Each part that probes has `RunningProbes` of its own, which use that prober.
+Two parts never share a probe. A probe that began earlier may have found the peer alive before the second part needed
+the verdict.
 
 Responsible for verdicts about addresses. Not responsible for what follows from them.
 """
@@ -24,11 +24,11 @@ from pykbroker.runtime import Runtime
 
 K = TypeVar("K", bound=Hashable)
 
-#: A peer that has not answered after this time is silent.
+#: A peer that has neither accepted nor refused a connection after this time is silent.
 PATIENCE_SECONDS = 1.0
-#: A process that is alive keeps a connection for longer than this.
+#: A process that is alive does not end a connection within this time.
 LASTS_SECONDS = 0.05
-#: So many connections may end early before the peer counts as ACCEPTED, with this pause before the next.
+#: When this many connections have ended early, the peer counts as ACCEPTED. PAUSE_SECONDS is the pause between them.
 TRIES = 5
 PAUSE_SECONDS = 0.005
 
@@ -38,12 +38,12 @@ class PortVerdict(Enum):
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
-    #: no answer in time, or any other error
+    #: The peer has not answered in time, or there was any other error.
     SILENT = "silent"
 
 
 class _Held(asyncio.Protocol):
-    """A connection that sends nothing. `lost` is done when it ends before `let_go`."""
+    """A connection that sends nothing. `lost` is done when the connection ends."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.lost: asyncio.Future[None] = loop.create_future()
@@ -62,7 +62,7 @@ class _Held(asyncio.Protocol):
 
 
 class PortProbe:
-    """Calls `then` with one verdict about the address, unless it is cancelled before."""
+    """Calls `then` with one verdict about the address, unless the probe is cancelled before."""
 
     def __init__(self, runtime: Runtime, address: PeerAddress, then: Callable[[PortVerdict], object]) -> None:
         self._runtime = runtime
@@ -77,7 +77,7 @@ class PortProbe:
         self._try()
 
     def cancel(self) -> None:
-        """Do not call `then`."""
+        """End the probe without a call of `then`."""
         if self._is_over:
             return
         self._is_over = True
@@ -112,7 +112,7 @@ class PortProbe:
         elif isinstance(error, ConnectionRefusedError):
             self._end(PortVerdict.REFUSED)
         elif isinstance(error, ConnectionResetError):
-            # Taken, and reset before this side has seen that it was taken.
+            # The peer accepted the connection, and reset it before this side had the result.
             self._again()
         elif error is not None:
             self._end(PortVerdict.SILENT)
@@ -128,7 +128,7 @@ class PortProbe:
         if self._tries < TRIES:
             self._timer = self._runtime.loop.call_later(PAUSE_SECONDS, self._try)
         else:
-            # Something accepts connections there and does not keep them, for example a proxy of a container.
+            # Something at the address accepts connections and ends them soon, for example a proxy of a container.
             self._end(PortVerdict.ACCEPTED)
 
 
@@ -146,7 +146,8 @@ class RunningProbes(Generic[K]):
         return len(self._running)
 
     def begin(self, key: K, address: PeerAddress, then: Callable[[PortVerdict], object]) -> None:
-        """Probe the address. `then` gets the verdict once, later, unless the probe is ended before."""
+        """Probe the address, and end an earlier probe of the same key. `then` is called once with the verdict, later,
+        unless the probe is ended before."""
 
         def found(verdict: PortVerdict) -> None:
             del self._running[key]
@@ -156,7 +157,7 @@ class RunningProbes(Generic[K]):
         self._running[key] = self._prober.begin(address, found)
 
     def end(self, key: K) -> None:
-        """End the probe if it runs. There is no verdict."""
+        """End the probe without a verdict, if it runs."""
         probe = self._running.pop(key, None)
         if probe is not None:
             probe.cancel()

@@ -1,14 +1,16 @@
-"""Find out that no controller can be elected: so many voters refuse connections that the others are no majority.
+"""Finds out that no controller can be elected: so many voters refuse connections that the other voters are not a
+majority.
 
-A broker asks while it waits for the controller's permission to stop. When all nodes of a cluster are stopped at once,
-the last ones have no controller. Without this watch they would wait until their session is over. Decision 23 says why a
-refusal proves a death, and what does not.
+A broker uses it while it waits for the controller's permission to stop. When all nodes of a cluster are stopped at
+once, the last nodes have no controller. Without this watch they would wait until their session is over. Decision 23
+explains why a refusal proves that a process has ended, and which signs do not prove it.
 
-Most voters also refuse while they restart together, and then a controller comes back. A broker that leads a partition
-which another broker could lead waits for that controller. If it stopped at once, the partition would have no leader
-until the new controller notices. When all nodes stop at once the voters stay away, and a longer wait gains nothing.
+Voters that restart together also refuse for a short time, and then there is a controller again. So this broker waits
+for that controller while it leads a partition that another broker could lead. If it stopped at once, the partition
+would have no leader until the new controller noticed that. When all nodes stop at once, the voters do not come back,
+and a longer wait gains nothing.
 
-Responsible for the rounds of probes. Not responsible for what follows.
+Responsible for the rounds of probes. Not responsible for stopping the broker.
 """
 
 from __future__ import annotations
@@ -20,16 +22,18 @@ from pykbroker.liveness.prober import PortVerdict, Prober, RunningProbes
 from pykbroker.runtime import Runtime
 from pykbroker_raft.voters import VoterSet
 
-#: With a controller, a controlled shutdown is over sooner, so that most shutdowns need no probe.
+#: The first round begins after this time. A controlled shutdown with a controller is over before, so most shutdowns
+#: need no probe.
 FIRST_SECONDS = 0.5
-#: From the end of a round to the next.
+#: The time from the end of a round to the next round.
 EVERY_SECONDS = 0.2
-#: Voters that restart listen again within this time, also those of Apache Kafka.
+#: Voters that restart accept connections again within this time, also voters that run Apache Kafka.
 RESTART_SECONDS = 4.0
 
 
 class QuorumWatch:
-    """Rounds of probes until `then` is called, once, or until `close`. If this node is one of `voters`, it is alive."""
+    """Rounds of probes, until `then` is called once, or until `close`. If this node is one of `voters`, it counts as
+    alive."""
 
     def __init__(
         self,
@@ -46,10 +50,10 @@ class QuorumWatch:
         self._voters = voters
         self._has_heirs = has_heirs
         self._then = then
-        #: by the id of the voter
+        #: voter id -> its probe in the present round
         self._probes: RunningProbes[int] = RunningProbes(prober)
         self._refused = 0
-        # The time of the first of the consecutive rounds in which most voters have refused.
+        # The end of the first of the consecutive rounds in which the other voters are no majority, or None.
         self._refused_since: float | None = None
         self._timer: asyncio.TimerHandle | None = runtime.loop.call_later(FIRST_SECONDS, self._round)
 

@@ -1,13 +1,14 @@
-"""A channel to the active controller, chosen anew for each request: memory if this node leads the quorum, otherwise a
-connection to the leader. A node never assumes that its own controller half is active.
+"""A channel to the active controller. It finds the controller again for each request: if this node leads the quorum,
+the request goes in memory, otherwise over a connection to the leader. A node never assumes that its own controller half
+is active.
 
-Each purpose has its own channel, and so its own connection, as in Apache Kafka: lifecycle, forwarding, directories (and
-later AlterPartition). So a slow forwarded request delays no heartbeat, and a heartbeat that times out ends no forwarded
+Each purpose has its own channel, and so its own connection, as in Apache Kafka: lifecycle, forwarding, directories,
+changes of ISRs. So a slow forwarded request delays no heartbeat, and a heartbeat that times out ends no forwarded
 request.
 
-Responsible for sending a request to the present controller. Not responsible for trying again. A failure is an exception
-of the future (`ConnectionError` or `TimeoutError`), and an answer may have the error NOT_CONTROLLER.
-controller_sender.py and dispatch/forwarding.py try again.
+Responsible for sending a request to the present controller. Not responsible for trying again, which
+controller_sender.py and dispatch/forwarding.py do. If there is no answer, the future fails with `ConnectionError` or
+`TimeoutError`. An answer may have the error NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class ControllerChannel:
         watch.on_leader(self._leader_changed)
 
     def when_lost(self, callback: Callable[[], object]) -> None:
-        """Call `callback` each time that a connection to the controller was lost, or given up after a time-out."""
+        """Call `callback` each time that the peer or a timeout ends a connection to the controller."""
         self._lost = callback
 
     def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
@@ -100,17 +101,17 @@ class ControllerChannel:
     # A PeerWatch.
 
     def ready(self, address: PeerAddress) -> None:
-        """Do nothing: requests that waited for the connection are on their way."""
+        """Do nothing: the connection itself sends the requests that waited for it."""
 
     def lost(self, address: PeerAddress, by_peer: bool) -> None:
         self._lost()
 
     def refused(self, address: PeerAddress) -> None:
-        """Do nothing: the request that connected has failed with it."""
+        """Do nothing: the request that caused the attempt has failed."""
 
     def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
-        """Close the connection to a former leader, which may be cut off. Requests that wait there fail now, and go to
-        the new leader."""
+        """Close the connection to a former leader, which may be cut off from the network. Requests that wait on it fail
+        now, and their senders repeat them to the new leader."""
         connection, destination = self._connection, self._quorum.leader
         if connection is not None and destination is not None and not _leads_to(connection, destination):
             self._hang_up()

@@ -1,6 +1,8 @@
-"""Registers a controller with the active one: its listeners and supported features (KIP-919), once per incarnation.
+"""Registers a controller with the active controller: its listeners and supported features (KIP-919), once per
+incarnation.
 
-Standby controllers do so as well. Responsible for registering until the metadata shows it. controller_sender.py finds
+Standby controllers register too. Responsible for sending registrations until the metadata shows this incarnation.
+controller_sender.py finds
 the active controller and tries again.
 """
 
@@ -90,7 +92,8 @@ class ControllerRegistration:
             self._was_shown = True
             return None
         if known is not None and self._was_shown:
-            # If both registered again and again, as in Apache Kafka, the metadata log would grow without end.
+            # Another process has registered with this id. If both processes registered again and again, as in Apache
+            # Kafka, the metadata log would grow without end.
             self._say_that_it_is_replaced(known)
             return None
         return ControllerRegistrationRequest(
@@ -121,5 +124,6 @@ class ControllerRegistration:
         )
 
     def _answered(self, response: ControllerRegistrationResponse) -> None:
-        # The metadata will show it. If it does not (a leader lost it), the request is sent again.
+        # The metadata will show the registration. If it does not, because a leader lost the record, the request is sent
+        # again.
         self._sender.wake(_REQUEST_TIMEOUT_MS)

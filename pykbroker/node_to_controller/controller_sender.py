@@ -1,11 +1,11 @@
-"""Sends one request after another to the active controller, each until it is answered.
+"""Sends requests to the active controller, one after the other, and repeats each until it is answered.
 
 Responsible for one request in flight, for asking again after a failure, and for asking a new leader at once (pace.py).
-A failure is: no answer, an answer without sense, or any error code at the top of the answer. The owner handles the rest
-of the answer.
+A failure is one of three: no answer, an answer that cannot be decoded, or any error code at the top of the answer. The
+owner handles the rest of the answer.
 
-Not responsible for the content: the owner builds each request when it is due, so that the newest is sent. It must be
-harmless if a request is handled twice, because the answer of a former leader may be lost.
+Not responsible for the content: the owner builds each request when it is due, so that it has the newest state. It must
+be harmless if the controller handles a request twice, because the answer of a former leader may be lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 #: As in Apache Kafka: the timeout of a request, and the first pause after a failure.
 REQUEST_TIMEOUT_MS = 30_000
 FIRST_PAUSE_MS = 100
-#: Explanations for an operator, of errors that a new try does not cure.
+#: Explanations for an operator, for errors that repeating the request alone does not solve.
 _MEANINGS = {
     ErrorCode.DUPLICATE_BROKER_REGISTRATION: "a broker with this node.id is alive: another process, or this one until "
     "the session of its last run is over",
@@ -44,7 +44,7 @@ class KnownLeader(LeaderWatch, Protocol):
 
 
 class ControllerSender:
-    """`build` returns the request to send now, None if there is nothing. `answered` takes the answer."""
+    """`build` returns the request to send now, or None if there is nothing to send. `answered` takes the answer."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ControllerSender:
         return self._pace.in_flight
 
     def wake(self, delay_ms: int = 0) -> None:
-        """Send something, at the latest after the delay. A pause after a failure is kept."""
+        """Build and send a request after the delay at the latest, but not before the end of a pause after a failure."""
         self._pace.want(self._now_ms() + delay_ms)
         self._arm()
 
@@ -116,7 +116,8 @@ class ControllerSender:
         self._arm()
 
     def _abandon(self) -> None:
-        """Do not wait for the answer of a former leader, which may be cut off without an error for long."""
+        """Stop waiting for the answer of a former leader. It may be cut off from the network, and no error may show
+        that for a long time."""
         future, self._in_flight = self._in_flight, None
         if future is not None:
             future.cancel()
@@ -149,7 +150,8 @@ class ControllerSender:
             elif future.result().error_code:
                 code = future.result().error_code
                 meaning = f" ({_MEANINGS[code]})" if code in _MEANINGS else ""
-                # The session of a run that was killed ends by itself, so no action is needed.
+                # If the last run of this broker was killed, its session ends by itself, so an operator has nothing to
+                # do.
                 passes = code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
                 self._failed(f"the controller says {error_name(code)}{meaning}", is_expected=passes)
             else:
@@ -163,7 +165,7 @@ class ControllerSender:
         first = self._pace.failures == 0
         pause_ms = self._pace.failed(self._now_ms())
         level = logging.INFO if first or is_expected else logging.WARNING
-        # While the pauses grow, each failure has its line. Later there is one a minute.
+        # While the pauses grow, each failure has a log line. Later there is one line a minute.
         left_out = "" if pause_ms != self._last_pause_ms else self._lines.take(reason)
         if left_out is not None:
             logger.log(level, "%s %s: %s; trying again in %d ms%s", self._name, self._asked, reason, pause_ms, left_out)

@@ -1,7 +1,8 @@
 """Reports to the controller in which log directory each replica of this broker is (KIP-858).
 
-For a broker with one directory the controller chooses it. With several the broker chooses, when it opens the log. When
-a directory fails, the controller can move only the leaderships that it knows to be in it.
+For a broker with one directory the controller assigns it. A broker with several directories chooses one when it opens
+the log. When a directory fails, the controller can move only the leaderships of replicas that were reported to be in
+it.
 
 Responsible for the content of a report: the newest directory of each replica, even if it has failed in the meantime.
 Not responsible for choosing the directory (storage/logs.py), for reporting the failure (lifecycle.py), nor for
@@ -28,7 +29,7 @@ from pykbroker_wire.messages.assign_replicas_to_dirs import (
     RequestTopicData,
 )
 
-#: As in Apache Kafka: the most partitions in one request, and the longest pause between two tries that failed.
+#: As in Apache Kafka: the most partitions in one request, and the longest pause after a failed try.
 REQUEST_PARTITIONS = 2_250
 LAST_PAUSE_MS = 10_000
 
@@ -51,7 +52,8 @@ class AssignmentReports:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._metadata = metadata
-        #: The newest directory of each replica counts. The result is the controller's error code.
+        #: the directory of each replica that the controller has not confirmed; a newer one replaces it, and the result
+        #: is the controller's error code
         self._untold: KeyedQueue[_Replica, bytes, int] = KeyedQueue(Second.REPLACE)
         self._sender = ControllerSender(
             runtime,
@@ -84,7 +86,7 @@ class AssignmentReports:
             return False
 
         def done(result: int | Superseded) -> None:
-            # Also if the report was refused, because such a partition is gone or is no longer this broker's.
+            # Call it also if the report was refused. The partition is then gone, or no longer on this broker.
             if not isinstance(result, Superseded):
                 told()
 

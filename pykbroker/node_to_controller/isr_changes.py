@@ -1,11 +1,10 @@
 """Asks the controller to change the ISRs of partitions that this broker leads (KIP-497; Kafka's AlterPartitionManager).
 
-Responsible for one request in flight, which carries all changes that wait, for one change of a partition at a time, and
-for asking again if an answer decides nothing. Not responsible for which change is due, nor for the effect of an answer
-on the partition (replica/isr_updates.py).
+Keeps at most one request in flight, which carries all changes that wait, and at most one change of each partition.
+Sends a change again if an answer does not decide it. Not responsible for which change is due, nor for the effect of an
+answer on the partition (replica/isr_updates.py).
 
-A change is never given up, but sent until the controller has answered it. The partition's leader checks whether the
-answer still applies.
+A change is sent until the controller has decided it. The partition's leader checks whether the answer still applies.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from pykbroker_wire.messages.alter_partition import (
 
 logger = logging.getLogger(__name__)
 
-#: As in Apache Kafka: the pauses after an answer that decides nothing.
+#: As in Apache Kafka: the pauses before a change that was not decided is sent again.
 FIRST_PAUSE_MS = 50
 LAST_PAUSE_MS = 1_000
 
@@ -64,7 +63,7 @@ class IsrChanges:
         leadership: KnownLeader,
         failures: Counter,
     ) -> None:
-        """`failures` counts answers that decide nothing."""
+        """`failures` counts the changes that an answer does not decide."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._failures = failures
@@ -83,8 +82,8 @@ class IsrChanges:
         )
 
     def submit(self, topic_id: bytes, change: RequestPartitionData, answered: WhenDecided) -> None:
-        """Ask for the change. `answered` is called once with the controller's answer. It gets OPERATION_NOT_ATTEMPTED
-        at once while an earlier change of the partition is not answered."""
+        """Ask for the change. `answered` is called once with the controller's answer. If an earlier change of the
+        partition is not answered yet, `answered` is called at once with OPERATION_NOT_ATTEMPTED."""
         place = topic_id, change.partition_index
 
         def done(answer: ResponsePartitionData | Superseded) -> None:

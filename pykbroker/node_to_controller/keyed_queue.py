@@ -1,15 +1,15 @@
-"""Reports to the controller about many keys, one item for each: pure.
+"""A queue of reports to the controller, with at most one item for each key. Pure.
 
-The items of one request stay here until its answer comes. An item that the answer names gets its result and goes. All
-others are sent again: those that the answer leaves out and those of a request that failed. The number of keys bounds
-the queue.
+The items of a request stay in the queue until its answer comes. An item that the answer names gets its result and is
+removed. An item that the answer leaves out, or whose request failed, is sent again. The number of keys bounds the
+queue.
 
 The owner chooses the effect of a second item for a key:
 
-* REPLACE means that the newest counts (directories of replicas). The older one gets `REPLACED` at once instead of a
-  result.
-* REFUSE means that it is not taken, whether the first is queued or in flight. Changes of the ISR use it, as in Kafka's
-  AlterPartitionManager: the owner decides anew when it knows the result of the first.
+* REPLACE means that the newest item counts (directories of replicas). The older item gets `REPLACED` at once instead of
+  a result.
+* REFUSE means that the second item is not taken, whether the first is queued or in flight. Changes of the ISR use it,
+  as in Kafka's AlterPartitionManager: the owner decides again when it has the result of the first.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class _Entry(Generic[Item, Outcome]):
 
 
 class KeyedQueue(Generic[_Key, Item, Outcome]):
-    """`done` of each item is called exactly once, unless the queue is dropped before."""
+    """`done` of each item is called once, unless the queue is dropped before that."""
 
     def __init__(self, second: Second) -> None:
         self._second = second
-        #: in the order in which they are sent, including those in flight
+        #: all items, including those in flight, in the order in which they are sent
         self._entries: dict[_Key, _Entry[Item, Outcome]] = {}
         self._in_flight: dict[_Key, _Entry[Item, Outcome]] = {}
 
@@ -91,12 +91,13 @@ class KeyedQueue(Generic[_Key, Item, Outcome]):
             if key in results:
                 finished.append((entry, results[key]))
             else:
-                # It goes to the end of the queue. Otherwise the other items might never fit into a request.
+                # Move it to the end of the queue. Otherwise such items could fill every request, and others would never
+                # be sent.
                 self._entries[key] = entry
-        # Done last, because an owner may offer again from within.
+        # Call `done` last, because an owner may call `offer` within it.
         for entry, result in finished:
             try:
                 entry.done(result)
             except Exception:
-                # This is a bug of one owner. The results of the others are passed on once, now.
+                # This is a bug of one owner. The other results must still be passed on, because they come only once.
                 logger.exception("The result %s could not be taken", result)

@@ -1,13 +1,13 @@
-"""Makes a node a member of the cluster and keeps it one: registration, heartbeats, controlled shutdown.
+"""Makes a broker a member of the cluster, and keeps its membership: registration, heartbeats, controlled shutdown.
 
 It is the broker's side of controller/brokers.py, and the two exchange only protocol messages. It runs on the control
-loop of the node, so that heartbeats continue while the broker half is busy. Responsible for the states of BrokerState
-and for when each message is sent. Not responsible for finding the controller and trying again (controller_sender.py),
-nor for what the broker half does in a state (crossing/lease.py). The broker half calls `ready_to_unfence` when the logs
-are open, and serves after that.
+loop of the node, so that heartbeats continue while the broker half is busy. Responsible for the states of BrokerState,
+and for the time at which each message is sent. Not responsible for finding the controller and trying again
+(controller_sender.py), nor for the actions of the broker half in a state (crossing/lease.py). The broker half calls
+`ready_to_unfence` when the logs are open, and serves clients after that.
 
-There are no fixed waits: an event that may change the controller's answer (a leader of the quorum, our registration in
-the metadata, being ready) sends the next message at once.
+There are no fixed waits. After an event that may change the controller's answer, the next message is sent at once: a
+new leader of the quorum, this broker's registration in the metadata, the broker half is ready.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SHUTDOWN_POLL_MS = 50
-#: Apache Kafka's pauses double up to broker.session.timeout.ms. With them a broker that waits for the end of its last
-#: session would lose up to half of that time again.
+#: Apache Kafka's pauses double up to broker.session.timeout.ms. A broker that waits until the session of its last run
+#: ends could then wait up to half of that time in vain.
 _LONGEST_PAUSE_MS = 1_000
 #: Longer than the pause before a connection connects again (net/client.py).
 _AFTER_LOSS_MS = 60
 
 
 class BrokerLifecycle:
-    """Register with the metadata loader and the controller, then keep the lease. `start` once, `stop` once."""
+    """Registers with the controller, then keeps the lease with heartbeats. Call `start` once and `stop` once."""
 
     def __init__(
         self,
@@ -88,19 +88,18 @@ class BrokerLifecycle:
         self._ready = False
         self._stands = False
         self._log_dir_failure_timeout_ms = config.int("log.dir.failure.timeout.ms")
-        #: failed directories, with True if the controller has the report
+        #: failed directory -> True if the controller has the report
         self._offline: dict[bytes, bool] = {}
         self._failure_timers: list[asyncio.TimerHandle] = []
         self._cordoned: tuple[bytes, ...] = ()
         #: the failed directories in the last heartbeat
         self._told: tuple[bytes, ...] = ()
-        # True if the last heartbeat asked to stay fenced only because the controller must get the report of a failed
-        # directory first.
+        # True if the last heartbeat asked to stay fenced only because it had to report a failed directory first.
         self._is_held_back = False
         self._shutdown_answers = 0
         self._registration_timer: asyncio.TimerHandle | None = None
         self._shutdown_timer: asyncio.TimerHandle | None = None
-        # As in Apache Kafka's channel "heartbeat": a request has one interval of time.
+        # As in Apache Kafka's channel "heartbeat", the timeout of a request is one heartbeat interval.
         self._sender = ControllerSender(
             runtime,
             channel,
@@ -115,7 +114,7 @@ class BrokerLifecycle:
     # From the broker half.
 
     def start(self, endpoints: Iterable[Endpoint]) -> None:
-        """Begin to register with these advertised listeners (ports as bound)."""
+        """Begin to register with these advertised listeners, which have the ports that were bound."""
         self._endpoints = list(endpoints)
         self._become(BrokerState.STARTING)
         self._metadata.add_publisher(self, catch_up=False)
@@ -132,7 +131,8 @@ class BrokerLifecycle:
         self._sender.wake()
 
     def announce_running(self) -> None:
-        """Log that clients are served. Tools wait for this line of Apache Kafka, which comes once, and connect."""
+        """Log that clients are served, once. Apache Kafka has the same line, and tools wait for it before they
+        connect."""
         self._log("The broker has been unfenced. Transitioning from RECOVERY to RUNNING.")
 
     def begin_controlled_shutdown(self) -> None:
@@ -148,7 +148,7 @@ class BrokerLifecycle:
             self.stop()
 
     def go_without_leave(self, reason: str) -> None:
-        """End a controlled shutdown that no controller will answer."""
+        """Stop without the controller's permission, because no controller will answer."""
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             logger.warning(
                 "[BrokerLifecycleManager id=%d] Stopping without the controller's leave: %s.", self.node_id, reason
@@ -178,7 +178,8 @@ class BrokerLifecycle:
             self._sender.wake()
 
     def stand_still(self, seconds: float) -> None:
-        """Note that the broker half has not turned for about a session. It serves no client, and keeps no lease."""
+        """Note that the loop of the broker half has not turned for about a session. It serves no client, so no
+        heartbeat keeps its lease."""
         if not self._stands:
             self._stands = True
             logger.warning(
@@ -190,15 +191,15 @@ class BrokerLifecycle:
             )
 
     def turn_again(self) -> None:
-        """Note that the broker half turns again."""
+        """Note that the loop of the broker half turns again."""
         if self._stands:
             self._stands = False
             self._log("The broker loop turns again.")
             self._sender.wake()
 
     def connection_lost(self) -> None:
-        """Open the next connection at once, because the one to the controller has ended. The controller takes a broker
-        for dead if it is not back within half a second (liveness/broker_deaths.py)."""
+        """Send the next heartbeat over a new connection soon, because the connection to the controller has ended. The
+        controller treats a broker as gone if it is not back within half a second (liveness/broker_deaths.py)."""
         if self._registered:
             self._sender.wake(_AFTER_LOSS_MS)
 
@@ -211,8 +212,8 @@ class BrokerLifecycle:
                 self._sender.wake()
 
     def _failure_untold(self, directory_id: bytes) -> None:
-        """Stop the node if the controller has no report of a failed directory. It would go on making this broker leader
-        of replicas there."""
+        """Stop the node if the controller has no report of a failed directory. The controller would continue to make
+        this broker the leader of replicas in that directory."""
         if not self._offline[directory_id] and self.state is not BrokerState.SHUTTING_DOWN:
             self._fatal(
                 f"the controller could not be told within {self._log_dir_failure_timeout_ms} ms "
@@ -220,14 +221,15 @@ class BrokerLifecycle:
             )
 
     def metadata_seen(self) -> None:
-        """Note that the broker half has newer metadata, which may include our registration."""
+        """Note that the broker half has newer metadata, which may include this broker's registration."""
         if self._registered and self.state is BrokerState.STARTING and self._seen_offset() >= self.broker_epoch:
             self._sender.wake()
 
     # From the metadata.
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Publisher of the loader."""
+        """Register again if the metadata has lost this broker, or can have its directories from now on (called by the
+        loader)."""
         if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN) or not self._registered:
             return
         changed = delta.brokers_changed
@@ -294,7 +296,8 @@ class BrokerLifecycle:
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
         self._told = tuple(self._offline)
-        # A heartbeat that reported the failure and unfenced this broker would make it leader of the replicas there.
+        # If the same heartbeat reported the failure and asked to unfence this broker, the controller would make it the
+        # leader of replicas in the failed directory.
         is_coming_up = self.state in (BrokerState.STARTING, BrokerState.RECOVERY)
         self._is_held_back = self._ready and is_coming_up and not all(self._offline.values())
         return BrokerHeartbeatRequest(
@@ -329,13 +332,14 @@ class BrokerLifecycle:
             return
         self._log("The broker is in PENDING_CONTROLLED_SHUTDOWN state, still waiting for the active controller.")
         self._expect_controller()
-        # The first answer only means that leaderships are being moved. Ask again at once, then less and less often.
+        # The first answer only means that the controller has begun to move leaderships. Ask again at once, and then
+        # after longer and longer pauses.
         self._sender.wake(min(self._heartbeat_ms, _SHUTDOWN_POLL_MS * self._shutdown_answers))
         self._shutdown_answers += 1
 
     def _expect_controller(self) -> None:
-        """Wait for the next answer for the length of a session. If several nodes of a quorum stop at once, the last one
-        has no controller. Apache Kafka waits five minutes for one."""
+        """Wait for the next answer for the length of a session. If several nodes of a quorum stop at once, the last
+        node has no controller. Apache Kafka waits five minutes for a controller."""
         if self._shutdown_timer is not None:
             self._shutdown_timer.cancel()
         self._shutdown_timer = self._runtime.loop.call_later(self._session_ms / 1000, self._no_controller)

@@ -1,7 +1,7 @@
 """Decides when a sender may send: pure, on a clock in milliseconds that its caller passes in.
 
-One request is in flight at a time. After a failure there is a pause, which doubles up to `last_pause_ms`. Only a change
-of the leader ends it early. While no leader is known nothing is due.
+One request is in flight at a time. After a failure there is a pause, which doubles with each failure up to
+`last_pause_ms`. Only a change of the leader ends it early. While no leader is known, nothing is due.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class Pace:
 
     @property
     def due_ms(self) -> int | None:
-        """The time of the next request. None if there is nothing to send, or if an answer or a leader has to come
-        first."""
+        """The time of the next request. None if there is nothing to send, while a request is in flight, and while no
+        leader is known."""
         if self.in_flight or not self._has_leader or self._wanted_ms is None:
             return None
         return max(self._wanted_ms, self._paused_until_ms)
 
     def want(self, at_ms: int) -> None:
-        """Note that there is something to send at this time, if nothing is due earlier."""
+        """Note that a request is to be sent at this time, unless one is due earlier."""
         self._wanted_ms = at_ms if self._wanted_ms is None else min(self._wanted_ms, at_ms)
 
     def nothing_to_send(self) -> None:
@@ -52,7 +52,8 @@ class Pace:
         return pause_ms
 
     def leader_changed(self, leader_known: bool, now_ms: int) -> None:
-        """Make a request that was in flight to the former leader, or failed there, due at once for the new leader."""
+        """Note that the leader has changed. If there is a new leader, a request that was in flight to the former
+        leader, or that failed there, is due at once."""
         self._has_leader = leader_known
         if leader_known:
             self._paused_until_ms = 0

@@ -1,7 +1,7 @@
-"""Producer ids for idempotent producers, taken from blocks that the controller hands out (KIP-730).
+"""Producer ids for idempotent producers, from blocks that the controller allocates (KIP-730).
 
-Responsible for asking for the next block before this one ends, and for giving out each id once. Not responsible for
-making blocks, nor for finding the controller and asking again (controller_sender.py).
+Responsible for asking for the next block before the present block ends, and for giving out each id once. Not
+responsible for allocating blocks, nor for finding the controller and asking again (controller_sender.py).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pykbroker_wire.messages.allocate_producer_ids import AllocateProducerIdsReq
 
 #: Ask for the next block when this fraction of the present one is left.
 PREFETCH_AT = 0.1
-#: The pauses after a refusal. The first is Apache Kafka's.
+#: The shortest and the longest pause after a failure. The shortest is Apache Kafka's.
 FIRST_PAUSE_MS, LAST_PAUSE_MS = 50, 1_000
 #: The longest time for which an InitProducerId waits for a block.
 WAIT_SECONDS = 5.0
 
 
 class ProducerIds:
-    """Gives out ids. `broker_epoch` returns this broker's present epoch."""
+    """Gives out producer ids. `broker_epoch` returns this broker's present epoch."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class ProducerIds:
         self._low_water = int(length * PREFETCH_AT)
 
     def _waits_no_more(self, future: asyncio.Future[int]) -> None:
-        # Called also when the client is gone.
+        # This is also called when the client is gone, which cancels the future.
         timer = self._waiting.pop(future, None)
         if timer is not None:
             timer.cancel()
