@@ -1,7 +1,7 @@
-"""The listeners that a node advertises: every one has a host that clients and other nodes can connect to.
+"""The listeners that a node advertises, each with a host to which clients and other nodes can connect.
 
-Responsible for the listeners that get the name of this machine, also if it has no name. Not responsible for finding the
-name (`Runtime.own_name`), nor for the ports (ports.py).
+Responsible for giving a listener without a host the name of this machine, and for the case that the machine has no
+name. Not responsible for finding the name (`Runtime.own_name`), nor for the ports (ports.py).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from pykbroker.config.listeners import EndPoint, ListenerConfig
 
-#: The host that clients get for a machine without a name.
+#: The host that clients get if this machine has no name.
 _FALLBACK: Final = "localhost"
 
 
@@ -31,7 +31,8 @@ class NoNameError(Exception):
 
 
 async def advertise(listeners: ListenerConfig, own_name: Callable[[], Awaitable[str]]) -> Advertised:
-    """Return the advertised end points. `own_name` is asked once, and only if needed. Raises NoNameError."""
+    """Return the advertised end points. `own_name` is called at most once, only if a listener has no host. Raises
+    NoNameError."""
     if not _without_host(listeners.advertised_broker) and not _without_host(listeners.advertised_controller):
         return Advertised(listeners.advertised_broker, listeners.advertised_controller)
     try:
@@ -42,7 +43,7 @@ async def advertise(listeners: ListenerConfig, own_name: Callable[[], Awaitable[
 
 
 def with_name(listeners: ListenerConfig, name: str) -> Advertised:
-    """The end points where the name of this machine is known."""
+    """Return the end points if the name of this machine is known."""
     unnamed = (*_without_host(listeners.advertised_broker), *_without_host(listeners.advertised_controller))
     return Advertised(
         _at(name, listeners.advertised_broker),
@@ -52,10 +53,11 @@ def with_name(listeners: ListenerConfig, name: str) -> Advertised:
 
 
 def without_name(listeners: ListenerConfig, reason: str) -> Advertised:
-    """The end points where it is not.
+    """Return the end points if this machine has no name that can be found.
 
-    A client on this machine can use localhost. A controller cannot, because in the voter set localhost would be every
-    other controller's own machine; Apache Kafka's start ends here, too. Raises NoNameError.
+    For broker listeners localhost is used, to which clients on this machine can connect. For a controller it cannot be
+    used: in the voter set, each controller would take localhost for its own machine. Apache Kafka's start fails in this
+    case too. Raises NoNameError.
     """
     if unnamed := _without_host(listeners.advertised_controller):
         raise NoNameError(

@@ -1,7 +1,7 @@
-"""The audit of decisions, if the properties file asks for one (`pykbroker.authorizer.audit.*`), and its metrics.
+"""The audit of authorization decisions, if the properties file has `pykbroker.authorizer.audit.*`, and its metrics.
 
-A node without audit does not load it. A file that cannot be written stops the start, so that no node runs without its
-audit.
+A node without audit does not import this module. If the audit file cannot be opened, the start fails, so that no node
+runs without its audit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from pykbroker.storage.format import StorageFormatError
 def audited(
     authorizer: Authorizer, path: str, config: Config, runtime: Runtime, metrics: Metrics, parts: StartedParts
 ) -> AuditedAuthorizer:
-    """Raises StorageFormatError for a file that cannot be opened."""
+    """Return `authorizer` with an audit of its decisions in the file at `path`. Raises StorageFormatError if the file
+    cannot be opened."""
     try:
         file = LineFile(path, config.int("pykbroker.authorizer.audit.max.waiting"))
     except OSError as error:

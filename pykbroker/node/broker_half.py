@@ -1,7 +1,8 @@
-"""The broker half of a node: replicas, coordinators, the listeners for clients. All of it is on the broker loop.
+"""The broker half of a node: replicas, coordinators, and the listeners for clients, all on the broker loop.
 
-Made from its side and from the messages between the loops. Responsible for wiring these parts, for the order in which
-they start, and for the consequences of a failed directory for the broker; not responsible for the work of any part.
+It is made from its `LoopSide` and from the messages between the loops. Responsible for wiring these parts, for the
+order in which they start, and for the reaction of the broker to a failed directory. Not responsible for the work of any
+part.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ _LONGEST_SHUTDOWN_SECONDS = 300.0
 
 
 class BrokerPlace(NamedTuple):
-    """The directories and the cluster of this broker. `log_dirs`: those of the node; `data_dirs`: those of them that
-    the broker half uses."""
+    """The directories and the cluster of this broker. `log_dirs`: all directories of the node; `data_dirs`: the
+    directories that the broker half uses."""
 
     log_dirs: list[LogDir]
     data_dirs: list[LogDir]
@@ -72,7 +73,8 @@ class BrokerPlace(NamedTuple):
 
 
 class BrokerHalf:
-    """Call `start` once, after everything before it; `shut_down` comes before the parts are closed."""
+    """Call `start` once, after the other parts of the node have started. Call `shut_down` before the parts are
+    closed."""
 
     def __init__(
         self,
@@ -83,8 +85,8 @@ class BrokerHalf:
         make_dispatcher: MakeDispatcher,
         parts: StartedParts,
     ) -> None:
-        """`control`: the state of the control side and the messages to it; `inbox`: the messages from it. `parts`:
-        those of the broker loop."""
+        """`control`: the state of the control side, and the messages to it. `inbox`: the messages from it. `parts`: the
+        stack of the broker loop's parts."""
         config, runtime, live, metadata = side.config, side.runtime, side.live, control.metadata
         node_id = config.node_id
         self.side = side
@@ -97,7 +99,7 @@ class BrokerHalf:
         assert to_brokers is not None, "this is the side of a broker"
 
         def channel(purpose: str) -> ControllerChannel:
-            """Return a channel for one purpose, under Apache Kafka's names, because they share no connection."""
+            """Return a channel for one purpose. Each purpose has its own connection, and its name is Apache Kafka's."""
             made = ControllerChannel(
                 runtime,
                 control,
@@ -201,12 +203,12 @@ class BrokerHalf:
         )
 
     async def start(self, parts: StartedParts) -> None:
-        """Follow the metadata, open the logs, become unfenced; when it returns, clients are served."""
+        """Follow the metadata, open the logs, and become unfenced. When this returns, clients are served."""
         side, services, lease, metadata = self.side, self.services, self.lease, self._control.metadata
         replicas, live = services.replicas, side.live
         dispatcher = self._make_dispatcher(services, forward)
         self._keep_reserve()
-        # These act as soon as the metadata asks for it, and everything below gets the broker's epoch from the lease.
+        # These parts act as soon as the metadata requires it. All later parts get the broker's epoch from the lease.
         parts.add("disk space", self._space.close)
         parts.add("producer ids", services.producer_ids.close)
         parts.add("group coordinator", services.groups.close)
@@ -223,25 +225,26 @@ class BrokerHalf:
         live.on_change(self._cordon)
         live.on_change(services.verifier.reconfigure)
         await lease.caught_up
-        # From here on logs may change. An earlier end of the start leaves the last clean stop as it was.
+        # From here on logs may change. If the start ends before this, the record of the last clean stop stays.
         await replicas.logs.directories.claim()
-        # Not earlier: until the controller has registered this start, the metadata may name this broker as the leader
-        # of partitions whose records a loss of power has destroyed here.
+        # Not earlier: before the controller has registered this start, the metadata may have this broker as the leader
+        # of partitions whose records a loss of power has destroyed on this machine.
         metadata.add_publisher(replicas)
         metadata.add_publisher(services.groups)
         metadata.add_publisher(services.transactions)
         for name, level in not_served(metadata.image).items():
-            # Every new cluster has some, as with Apache Kafka, so this is no warning.
+            # Every new cluster has such features, as with Apache Kafka, so this is not a warning.
             logger.info("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)
-        # The image has everything up to this broker's registration. Logs are opened on first use, and the others when
-        # clients are served; after an unclean stop each log can be used when it is recovered.
+        # The image has all metadata up to this broker's registration. A log is opened on its first use; logs that are
+        # not used are opened after clients are served. After an unclean stop a log can be used as soon as it is
+        # recovered.
         parts.add("replicas", partial(_stop, replicas))
         recovery = replicas.logs.recovery
         recovery.when_begun(lambda: self._control.recovery_began(recovery.progress()))
         replicas.start()
         parts.add("ISR expiration", replicas.isr_expiration.stop)
         replicas.isr_expiration.start()
-        # Before this broker is unfenced, so that its replicas can catch up in that time.
+        # The fetchers start before this broker is unfenced, so that its replicas can catch up in that time.
         parts.add("replica fetchers", self._fetchers.close)
         live.on_change(self._fetchers.reconfigure)
         self._fetchers.reconfigure(live.current)
@@ -263,8 +266,8 @@ class BrokerHalf:
         services.groups.start()
         services.transactions.start()
         await lease.ready_to_unfence()
-        # They are already loaded: the image has this broker's registration. early.start.listeners opens no listener
-        # earlier.
+        # The ACLs are loaded by now, because the image has this broker's registration. early.start.listeners opens no
+        # listener of a broker earlier.
         await side.acls_loaded()
         versions = answers_versions(services)
         await side.ports.serve(side.points, dispatcher, versions, parts)
@@ -278,35 +281,36 @@ class BrokerHalf:
             parts.add("load reporter", reporter.close)
             reporter.start()
         parts.add("watch over slow turns", side.runtime.watch_turns(SlowTurnReport(side.metrics, "The broker loop")))
-        # Last: what waits for this line connects.
+        # This comes last, because tools that wait for this log line then connect.
         lease.announce_running()
         replicas.logs.opener.serve()
 
     def call(self, request: Any) -> Any:
-        """Handle a request of this process: return a response, or a future or promise of one."""
+        """Handle a request of this process. Return a response, or a future or promise of one."""
         point = self.side.points[0]
         peer = LocalPeer(ANONYMOUS, point.listener_name, point.security_protocol)
         return Dispatcher(self.services).call(peer, request)
 
     async def shut_down(self) -> None:
-        """Do a controlled shutdown: the controller moves leaderships away and lets this broker go."""
-        # As long as Apache Kafka waits. The lifecycle itself gives up if no controller answers it.
+        """Do a controlled shutdown: the controller moves leaderships away, and then allows this broker to stop."""
+        # Apache Kafka waits as long. The lifecycle itself stops waiting if no controller answers it.
         granted = self.lease.begin_controlled_shutdown(self._serve_no_more)
         await asyncio.wait({granted}, timeout=_LONGEST_SHUTDOWN_SECONDS)
 
     def _keep_reserve(self) -> None:
-        """Keep appends from the space of the metadata log's reserve while the metadata log has given up the reserve."""
+        """While the metadata log has given up its reserve, let appends leave that much space free."""
         config = self.side.config
         self._space.keep_reserve(self._control, directories_of(config), config.int("pykbroker.metadata.reserve.bytes"))
         self._control.when_short_of_room(self._space.reserve_given_up)
 
     def _serve_no_more(self) -> None:
-        """Close the listeners. A client that asked now would get a cluster without this node, and some clients then
-        stay without any node (librdkafka 2.16 forgets the only address that it had)."""
+        """Close the listeners. From now on metadata for clients would not contain this node. Some clients would then
+        have no node left (librdkafka 2.16 forgets the only address that it had)."""
         self.side.ports.close(self.side.points)
 
     def _brokers_at(self, address: tuple[str, int]) -> list[int]:
-        """Return the brokers that listen there for brokers; there is one, unless there is an error."""
+        """Return the brokers whose listener between brokers has this address. There is only one, unless there is an
+        error in the configuration."""
         listener = self.side.config.listeners.inter_broker_name
         metadata = self._control.metadata
         return [
@@ -325,7 +329,7 @@ class BrokerHalf:
 
 
 async def _stop(replicas: ReplicaTable) -> None:
-    # Its workers must be gone when the directories are closed, several turns from here.
+    # Its workers must have ended before the directories are closed, which happens several turns later.
     replicas.stop()
     await replicas.ended()
 

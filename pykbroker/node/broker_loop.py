@@ -1,7 +1,8 @@
-"""The broker half with its event loop, as the rest of the node uses it.
+"""The broker half and its event loop, with the interface that the rest of the node uses.
 
-Made on the control loop. Responsible for both ends of the messages between the loops, for this broker's lifecycle,
-which stays on the control loop, and for the order in which the broker half starts and stops. Not responsible for the
+It is made on the control loop. Responsible for both ends of the messages between the loops, for this broker's
+lifecycle, which runs on the control loop, and for the order in which the broker half starts and stops. Not responsible
+for the
 parts of the broker half (broker_half.py).
 """
 
@@ -34,7 +35,7 @@ from pykbroker_log.log_dirs import LogDir
 
 
 class BrokerLoop:
-    """Call `bind`, then `start`, once each; `shut_down` comes before the parts are closed."""
+    """Call `bind`, then `start`, once each. Call `shut_down` before the parts are closed."""
 
     def __init__(
         self,
@@ -43,8 +44,8 @@ class BrokerLoop:
         on_failure: Callable[[BaseException], None],
         make_dispatcher: MakeDispatcher,
     ) -> None:
-        """`on_failure`: the broker cannot continue, and the node ends with it. Raises ConfigError, as `LoopSide`
-        does."""
+        """`on_failure` is called if the broker cannot continue; the node must then end. Raises ConfigError, as
+        `LoopSide` does."""
         config = shared.config
         self._shared = shared
         self._beside = beside
@@ -66,9 +67,9 @@ class BrokerLoop:
         self._sampling: asyncio.Future[list[Sample]] | None = None
         self._lifecycle: BrokerLifecycle | None = None
         self._half: BrokerHalf | None = None
-        #: the advertised ones, with the bound ports
+        #: the advertised endpoints, with the ports that were bound
         self._endpoints: list[Endpoint] = []
-        #: of the broker loop
+        #: parts of the broker loop: the listening sockets, and the others
         self._listening = StartedParts()
         self._parts = StartedParts()
 
@@ -83,7 +84,7 @@ class BrokerLoop:
 
     @property
     def broker_epoch(self) -> int:
-        """-1 before the first registration."""
+        """The broker's epoch, or -1 before the first registration."""
         return -1 if self._lifecycle is None else self._lifecycle.broker_epoch
 
     @property
@@ -102,8 +103,8 @@ class BrokerLoop:
         self._endpoints = await self._beside.run(self._bind)
 
     async def start(self, parts: StartedParts, controller: Callable[[Any], Any] | None) -> None:
-        """Register, and let the broker half follow the metadata; when it returns, clients are served. `controller`
-        calls this node's controller half, if it has one."""
+        """Register, and let the broker half follow the metadata. When this returns, clients are served. `controller`
+        calls this node's controller half, or is None if the node has none."""
         shared = self._shared
         config, loader, node_id = shared.config, shared.loader, shared.config.node_id
         data_dirs = [log_dir for log_dir in shared.log_dirs if log_dir.path in config.log_dirs]
@@ -147,7 +148,8 @@ class BrokerLoop:
         parts.add("broker lifecycle", lifecycle.stop)
         parts.add("broker half", lambda: self._beside.run(self._parts.close))
         await self._beside.run(self._follow)
-        # Before the half is made, because its parts begin with the configuration in the metadata.
+        # This comes before the half is made, because the parts of the half start with the configuration that is in the
+        # metadata.
         control.start()
         shared.when_loaded(feed.initial_load_completed)
         await self._beside.run(lambda: self._make_half(place))
@@ -155,10 +157,10 @@ class BrokerLoop:
         await self._beside.run(self._start_half)
 
     async def samples(self, seconds: float) -> list[Sample]:
-        """Return the broker half's metrics, or its last ones if it cannot return them in this time."""
+        """Return the broker half's metrics, or its previous metrics if it does not answer in this time."""
         if self._control is not None:
             if self._sampling is None or self._sampling.done():
-                # Only one question at a time, even if a loop that stands still is asked often.
+                # Only one question waits at a time, even if this is called often while the broker loop stands still.
                 self._sampling = self._control.ask(BrokerQuestion.METRICS)
             await asyncio.wait({self._sampling}, timeout=seconds)
             asked = self._sampling
@@ -167,8 +169,8 @@ class BrokerLoop:
         return self._samples
 
     def recovery_progress(self) -> tuple[int, int, int] | None:
-        """Return (bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered, and ask
-        again."""
+        """Return the broker half's last report of its recovery, and ask for a new one (see
+        `ControlEnd.recovery_progress`)."""
         return None if self._control is None else self._control.recovery_progress()
 
     @property
@@ -182,7 +184,8 @@ class BrokerLoop:
         if half is None or lifecycle is None:
             return
         if lifecycle.state is not BrokerState.RUNNING:
-            # There is nothing to move away, and the next start would wait for the end of a session that begins now.
+            # There is no leadership to move away. If the broker waited for an answer, its session could begin now, and
+            # the next start would have to wait for the end of that session.
             lifecycle.begin_controlled_shutdown()
             return
         watch = self._watch_quorum() if self._shared.config.bool(EARLY_FENCING) else None
@@ -223,7 +226,7 @@ class BrokerLoop:
 
     async def _close(self) -> None:
         await self._beside.run(self._close_listening)
-        # Before the loop ends: it is not silent while its threads finish their work.
+        # Before the loop ends, so that it does not count as silent while its threads finish their work.
         if self._control is not None:
             self._control.close()
         await self._beside.close()
@@ -247,8 +250,8 @@ class BrokerLoop:
         )
 
     def _has_heirs(self) -> bool:
-        """Return True if another broker that lives, by the metadata, could lead one of this broker's partitions. The
-        controller lets this broker go if there is none."""
+        """Return True if another broker, which the metadata shows as active, could lead one of this broker's
+        partitions. If there is none, the controller allows this broker to stop."""
         image = self._shared.loader.image
         own = self._shared.config.node_id
         candidates = {
@@ -262,7 +265,7 @@ class BrokerLoop:
 
 
 def _previous_broker_epoch(log_dirs: list[LogDir]) -> int:
-    """Return the epoch of the last run if every directory was stopped cleanly, else -1, because a directory that is
-    offline may have lost records."""
+    """Return the broker epoch of the last run if every directory was stopped cleanly in it, else -1. A directory that
+    is offline may have lost records, so it counts as not stopped cleanly."""
     epochs = {-1 if log_dir.offline else log_dir.sign.broker_epoch for log_dir in log_dirs}
     return epochs.pop() if len(epochs) == 1 else -1

@@ -1,7 +1,8 @@
-"""The controller half of a node: the candidate for the active controller, and the listeners for its requests.
+"""The controller half of a node: its controller, which may become the active controller, and the listeners for
+controllers.
 
-Made from the shared part. Responsible for wiring these parts and for the order in which they start; not responsible for
-the decisions of a controller (controller/).
+It is made from the `SharedServer`. Responsible for wiring these parts, and for the order in which they start. Not
+responsible for the decisions of a controller (controller/).
 """
 
 from __future__ import annotations
@@ -80,11 +81,11 @@ class ControllerHalf:
             self._shared.when_leader_left(self._broker_watch.leader_left)
 
     async def serve(self, parts: StartedParts) -> None:
-        """Serve brokers, controllers and clients; listeners that early.start.listeners leaves out wait until the ACLs
+        """Serve brokers, controllers and clients. Listeners that are not in early.start.listeners wait until the ACLs
         are loaded.
 
-        The listeners close after the broker half and before the controller, so that this node's broker, and the brokers
-        that this controller lets go in that time, can still reach it.
+        The listeners close after the broker half and before the controller. Until then this node's broker, and other
+        brokers in controlled shutdown, can still reach the controller.
         """
         shared = self._shared
         points = shared.config.listeners.controller
@@ -104,11 +105,11 @@ class ControllerHalf:
         await self._shared.side.ports.serve(points, self._dispatcher, self._versions, parts)
 
     def call(self, request: Any) -> Any:
-        """Handle a request of the broker half in the same process: return a response, or a future of one."""
+        """Handle a request of the broker half in the same process. Return a response, or a future of one."""
         return self._dispatcher.call(self._own_peer, request)
 
     def register(self, channel: Channel, parts: StartedParts) -> None:
-        """Register this controller with the active one, wherever that is."""
+        """Register this controller with the active controller, on this node or another."""
         shared = self._shared
         registration = ControllerRegistration(
             runtime=shared.runtime,

@@ -1,9 +1,8 @@
-"""The parts that each half of a node has for itself: the controller half on one event loop, the broker half perhaps on
-another.
+"""The parts that each half of a node has of its own. The two halves may run on two event loops.
 
-Made from the configuration. Responsible for the parts that both halves have under the same names, each its own: the
-view of the metadata with the configuration in effect, the authorizer, listeners and key stores. Connections to other
-nodes and metrics are further parts. Not responsible for the use of these parts.
+It is made from the configuration. Responsible for the parts that both halves have under the same names: the view of the
+metadata with the configuration in effect, the authorizer, listeners, key stores, connections to other nodes and
+metrics. Not responsible for the use of these parts.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class LoopSide:
-    """Call `start`, then `follow`, once each. All of it belongs to the loop of `runtime`."""
+    """The parts of one half. Call `start`, then `follow`, once each. All parts belong to the loop of `runtime`."""
 
     def __init__(
         self,
@@ -47,8 +46,9 @@ class LoopSide:
         connections: int,
         cluster_id: Callable[[], str],
     ) -> None:
-        """`points`: the listeners of this half, which take at most `connections`. Raises ConfigError for a super user
-        that is no principal, for a plugin that cannot be loaded, and for key stores that cannot be used."""
+        """`points`: the listeners of this half, which together accept at most `connections`. Raises ConfigError for a
+        super user that is not a principal, for a plugin that cannot be loaded, and for key stores that cannot be
+        used."""
         self.config = config
         self.runtime = runtime
         self.metadata = metadata
@@ -85,10 +85,11 @@ class LoopSide:
         self._when_loaded: list[Callable[[], None]] = []
 
     async def start(self, parts: StartedParts) -> None:
-        """Bind the ports, watch the key stores and the authorizer. Raises OSError, and StorageFormatError for an audit
-        that cannot be written."""
+        """Bind the ports, and start watching key stores and authorizer. Raises OSError, and StorageFormatError for an
+        audit file that cannot be opened."""
         if self._settings is not None:
-            # Not earlier, because it writes log lines, and a node that cannot start logs only the reason.
+            # It is not made earlier, because it writes log lines, and a node that cannot start should log only the
+            # reason.
             self.authorizer = self._acls = StandardAuthorizer(
                 self.config.node_id, self._settings.super_users, allow_if_no_acl=self._settings.allow_if_no_acl
             )
@@ -109,16 +110,17 @@ class LoopSide:
             self._when_loaded.append(stores.complete_initial_load)
         if self._acls is not None:
             self.metadata.add_publisher(_AclPublisher(self._acls))
-            # Last, because clients are answered from then on.
+            # This comes last, because from then on requests of clients are authorized.
             self._when_loaded.append(self._acls.complete_initial_load)
 
     def complete_initial_load(self) -> None:
-        """All metadata that was committed at this node's start is published."""
+        """Tell the parts that all metadata that was committed at this node's start is published."""
         for tell in self._when_loaded:
             tell()
 
     def acls_loaded(self) -> asyncio.Future[None]:
-        """Return a future that is done when requests can be authorized: at once without an authorizer."""
+        """Return a future that is done when requests can be authorized. It is done at once if there are no ACLs to
+        load."""
         loaded: asyncio.Future[None] = self.runtime.loop.create_future()
         if self._acls is None:
             loaded.set_result(None)
@@ -127,12 +129,12 @@ class LoopSide:
         return loaded
 
     def check_stores(self, config: Config) -> None:
-        """Raises ConfigError for a changed configuration whose TLS stores cannot be used."""
+        """Raise ConfigError for a changed configuration whose TLS stores cannot be used."""
         if self.stores is not None:
             self.stores.check(config)
 
     def _watch_authorizer(self, parts: StartedParts) -> None:
-        """Start metrics, and the audit that the properties file asks for."""
+        """Register the authorizer's metrics, and start the audit if the properties file has one."""
         config, runtime = self.config, self.runtime
         if self._acls is not None:
             from pykbroker.security import authorizer_metrics  # only on a node that needs it
@@ -154,30 +156,31 @@ class LoopSide:
         if self.setup_to_controllers.tls is not None:
             users.setdefault(self.setup_to_controllers.tls.listener, []).append(self.setup_to_controllers.tls)
         if is_broker:
-            # A broker checks each change of its configuration, also for the keys that the other half uses.
+            # A broker half checks each change of the configuration, also of keys that only the controller half uses.
             for name, server in tls_servers(config, config.listeners.controller).items():
                 users.setdefault(name, [server])
         else:
             own = frozenset(users)
         if not users:
             return None
-        # It needs cryptography, which a node without TLS never loads.
+        # The module needs cryptography, which a node without TLS never imports.
         from pykbroker.node.tls_stores import TlsStores
 
         return TlsStores(self.config, self.runtime, self.metrics, users, own)
 
     def _authentication(self, config: Config) -> Authentication:
-        """Raises ConfigError for a listener that could not authenticate its clients."""
+        """Return the function that makes the authentication of a listener. Raises ConfigError for a listener that could
+        not authenticate its clients."""
         if not any(point.security_protocol.startswith("SASL_") for point in self.points):
             return without_sasl
-        # A node that does not need it does not load it, so that it starts faster.
+        # A node without SASL listeners does not import this module, so that it starts faster.
         from pykbroker.node.sasl_listeners import SaslListeners
 
         return SaslListeners(config, self._cluster_id, lambda: self.metadata.image.scram).of
 
 
 def _authorizer_in_python(config: Config) -> Authorizer:
-    # A node that does not need it does not load it.
+    # A node without such an authorizer does not import these modules.
     from pykbroker.plugins import AuthorizerPlugin
     from pykbroker.plugins.plugin_authorizer import PluginAuthorizer
     from pykbroker.plugins.plugin_loading import plugin
@@ -188,8 +191,8 @@ def _authorizer_in_python(config: Config) -> Authorizer:
 
 
 class _LiveConfigPublisher:
-    """Puts the dynamic configuration of this broker and of all brokers into the configuration in effect. It comes
-    before the publishers that act on configuration, so that they see the new values."""
+    """Puts the dynamic configuration of this broker and of all brokers into the configuration in effect. It is added
+    before the publishers that act on configuration, so that they read the new values."""
 
     def __init__(self, live: LiveConfig, node_id: int) -> None:
         self._live = live
@@ -205,7 +208,8 @@ class _LiveConfigPublisher:
 
 
 class _AclPublisher:
-    """Passes changes of ACLs on to the authorizer. The quorum reports when the first of them are complete."""
+    """Passes changes of ACLs to the authorizer. `complete_initial_load` tells the authorizer when the first load is
+    complete."""
 
     def __init__(self, authorizer: StandardAuthorizer) -> None:
         self._authorizer = authorizer

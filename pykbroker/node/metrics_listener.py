@@ -1,7 +1,7 @@
 """GET /metrics: the node's metrics for Prometheus, at `pykbroker.metrics.listener`.
 
-It asks for no credentials, and names of topics can be read there. So the listener belongs on an address that only the
-Prometheus server reaches.
+It asks for no credentials, and its metrics contain names of topics. So it should listen on an address that only the
+Prometheus server can reach.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
-#: Gives the metrics of this moment, sorted by name.
+#: Returns the present metrics, sorted by name.
 TakeSamples = Callable[[], Awaitable[list[Sample]]]
 
 
 async def open_metrics_listener(
     runtime: Runtime, address: str, samples: TakeSamples, *, is_secured: bool
 ) -> Callable[[], None]:
-    """Serve from now on; return a function that ends it. `is_secured`: the node's other listeners authenticate clients.
-    Raises OSError, which names the address."""
+    """Open the listener, and return a function that closes it. `is_secured`: the node has security protocols or an
+    authorizer, so a warning is due if other machines can read the metrics. Raises OSError, which names the address."""
     host, port = parse_host_port(address) or ("", 0)
     server = HttpServer(runtime, host, port, metrics_handler(samples))
     try:

@@ -1,12 +1,12 @@
-"""A node: the shared part, a controller half, a broker half, or both (process.roles).
+"""A node: the shared part, and a controller half, a broker half, or both (process.roles).
 
-The halves share the quorum's replica of the metadata log and exchange protocol messages over channels to the active
-controller, which may be this node's or another's. Responsible for starting them in order and for closing the started
-parts in reverse; not responsible for the parts of a half.
+The halves share this node's replica of the metadata log. They exchange protocol messages over channels to the active
+controller, which may be on this node or another. Responsible for starting the parts in order, and for closing the
+started parts in reverse. Not responsible for the parts of a half.
 
 Start: directories locked and formatted -> ports bound -> quorum -> controller half -> broker half registered ->
-unfenced -> ready; logs are opened on first use, or recovered, while it serves.
-Stop: controlled shutdown, then the stack of started parts in reverse; the directories come last, and with them their
+unfenced -> ready. While the node serves, logs are opened on first use or recovered.
+Stop: controlled shutdown, then the stack of started parts in reverse. The log directories are closed last, with their
 logs.
 """
 
@@ -39,7 +39,7 @@ from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
-#: A longer bound is no bound: the default is 292 million years.
+#: A longer limit counts as no limit, because the default is 292 million years.
 _LONGEST_START_MS = 10**12
 #: The longest wait for the metrics of the broker half.
 _SAMPLE_SECONDS = 1.0
@@ -56,8 +56,8 @@ class Node:
         may_format: bool = False,
         make_dispatcher: MakeDispatcher = Dispatcher,
     ) -> None:
-        """Raises ConfigError for a configuration that promises protection which does not exist, or names a missing
-        class. `make_dispatcher`: for the broker half's listeners."""
+        """`make_dispatcher` makes the dispatcher of the broker half's listeners. Raises ConfigError for a configuration
+        that promises protection which pykbroker does not have, or that names a class which it does not have."""
         protection.refuse(config.overrides())
         checks.require_replica_selector(config)
         self.config = config
@@ -83,16 +83,16 @@ class Node:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of the first client listener, or of all controller listeners if there is none, for programs on
-        this machine."""
+        """`host:port` of the first broker listener, or of all controller listeners if there is no broker half, for
+        programs on this machine."""
         listeners = self.config.listeners
         if self._broker_loop is not None:
             return self._broker_loop.side.ports.local_addresses(listeners.broker[:1])
         return self.shared.side.ports.local_addresses(listeners.controller)
 
     async def samples(self) -> list[Sample]:
-        """Return the metrics of both halves, sorted by name. The broker half has a second to return its own; after that
-        its last ones are used."""
+        """Return the metrics of both halves, sorted by name. If the broker half does not return its metrics within a
+        second, its previous metrics are used."""
         own = self.shared.side.metrics.samples()
         if self._broker_loop is None:
             return list(own)
@@ -100,12 +100,12 @@ class Node:
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Every listener that has its port, the broker half's first."""
+        """All listeners whose port is bound, those of the broker half first."""
         own = self.shared.side.ports.bound
         return own if self._broker_loop is None else (*self._broker_loop.side.ports.bound, *own)
 
     def port_of(self, point: EndPoint) -> int:
-        """Return the bound port, if the configuration has 0."""
+        """Return the port of a listener: the bound port if it is bound, else the configured port."""
         return next((found.port for found in self.listeners if found.name == point.listener_name), point.port)
 
     @property
@@ -147,7 +147,7 @@ class Node:
         return self.broker.services
 
     def call(self, request: Any) -> Any:
-        """Handle a request of this process in the broker half: return a response, or a future or promise of one."""
+        """Handle a request of this process in the broker half. Return a response, or a future or promise of one."""
         return self.broker.call(request)
 
     def recovery_progress(self) -> tuple[int, int, int] | None:
@@ -155,7 +155,7 @@ class Node:
         return None if self._broker_loop is None else self._broker_loop.recovery_progress()
 
     def health(self) -> NodeHealth:
-        """Return the health at any time, also before the node has started."""
+        """Return the health of the node. It can be called at any time, also before the start."""
         config, broker, quorum = self.config, self._broker_loop, self.shared.started_quorum
         return NodeHealth(
             node_id=config.node_id,
@@ -168,7 +168,7 @@ class Node:
         )
 
     def on_fatal(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the node cannot continue; `fatal` is the reason. Set it once."""
+        """Set the callback for the case that the node cannot continue; `fatal` then has the reason. Call this once."""
         if self._on_fatal is not None:
             raise RuntimeError("on_fatal was called before")
         self._on_fatal = callback
@@ -185,10 +185,10 @@ class Node:
     # -- start --------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start every part; when it returns, clients are served. Raises StartError or OSError.
+        """Start every part. When this returns, clients are served. Raises StartError or OSError.
 
-        A start that fails has stopped the parts that it started. A start that is cancelled has not: the caller that
-        cancels it calls `stop`, and decides how long to wait for that.
+        If the start fails, it stops the parts that it has started. If the start is cancelled, it does not stop them:
+        the caller must call `stop`, and decides how long to wait for that.
         """
         limit_ms = self.config.int("server.max.startup.time.ms")
         starting = self._starting = asyncio.current_task()
@@ -198,7 +198,8 @@ class Node:
         except asyncio.CancelledError:
             if self.fatal is None:
                 raise
-            # The awaited event will not come: a part has given up, has logged why, and has cancelled this task.
+            # A part cannot continue. `_fail` has logged the reason and cancelled this task, because the event that it
+            # awaited will not come.
             if starting is not None:
                 starting.uncancel()
             failure: Exception = StartError(str(self.fatal))
@@ -226,14 +227,15 @@ class Node:
         controller = self._controller = ControllerHalf(shared) if config.is_controller else None
         if controller is not None:
             controller.start(parts)
-        # After the controller, which is then active when a part gets the leader from the loader.
+        # The loader starts after the controller, so that the controller is active before a part gets this node as the
+        # leader from the loader.
         shared.load()
         if controller is not None:
             await controller.serve(parts)
             controller.register(self._channel_to_controller("registration"), parts)
         if self._broker_loop is not None:
             await self._broker_loop.start(parts, None if controller is None else controller.call)
-            # The log line that tools have waited for since before KRaft.
+            # Since before KRaft, tools wait for this log line.
             logger.info("[KafkaServer id=%d] started", config.node_id)
         if self._broker_loop is None or self._broker_loop.has_own_loop:
             parts.add(
@@ -252,7 +254,7 @@ class Node:
     async def _open_metrics_listener(self) -> None:
         address = self.config.optional_str("pykbroker.metrics.listener")
         if address:
-            # It needs h11, which a node without it never loads.
+            # The module needs h11, which a node without this listener never imports.
             from pykbroker.node.metrics_listener import open_metrics_listener
 
             protocols = {point.security_protocol for point in self.config.listeners.all}
@@ -261,7 +263,7 @@ class Node:
             self._parts.add("metrics listener", close)
 
     def _channel_to_controller(self, purpose: str) -> ControllerChannel:
-        """Return a channel for one purpose, under Apache Kafka's names, because they share no connection."""
+        """Return a channel for one purpose. Each purpose has its own connection, and its name is Apache Kafka's."""
         channel = ControllerChannel(
             self.runtime,
             self.shared.quorum,
@@ -279,7 +281,7 @@ class Node:
         """Do a controlled shutdown, as far as the node has started. A second call waits for the end of the first."""
         if self._stopping is None:
             self._stopping = self.runtime.loop.create_task(self._stop(), name=f"stop of node {self.config.node_id}")
-        # A cancelled caller does not stop it, because half a stop would leave directories locked.
+        # If the caller is cancelled, the stop continues, because an unfinished stop would leave directories locked.
         await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:
@@ -290,7 +292,7 @@ class Node:
         logger.info("[KafkaRaftServer nodeId=%d] shut down completed", self.config.node_id)
 
     def _ending(self) -> KeptStop:
-        """Asked last of all, when the broker half is closed."""
+        """Return the record of this stop. It is called at the end, when the broker half is closed."""
         broker = self._broker_loop
         if broker is None or broker.half is None:
             return KeptStop(clean=False, broker_epoch=-1)

@@ -1,7 +1,8 @@
-"""The health of a node: one line of JSON over its own Unix socket, for probes that have no credentials.
+"""The health of a node: one line of JSON over a Unix socket, for probes that have no credentials.
 
-The line is written as soon as a client connects, and the connection ends; nothing is read. An answer proves that the
-control loop turns. Its content is `NodeHealth`, which also has the state of the broker loop. Responsible for the socket
+As soon as a client connects, the line is written and the connection is closed; nothing is read. So an answer proves
+that the control loop turns. The line contains a `NodeHealth`, which also has the state of the broker loop. Responsible
+for the socket
 at `pykbroker.health.socket` (only its owner may connect). `pykbroker health` reads it (entry/health.py).
 """
 
@@ -16,20 +17,20 @@ from typing import Final, cast
 from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.runtime import ListeningSocket, Runtime
 
-#: A broker loop that has not turned for this long serves no client in time.
+#: If the broker loop has not turned for this long, clients count as not served in time.
 SILENT_SECONDS: Final = 2.0
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class NodeHealth:
-    """A node's view of itself. It has None for a role that the node does not have."""
+    """A node's view of its own health. `broker` is None if the node has no broker half."""
 
     node_id: int
-    #: of the broker half
+    #: the state of the broker half
     broker: BrokerState | None
-    #: True if its own metadata has the broker as unfenced
+    #: True if the node's own metadata has its broker as unfenced
     active: bool
-    #: the leader of the quorum that the node knows, or None if it knows none
+    #: the leader of the quorum, or None if the node knows no leader
     leader_id: int | None
     is_controller: bool
     offline_directories: tuple[str, ...] = ()
@@ -37,8 +38,8 @@ class NodeHealth:
     broker_silent_seconds: float = 0.0
 
     def problems(self) -> list[str]:
-        """Return why no requests should be sent to the node. With an offline directory it still serves from the
-        others."""
+        """Return the reasons why no requests should be sent to the node. An offline directory is not a reason, because
+        the node still serves from the other directories."""
         found = []
         if self.broker is not None:
             if self.broker is not BrokerState.RUNNING:
@@ -67,7 +68,7 @@ class HealthSocket:
         self._socket: ListeningSocket | None = None
 
     async def open(self) -> None:
-        """Raises OSError, which names the path."""
+        """Bind the socket and answer its clients. Raises OSError, which names the path."""
         self._socket = await self._runtime.listen_at(lambda: _Answer(self._health), self._path)
         await self._socket.serve()
 

@@ -1,8 +1,8 @@
 """For tests: an object of one loop raises an error if the other loop's thread calls it.
 
-`install` wraps the methods of the parts that belong to one loop. Each object belongs to the thread that calls it first.
-An object with `__slots__` has no room for that: its owner is stored by its address, and forgotten when the next object
-is made there. A node outside of tests does not use this module.
+`install` wraps the methods of classes whose objects belong to one loop. Each object belongs to the thread that calls it
+first. The owner of an object with `__slots__` cannot be stored in the object. It is stored under the object's address,
+and removed when the next object is made at that address. Only tests use this module.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ _OWNER: Final = "_owner_of_tests"
 _installed: set[type] = set()
 #: the owners of objects with `__slots__`, by address
 _owners: dict[int, int] = {}
-#: The calls by a wrong thread, for tests: an error that is raised may only end in a log line.
+#: The calls by a wrong thread. Tests read this list, because the error that was raised may be visible only in the log.
 found: list[str] = []
 
 
 class WrongLoop(BaseException):
-    """The thread of one loop called a part of the other. It is no Exception, so no handler of errors catches it."""
+    """The thread of one loop called a part of the other loop. It is not an Exception, so that `except Exception` does
+    not catch it."""
 
 
 def install(kinds: Iterable[type]) -> None:
-    """Check the plain methods of these classes from now on; once for each class."""
+    """Check the calls of all plain methods of these classes from now on. A class that is already checked is skipped."""
     for kind in kinds:
         if kind in _installed:
             continue
@@ -71,7 +72,7 @@ def _checked(kind: type, method: Callable[..., Any], owner_of: Callable[[Any, in
 
 
 def parts_of_loops() -> tuple[type, ...]:
-    """Return the classes whose methods the loops of a real node call, each always on its own loop."""
+    """Return the classes of a node whose objects must each be called on only one of the loops."""
     from pykbroker.config.live import LiveConfig
     from pykbroker.controller.active import ActiveController
     from pykbroker.coordinator.group.service import GroupService

@@ -1,6 +1,6 @@
-"""The stack of started parts: what was started last is closed first.
+"""The stack of started parts: the part that was started last is closed first.
 
-Responsible only for the order. It does not know the parts, and does not decide when a node ends.
+Responsible only for the order. Not responsible for the parts, nor for the decision to stop a node.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ class StartedParts:
         self._parts: list[tuple[str, Close]] = []
 
     def add(self, name: str, close: Close) -> None:
-        """Add a part. `close` undoes the start that comes now, as far as it got; `name` is for the log."""
+        """Add a part that is started next. `close` undoes its start, also if that fails in the middle. `name` is for
+        the log."""
         self._parts.append((name, close))
 
     async def close(self) -> None:
-        """Close every part, the last one first. If one fails to close, the others are still closed."""
+        """Close every part, the last part first. If a part fails to close, the other parts are still closed."""
         while self._parts:
             name, close = self._parts.pop()
             try:

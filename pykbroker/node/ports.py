@@ -1,7 +1,8 @@
-"""The listening sockets of one half of a node: bound before anything is advertised, served when the half is ready.
+"""The listening sockets of one half of a node. Their ports are bound before they are advertised, and connections are
+accepted when the half is ready.
 
-Responsible for the bounds that these listeners share, for the ports that were bound, and for what is advertised. Not
-responsible for what is answered (dispatch/).
+Responsible for the bounds that these listeners share, for the ports that were bound, and for the advertised end points.
+Not responsible for answering requests (dispatch/).
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ if TYPE_CHECKING:
     from pykbroker.security.tls.tls_server import TlsServer
 
 
-#: Returns the ApiVersions response of a version.
+#: Returns the ApiVersions response in a version.
 AnswerVersions = Callable[[int], ApiVersionsResponse]
-#: Listener name, and the source of its ApiVersions responses -> the authentication of its clients, or None without.
+#: (listener name, source of ApiVersions responses) -> the authentication of the listener's clients, or None without
+#: SASL.
 Authentication = Callable[[str, AnswerVersions], "ListenerAuthentication | None"]
 
 
 def answers_versions(services: Services) -> AnswerVersions:
-    """Return the ApiVersions source for clients that are not authenticated. It loads the API's module at the first
-    request."""
+    """Return the source of ApiVersions responses for clients that are not authenticated. It imports the API's module at
+    the first request."""
 
     def answer(version: int) -> ApiVersionsResponse:
         from pykbroker.api import api_versions
@@ -55,11 +57,11 @@ def answers_versions(services: Services) -> AnswerVersions:
 
 
 def without_sasl(listener: str, versions: AnswerVersions) -> None:
-    """Return the `Authentication` of a node without SASL listeners."""
+    """The `Authentication` of a node without SASL listeners: return None."""
 
 
 class Ports:
-    """The listeners of one half, which is a separate server as in Apache Kafka."""
+    """The listeners of one half. As in Apache Kafka, each half is a separate socket server."""
 
     def __init__(
         self,
@@ -72,8 +74,8 @@ class Ports:
         authentication: Authentication,
         metrics: Metrics,
     ) -> None:
-        """`connections`: the most at all `points`. `handshakes`: those of this half. Reads the key stores of TLS
-        listeners, and raises ConfigError for one that cannot be used."""
+        """`connections`: the most connections at all `points` together. `handshakes`: those of this half. Reads the key
+        stores of TLS listeners, and raises ConfigError for a store that cannot be used."""
         self._authentication = authentication
         self._runtime = runtime
         self._live = live
@@ -87,14 +89,14 @@ class Ports:
         self._handshakes = handshakes
 
     async def bind(self, parts: StartedParts) -> None:
-        """Take every port. Raises OSError."""
+        """Bind every port. Raises OSError."""
         config, points = self._live.static, self._points
         limits = limits_of(config)
         places = places_of(self._connections, points, config.listeners)
         bounds = admission_limits(config, points)
         admission = Admission(self._runtime.loop, bounds)
         self._live.on_change(partial(_change_bounds, admission, points))
-        # Clients of the broker half cannot take the places of the listener between brokers, nor its memory.
+        # The listener between brokers has memory of its own, so that clients cannot take all of it.
         memory, memory_between = (WaitingMemory(config.int("queued.max.request.bytes")) for _ in range(2))
         for point in points:
             is_protected = point.listener_name == bounds.protected
@@ -120,8 +122,8 @@ class Ports:
     async def serve(
         self, points: tuple[EndPoint, ...], dispatch: DispatchFrame, versions: AnswerVersions, parts: StartedParts
     ) -> None:
-        """Serve clients at `points`. The listeners are on the stack a second time, so that a half that stops takes no
-        more requests.
+        """Serve clients at `points`. Each listener is put on the stack of parts a second time, so that a half that
+        stops closes it before the parts that were started earlier.
 
         `versions` answers ApiVersions of clients that are not authenticated."""
         for listener in self._of(points):
@@ -138,22 +140,22 @@ class Ports:
 
     @property
     def tls(self) -> Mapping[str, TlsServer]:
-        """The TLS of the listeners that use it, by their names."""
+        """Listener name -> its TLS, for the listeners that use TLS."""
         return self._tls
 
     @property
     def bound(self) -> tuple[Listener, ...]:
-        """Every listener that has its port."""
+        """The listeners whose port is bound."""
         return tuple(self._listeners)
 
     def port_of(self, point: EndPoint) -> int:
-        """Return the bound port, if the configuration has 0."""
+        """Return the configured port, or the bound port if the configuration has 0."""
         if point.port:
             return point.port
         return next((listener.port for listener in self._listeners if listener.name == point.listener_name), 0)
 
     def advertised(self, points: tuple[EndPoint, ...]) -> list[Endpoint]:
-        """Return advertised end points in the form for other nodes."""
+        """Return advertised end points in the form that other nodes get, with the bound ports."""
         return [
             Endpoint(
                 point.listener_name,
@@ -165,8 +167,8 @@ class Ports:
         ]
 
     def local_addresses(self, points: tuple[EndPoint, ...]) -> str:
-        """Return `host:port` of each, with commas, for programs on this machine; a wildcard address becomes
-        localhost."""
+        """Return `host:port` of each end point, separated by commas, for programs on this machine. A wildcard address
+        becomes localhost."""
         return ",".join(self._local_address(point) for point in points)
 
     def _local_address(self, point: EndPoint) -> str:
@@ -176,11 +178,11 @@ class Ports:
 
 
 def tls_servers(config: Config, points: tuple[EndPoint, ...]) -> dict[str, TlsServer]:
-    """Return the TLS of the listeners that use it, by their names."""
+    """Return listener name -> its TLS, for the listeners at `points` that use TLS."""
     names = [point.listener_name for point in points if point.security_protocol in TLS_PROTOCOLS]
     if not names:
         return {}
-    # It needs cryptography, which a node without TLS never loads.
+    # The module needs cryptography, which a node without TLS never imports.
     from pykbroker.security.tls.tls_server import tls_server
 
     return {name: tls_server(config, name) for name in names}
@@ -195,8 +197,8 @@ def _principals(config: Config) -> PluginPrincipals | None:
 
 
 def connections_of(total: int, listeners: ListenerConfig) -> tuple[int, int]:
-    """Divide the connections of a node between its halves: those of the broker half, and those of the controller
-    half. The two never ask each other, since each has an event loop of its own."""
+    """Divide the connections of a node between its halves. Return the number for the broker half, and the number for
+    the controller half. The division is fixed, because the halves may have an event loop each."""
     if not listeners.controller:
         return total, 0
     if not listeners.broker:

@@ -1,4 +1,5 @@
-"""From the configuration, the formatted directories and the bound ports to the settings of a replica of the quorum."""
+"""Makes the settings of a replica of the quorum from the configuration, the formatted directories and the bound
+ports."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 
 
 def quorum_config(config: Config, formatted: Formatted, controllers: Sequence[ListenerEndpoint]) -> QuorumConfig:
-    """Return the settings of this node's driver. `controllers`: the addresses of its controller half."""
+    """Return the settings of this node's QuorumDriver. `controllers`: the advertised endpoints of its controller
+    half."""
     return QuorumConfig(
         _raft_config(config, formatted, controllers),
         config.metadata_log_dir,
@@ -36,7 +38,8 @@ def quorum_config(config: Config, formatted: Formatted, controllers: Sequence[Li
 
 def _raft_config(config: Config, formatted: Formatted, controllers: Sequence[ListenerEndpoint]) -> RaftConfig:
     name = config.listeners.controller_names[0]
-    # A configured voter itself reports which kraft.version it supports (UpdateRaftVoter).
+    # The two zeros are the range of kraft.version. Each configured voter reports its own range itself
+    # (UpdateRaftVoter).
     static = VoterSet.of(
         VoterNode(ReplicaKey(node_id), (Endpoint(name, host, port),), 0, 0)
         for node_id, (host, port) in config.voters.items()

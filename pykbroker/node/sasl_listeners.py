@@ -1,4 +1,4 @@
-"""The authentication of this node's SASL listeners, from the configuration and the metadata that the node loads.
+"""The authentication of this node's SASL listeners, from the node's configuration and metadata.
 
 Responsible only for wiring: config/sasl_settings.py reads the configuration, and security/sasl/ runs an exchange.
 """
@@ -22,15 +22,17 @@ Credentials = Mapping[tuple[int, str], StoredKeys]
 
 
 class SaslListeners:
-    """Made from the configuration of a node. Raises ConfigError for a listener that cannot authenticate its clients."""
+    """The authentication of all SASL listeners. Raises ConfigError for a listener that cannot authenticate its
+    clients."""
 
     def __init__(self, config: Config, cluster_id: Callable[[], str], credentials: Callable[[], Credentials]) -> None:
-        """`cluster_id` is called when a listener starts, `credentials` at each login, for the newest image."""
+        """`cluster_id` is called when a listener starts. `credentials` is called at each login, and returns those of
+        the newest image."""
         self._settings = sasl_listeners(config)
         self._cluster_id = cluster_id
         self._credentials = credentials
         self._failure_seconds = config.int("connection.failed.authentication.delay.ms") / 1000
-        # The whole exchange may take as long as one request may take to arrive.
+        # The time limit of a whole exchange is the limit for the arrival of one request.
         self._deadline_seconds = config.int("pykbroker.connection.request.receive.timeout.ms") / 1000
 
     def of(self, listener: str, versions: AnswerVersions) -> ListenerAuthentication | None:

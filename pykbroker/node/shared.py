@@ -1,7 +1,7 @@
 """The base of both halves of a node (Apache Kafka's SharedServer), on the loop of the controller half.
 
-Responsible for the log directories (formatted, locked, opened, closed), this node's replica of the quorum, and the
-metadata that it loads. It uses neither half.
+Responsible for formatting, locking, opening and closing the log directories, for this node's replica of the quorum, and
+for loading the metadata. It uses neither half.
 """
 
 from __future__ import annotations
@@ -49,14 +49,16 @@ StartError = StorageFormatError
 
 
 class KeptStop(NamedTuple):
-    """The record of a stop in the directories: if it was clean, and the broker's epoch (-1 for none)."""
+    """The facts about a stop that are written to the directories: if it was clean, and the broker's epoch (-1 for
+    none)."""
 
     clean: bool
     broker_epoch: int
 
 
 class SharedServer:
-    """Call `open`, `start` and `load` once each; they put the parts to close on the stack."""
+    """Call `open`, `start` and `load` once each, in this order. `open` and `start` put the parts that must be closed on
+    the stack."""
 
     def __init__(
         self,
@@ -68,9 +70,9 @@ class SharedServer:
         on_failure: Callable[[BaseException], None],
         ending: Callable[[], KeptStop],
     ) -> None:
-        """`disk`: the disk of the logs, which the broker half reads and writes. `on_failure`: the metadata log is lost,
-        and the node ends with it. `ending` is called when the directories are closed. Raises ConfigError, as `LoopSide`
-        does."""
+        """`disk`: the disk of the logs, which the broker half reads and writes. `on_failure` is called if the metadata
+        log is lost; the node must then end. `ending` is called when the directories are closed. Raises ConfigError, as
+        `LoopSide` does."""
         self.config = config
         self.runtime = runtime
         self._disk = disk
@@ -83,9 +85,9 @@ class SharedServer:
             connections_of(runtime.most_connections, config.listeners)[1],
             lambda: self.cluster_id,
         )
-        #: new at each start of the node, for its registrations
+        #: identifies this start of the node in its registrations
         self.incarnation_id = random_uuid(runtime.random)
-        #: belongs to the broker half, if there is one, while that runs
+        #: used only by the broker half while that runs, if the node has one
         self.log_dirs: list[LogDir] = []
         self._offline: set[str] = set()
         self.policies = Policies.of(config) if config.is_controller else Policies()
@@ -106,7 +108,7 @@ class SharedServer:
 
     @property
     def started_quorum(self) -> QuorumDriver | None:
-        """None before it is made."""
+        """The quorum's driver, or None before it is made."""
         return self._quorum
 
     @property
@@ -120,7 +122,7 @@ class SharedServer:
         return self._advertised
 
     async def open(self, parts: StartedParts) -> None:
-        """Lock the directories and bind the controller's ports. Raises StartError or OSError."""
+        """Open and lock the directories, and bind the controller's ports. Raises StartError or OSError."""
         advertised = self._advertised = await self._advertise()
         parts.add("log directories", self._close_directories)
         self._formatted = self._open_directories()
@@ -128,7 +130,7 @@ class SharedServer:
         await self.side.start(parts)
 
     async def start(self, parts: StartedParts) -> None:
-        """Run the replica of the quorum. Raises StartError or OSError."""
+        """Start this node's replica of the quorum. Raises StartError or OSError."""
         config = self.config
         lost = None
         if config.bool(EARLY_FENCING):
@@ -161,15 +163,16 @@ class SharedServer:
             raise StartError(str(error)) from None
 
     def _keep_reserve(self, quorum: QuorumDriver, parts: StartedParts) -> None:
-        """Keep the reserve on a node without a broker half, whose appends would have to make room for it."""
+        """Restore the reserve of the metadata log, on a node without a broker half. On other nodes the broker half does
+        that, because its appends must leave room for the reserve."""
         space = DiskSpace(self.runtime)
         parts.add("disk space", space.close)
         space.keep_reserve(quorum, (), self.config.int("pykbroker.metadata.reserve.bytes"))
         quorum.when_known(lambda known: space.reserve_given_up() if known.is_short_of_room else None)
 
     async def _advertise(self) -> Advertised:
-        """Return the advertised listeners. It comes before anything is opened, so a controller without a name changes
-        nothing."""
+        """Return the advertised listeners. This comes before anything is opened, so if a controller's machine has no
+        name, the failed start has changed nothing."""
         try:
             advertised = await advertise(self.config.listeners, self.runtime.own_name)
         except NoNameError as error:
@@ -181,7 +184,8 @@ class SharedServer:
         return advertised
 
     def when_leader_left(self, callback: Callable[[int], object]) -> None:
-        """Call it with the id of a quorum leader that has ended its connection and is not back. Set it once."""
+        """Set the callback for a quorum leader that has ended its connection and is not back; it gets the leader's id.
+        Call this once."""
         assert self._leader_left is None, "one part asks"
         self._leader_left = callback
 
@@ -191,14 +195,14 @@ class SharedServer:
             self._leader_left(leader.id)
 
     def _coming_voters(self) -> int:
-        """Return the number of voters, with this controller if it joins them."""
+        """Return the number of voters, including this controller if it is going to join them."""
         known = {voter.key.id for voter in self.quorum.voters}
         joins = self.config.bool("controller.quorum.auto.join.enable") and self.config.node_id not in known
         return max(1, len(known)) + joins
 
     @property
     def offline_directories(self) -> tuple[str, ...]:
-        """Paths, in the order of `log_dirs`."""
+        """The paths of the directories that have failed, in the order of `log_dirs`."""
         return tuple(log_dir.path for log_dir in self.log_dirs if log_dir.path in self._offline)
 
     def directory_failed(self, path: str) -> None:
@@ -206,14 +210,15 @@ class SharedServer:
         self._offline.add(path)
 
     def when_loaded(self, callback: Callable[[], None]) -> None:
-        """Call it when all metadata that was committed at this node's start is published; at once if it is."""
+        """Call `callback` when all metadata that was committed at this node's start is published. Call it at once if
+        that has happened."""
         if self._is_loaded:
             callback()
         else:
             self._when_loaded.append(callback)
 
     def load(self) -> None:
-        """Follow the quorum: from now on publishers get the metadata."""
+        """Follow the quorum. From now on publishers get the metadata."""
         self.loader.add_publisher(ConfigWatch(self.config, lambda line: self._on_failure(StartError(line))))
         self.side.follow()
         self.quorum.register(self.loader, self._up_to_date)
@@ -242,8 +247,8 @@ class SharedServer:
         return formatted
 
     def _open_directory(self, path: str, formatted: Formatted) -> LogDir:
-        """Open a directory, or leave it out if it fails, as in Apache Kafka. The metadata log's directory, and one that
-        is in use elsewhere, must not fail."""
+        """Open a directory. If that fails, return it as offline, as Apache Kafka does. Raises StartError for the
+        directory of the metadata log, and for a directory that another process uses."""
         disk = self._disk
         reason = formatted.broken.get(path)
         if reason is None:

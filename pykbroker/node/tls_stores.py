@@ -1,9 +1,11 @@
-"""The stores of this node's TLS listeners while it runs: new stores, and certificates that expire.
+"""The stores of this node's TLS listeners while the node runs: it takes new stores, and warns of certificates that
+expire.
 
-Responsible for the times at which stores are read again. These are AlterConfigs of `listener.name.<listener>.ssl.*` of
-this broker, also if only the file has changed (Apache Kafka's DynamicBrokerConfig), and, with
-pykbroker.ssl.store.watch.interval.ms, a change of a file. Each TlsServer and TlsClient of a listener gets the same
-stores, or keeps its own; existing connections continue. It logs once a day which certificates expire soon. Not
+Responsible for the times at which stores are read again. The first is an AlterConfigs of
+`listener.name.<listener>.ssl.*` of this broker, also if only the file has changed (Apache Kafka's DynamicBrokerConfig).
+The second, with pykbroker.ssl.store.watch.interval.ms, is a change of a file. Either all TlsServers and TlsClients of a
+listener get the new stores, or none of them; existing connections continue. Once a day the certificates that expire
+soon are logged. Not
 responsible for the rules of replacement (security/tls/store_replacement.py).
 """
 
@@ -45,7 +47,7 @@ class UsesStores(Protocol):
 
 
 class TlsStores:
-    """The stores by listener. `users`: the objects that use the stores of the listener, at least one each."""
+    """The stores of each listener. `users`: listener -> the objects that use its stores, at least one."""
 
     def __init__(
         self,
@@ -55,8 +57,8 @@ class TlsStores:
         users: Mapping[str, Iterable[UsesStores]],
         served: Container[str],
     ) -> None:
-        """`served`: the listeners that it writes log lines about; the other half of the node does that for the
-        others."""
+        """`served`: the listeners about which this object writes log lines; the other half of the node does that for
+        the other listeners."""
         self._static = config
         self._served = served
         self._runtime = runtime
@@ -65,7 +67,7 @@ class TlsStores:
         for listener, (first, *_) in self._users.items():
             assert first.stores is not None
             self._current[listener] = first.stores
-        #: the settings that should be in use, even if they cannot be
+        #: listener -> the settings that are configured, even if their stores cannot be used
         self._wanted = {listener: stores.settings for listener, stores in self._current.items()}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._seen = {listener: _versions(settings) for listener, settings in self._wanted.items()}
@@ -84,7 +86,7 @@ class TlsStores:
     # -- configuration ------------------------------------------------------------------------------------------------
 
     def check(self, config: Config) -> None:
-        """Raises ConfigError, in Apache Kafka's words, if the stores of a changed configuration must not be used."""
+        """Raise ConfigError, with Apache Kafka's text, if the stores of a changed configuration must not be used."""
         for listener, current in self._current.items():
             try:
                 settings = settings_of(config, listener)
@@ -100,8 +102,9 @@ class TlsStores:
                 ) from None
 
     def update(self, config: Config, *, is_start: bool = False) -> None:
-        """Read the stores of the present configuration. `is_start`: no client is served yet, and the files of the
-        properties may be older than the dynamic configuration that was checked against them."""
+        """Read the stores of the present configuration. `is_start`: no client is served yet. The new stores are then
+        not compared with the stores of the properties file, which may be older than the ones that the change was
+        compared with."""
         for listener in self._current:
             try:
                 self._wanted[listener] = settings_of(config, listener)
@@ -113,7 +116,7 @@ class TlsStores:
     def _reload(self, listener: str, *, compare: bool = True) -> None:
         current = self._current[listener]
         try:
-            # Before the files are read, so that a change during the read is found at the next look.
+            # This comes before the files are read, so that a change during the read is found at the next check.
             self._seen[listener] = _versions(self._wanted[listener])
             new = read_stores(self._wanted[listener])
             if new == current:
@@ -127,7 +130,7 @@ class TlsStores:
             self._say(logging.ERROR, listener, "new stores are not taken, and the old ones stay: %s", error)
             return
         except Exception:
-            # An unexpected error of a library must not keep the publisher of the metadata from its other work.
+            # An unexpected error of a library must not stop the other work of the publisher of the metadata.
             logger.exception("Listener %s: new stores are not taken, and the old ones stay", listener)
             return
         for take in prepared:
@@ -158,7 +161,7 @@ class TlsStores:
             self._later("files", interval_ms / 1000, self._look_at_files)
 
     def _look_at_files(self) -> None:
-        # First, so that no error ends the watch.
+        # The next check is scheduled first, so that no error ends the watch.
         self._watch()
         for listener, settings in self._wanted.items():
             if _versions(settings) != self._seen[listener]:
@@ -190,8 +193,8 @@ class TlsStores:
         logger.log(level if listener in self._served else logging.DEBUG, f"Listener %s: {text}", listener, *args)
 
     def _seconds_until_end(self) -> list[tuple[str, float]]:
-        """Return the first expiry of a certificate of each listener's key, and of a trusted one; negative after that
-        time."""
+        """Return the metrics of each listener: the seconds until the first certificate of its key's chain expires, and
+        until the first trusted certificate expires. They are negative after that time."""
         now = self._now()
         return [
             (metric + listener, min((end_of(each) - now).total_seconds() for each in certificates))
@@ -212,11 +215,12 @@ class TlsStores:
 
 
 class StorePublisher:
-    """Updates the stores when the configuration of this broker is set, even to the same values, which reads the files
-    again.
+    """Updates the stores when the configuration of this broker is set. If it is set to the same values, the files are
+    read again.
 
-    A publisher of the loader, after that of the live configuration. Configuration that was set before this node's start
-    is history: its files may be gone, and only the final result counts (`complete_initial_load`)."""
+    A publisher of the loader, which is added after that of the live configuration. For changes from before this node's
+    start, only the final configuration counts (`complete_initial_load`), because the files of earlier changes may be
+    gone."""
 
     def __init__(self, stores: TlsStores, live: LiveConfig, node_id: int) -> None:
         self._stores = stores
@@ -234,7 +238,7 @@ class StorePublisher:
             self._has_history = True
 
     def complete_initial_load(self) -> None:
-        """All metadata that was committed at this node's start is published."""
+        """Read the stores once, if this broker's configuration was changed before this node's start."""
         self._is_loaded = True
         if self._has_history:
             self._stores.update(self._live.current, is_start=True)
@@ -261,7 +265,7 @@ def _name(certificate: bytes) -> str:
 
 
 def end_of(certificate: bytes) -> datetime.datetime:
-    """Return when a certificate (DER) expires."""
+    """Return the time at which a certificate (DER) expires."""
     from cryptography.x509 import load_der_x509_certificate
 
     return load_der_x509_certificate(certificate).not_valid_after_utc

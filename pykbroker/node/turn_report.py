@@ -1,4 +1,5 @@
-"""Counts the turns of a node's loops over 100 ms by their reason, and writes one line a minute about one of them.
+"""Counts the turns of a node's loop that take more than 100 ms, by their reason, and logs such a turn at most once a
+minute.
 
 During a turn of the broker loop no client is served; during one of the control loop no heartbeat is sent.
 """
@@ -16,15 +17,15 @@ from pykbroker.runtime.slow_turns import SlowTurn
 logger = logging.getLogger(__name__)
 
 _METRIC: Final = "pykbroker:type=EventLoop,name="
-#: Seconds. Clients notice a turn of this length; shorter ones happen on a busy machine.
+#: In seconds. Clients notice a turn of this length; shorter turns also happen on a busy machine.
 _WARN_SECONDS: Final = 1.0
 
 
 class SlowTurnReport:
-    """Call it with each slow turn."""
+    """The report about one loop. Call it with each slow turn."""
 
     def __init__(self, metrics: Metrics, name: str) -> None:
-        """`name`: the loop's name, with which a log line begins."""
+        """`name`: the name of the loop; a log line begins with it."""
         self._metrics = metrics
         self._name = name
         self._lines = LineLimit(time.monotonic)

@@ -1,8 +1,9 @@
-"""The security of the connections that this node makes to others, which is that of the listener to which they lead.
+"""The security of the connections that this node makes to other nodes, which depends on the listener to which it
+connects.
 
-Responsible only for wiring, by Apache Kafka's rules. The protocol is that of the listener between brokers, or of the
-first one of controllers, and with its prefix the keys, the stores and the JAAS line of this node. Loads TLS and SASL
-only if they are used.
+Responsible only for wiring, by Apache Kafka's rules. The security protocol is that of the listener between brokers, or
+of the first controller listener. This node's keys, stores and JAAS line are those with the prefix of that listener. The
+modules of TLS and SASL are imported only if they are used.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _TO_CONTROLLERS: Final = "sasl.mechanism.controller.protocol"
 
 
 def setup_between_brokers(config: Config, runtime: Runtime, handshakes: Handshakes) -> ConnectionSetup:
-    """Return the setup of connections to brokers. Raises ConfigError, one line without secrets, for unusable
-    settings."""
+    """Return the setup of connections to brokers. Raises ConfigError for unusable settings; its text is one line
+    without secrets."""
     if not config.is_broker:
         return setup_timeout(config)
     listener = config.listeners.inter_broker_name
@@ -38,7 +39,7 @@ def setup_to_controllers(config: Config, runtime: Runtime, handshakes: Handshake
 
 
 def refuse_scram_of_voters(config: Config, voters: int) -> None:
-    """Raises ConfigError for a controller that would log in to other voters by SCRAM."""
+    """Raise ConfigError for a controller that would log in to other voters by SCRAM."""
     reason = why_one_voter(config)
     if config.is_controller and voters > 1 and reason is not None:
         raise ConfigError(
@@ -48,9 +49,9 @@ def refuse_scram_of_voters(config: Config, voters: int) -> None:
 
 
 def why_one_voter(config: Config) -> str | None:
-    """Return the reason why there can be only one voter if controllers log in by SCRAM, or None if there can be more.
-    SCRAM users are in the metadata log, which voters cannot read before they have elected a leader, and for that they
-    must log in."""
+    """Return the reason why there can be only one voter, if controllers log in by SCRAM. Return None if there can be
+    more. SCRAM users are in the metadata log. Voters cannot read it before they have elected a leader, and they cannot
+    elect a leader before they have logged in to each other."""
     protocol = _protocol(config, config.listeners.controller_names[0])
     mechanism = config.str(_TO_CONTROLLERS)
     if not (protocol.startswith("SASL_") and mechanism.startswith("SCRAM-")):
@@ -68,7 +69,7 @@ def _setup(
     setup = setup_timeout(config)
     protocol = _protocol(config, listener)
     if protocol in TLS_PROTOCOLS:
-        # It needs cryptography.
+        # The module needs cryptography.
         from pykbroker.net.tls_client import TlsClient
 
         setup = replace(setup, tls=TlsClient(runtime, config, listener, handshakes))
@@ -81,7 +82,8 @@ def _setup(
 
 
 def _protocol(config: Config, listener: str) -> str:
-    """Return the protocol of a listener. It never guesses, because an unknown one could be without protection."""
+    """Return the security protocol of a listener. Raises ConfigError for an unknown listener, because any default could
+    be without protection."""
     protocol = config.listeners.protocols.get(listener)
     if protocol is None:
         raise ConfigError(f"listener {listener} has no security protocol in listener.security.protocol.map")

@@ -1,8 +1,9 @@
-"""Followers that must fetch a partition in a leader epoch that has just begun, and may be in a long poll.
+"""Followers that must soon fetch in a leader epoch that has just begun, although their last fetch may still wait here.
 
-A follower asks for a new partition with its next Fetch. If the last one is parked here, for replica.fetch.wait.max.ms,
-acks=all waits for that. So its parked fetch is answered at once when the leader epoch begins. The follower may get the
-metadata of the epoch a little later than the leader, so its next fetches are parked for a short time only.
+A follower asks for a new partition in its next Fetch. If its last Fetch is parked here, for up to
+replica.fetch.wait.max.ms, acks=all waits as long. So the parked fetch is answered at once when the leader epoch begins.
+The follower may get the metadata of the epoch a little later than the leader, so its next fetches are parked only for a
+short time.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ class AwaitedFollowers:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        #: by broker id, the time up to which its fetches are parked only shortly
+        #: broker id -> the time until which its fetches are parked only for SHORT_SECONDS
         self._until: dict[int, float] = {}
         self._parked: dict[int, dict[EndsEarly, None]] = {}
         self._to_end: set[int] = set()
 
     def expect(self, followers: Iterable[int]) -> None:
-        """Begin to await these followers, because a leader epoch begins."""
+        """Begin to await fetches of these followers, because a leader epoch begins."""
         until = self._loop.time() + AWAITED_SECONDS
         for follower in followers:
             self._until[follower] = until
             if self._parked.get(follower):
                 if not self._to_end:
-                    # Not now, because the metadata is being applied.
+                    # Do not end them now, because the metadata is still being applied.
                     self._loop.call_soon(self._end)
                 self._to_end.add(follower)
 

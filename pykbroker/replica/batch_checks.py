@@ -1,12 +1,12 @@
-"""Checks of batches, and searches in them, that take longer than a turn of the loop may: off the loop, one after the
-other.
+"""Checks of batches, and searches in batches, that would take too long for one turn of the loop. They run off the loop,
+one after the other.
 
-A batch of 700 bytes can hold a million records, and one of a megabyte holds some megabytes of honest ones as a rule.
-The compiled walk lets other threads run while it works, so a thread does it. The walk in Python would take turns with
-the loop for seconds, so a worker process does it then.
+A batch of 700 bytes can hold a million records; a normal batch of one megabyte has some megabytes of records when it is
+decompressed. If the walk over the records is compiled, it lets other threads run, so a thread does the work. The walk
+in Python would slow down the loop for seconds, so a worker process does the work instead.
 
-Responsible for the order of the checks and for their number: one at a time, because one may take three times 128 MiB of
-memory. Checks that wait are bounded by the connections, each of which waits for one (dispatch/append_order.py); a
+Responsible for the order of the checks and for running one at a time, because a check may take three times 128 MiB of
+memory. The connections bound the number of checks that wait: each waits for one check (dispatch/append_order.py). A
 search that waits holds no bytes. Not responsible for the verdicts (`pykbroker_log.validate`, `time_search`).
 """
 
@@ -30,28 +30,31 @@ from pykbroker_wire.records.walk import COMPILED
 
 class _Waiting(NamedTuple):
     begin: Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]
-    """The call that does it, made when its turn comes: what waits holds no batch that was read for it."""
+    """Returns the function and the arguments of the check or search. It is called only when the turn comes, so a search
+    that waits does not hold the batch that it reads."""
     future: asyncio.Future[Any]
 
 
 class BatchChecks:
-    """The checks of one broker. `in_process`: a thread of this process does them, and else a worker process."""
+    """The checks of one broker. `in_process`: a thread of this process does them; if False, a worker process does."""
 
     def __init__(self, runtime: Runtime, *, in_process: bool = COMPILED) -> None:
         self._runtime = runtime
         self._in_process = in_process
         self._waiting: deque[_Waiting] = deque()
         self._is_busy = False
-        #: the request whose only batch has just proved to take longer than a turn
+        #: the Produce request whose append at once has just failed with TooMuchAtOnce; it checks its batch here without
+        #: a second try
         self.met_by: object | None = None
 
     def check(self, records: Buffer, config: LogConfig, now_ms: int) -> asyncio.Future[CheckedBatch | KafkaError]:
-        """Check a client's batch, which no one may change until the future is done. Its result is the checked batch, or
-        the error that the batch is refused with."""
+        """Check a client's batch, which must not change until the future is done. The result is the checked batch, or
+        the error with which the batch is refused."""
         return self._add(lambda: (check_elsewhere, (records if self._in_process else bytes(records), config, now_ms)))
 
     def search(self, read: Callable[[], BatchSearch]) -> asyncio.Future[FoundRecord | None]:
-        """Look for a timestamp in a batch that is read when it has its turn. Fails with what `read` raises."""
+        """Search a batch for a timestamp. `read` reads the batch when the turn of the search comes. The future fails
+        with an error that `read` raises."""
         return self._add(lambda: (BatchSearch.run, (read(),)))
 
     def _add(self, begin: Callable[[], tuple[Callable[..., Any], tuple[Any, ...]]]) -> asyncio.Future[Any]:

@@ -1,12 +1,14 @@
-"""The committed part of a partition's log, and the requests that wait for it; pure.
+"""The committed part of a partition's log, and the requests that wait for a commit or a flush; pure.
 
-Responsible for: how far readers may see while records owe a flush, and calling back when a flush or a commit has come
-far enough, or will not. Not responsible for the replica set (leader.py), for flushing (storage/flush_rounds.py), nor
-for the log's high watermark, which partition.py moves to what this part and the leader allow.
+Responsible for the offset up to which readers may read while records owe a flush, and for calling back when a flush or
+a commit has reached an offset, or never will. Not responsible for the replica set (leader.py), for flushing
+(storage/flush_rounds.py), nor for the log's high watermark, which partition.py moves as far as this part and the leader
+allow.
 
-flush.messages is a promise about records that are acknowledged and read. The append that reaches it owes a flush, and
-so does each later append until that flush is done. `owed_from` is where they begin: no record from there on is
-acknowledged, whatever its acks (`when_flushed`), and the high watermark does not pass it.
+flush.messages is a promise about records that are acknowledged and read. The append that reaches this number of records
+owes a flush, and so does each later append until that flush is done. `owed_from` is the first offset of these appends.
+No record from there on is acknowledged, whatever its acks (`when_flushed`), and the high watermark does not pass
+`readable_to`.
 
 Invariants:
 * owed_from <= readable_to, and both are NEVER while no flush is owed.
@@ -27,7 +29,7 @@ WhenCommitted = Callable[[ErrorCode], None]
 
 
 class Waiter:
-    """A callback of `Commit.when_committed`. It is None once it was called or forgotten."""
+    """The callback of one call of `Commit.when_committed`. It is None after it was called or forgotten."""
 
     __slots__ = ("callback",)
 
@@ -35,13 +37,13 @@ class Waiter:
         self.callback: WhenCommitted | None = callback
 
 
-#: Shared by most partitions, because a node has thousands, and never changed.
+#: Empty lists, which most of the thousands of partitions of a node share; they are never changed.
 _NO_UNFLUSHED: list[tuple[int, WhenCommitted]] = []
 _NO_WAITING: list[tuple[int, int, Waiter]] = []
 
 
 class Commit:
-    """The commit of one partition."""
+    """The owed flush and the waiting callbacks of one partition."""
 
     __slots__ = ("_forgotten", "_sequence", "_unflushed", "_waiting", "owed_from", "readable_to")
 
@@ -51,7 +53,7 @@ class Commit:
         #: the offset that the high watermark must not pass before that flush
         self.readable_to = NEVER
         self._unflushed = _NO_UNFLUSHED
-        # A heap by offset. The sequence number keeps callbacks of one offset in their order.
+        # A heap ordered by offset. The sequence number keeps callbacks for the same offset in their order.
         self._waiting = _NO_WAITING
         self._sequence = 0
         # The number of forgotten waiters in the heap.
@@ -64,18 +66,18 @@ class Commit:
         return self.owed_from != NEVER
 
     def owe_flush(self, offset: int, *, readable_to: int = -1) -> None:
-        """Acknowledge nothing from `offset` on before it is flushed. Readers may read up to `readable_to` until then,
-        if that is further."""
+        """Note that records from `offset` on must not be acknowledged before they are flushed. Until then readers may
+        read up to `offset`, or up to `readable_to` if that is greater."""
         assert not self.owes_flush
         self.owed_from = offset
         self.readable_to = max(offset, readable_to)
 
     def flushed(self) -> None:
-        """Note that no flush is owed. Call `tell_flushed` to notify the waiters."""
+        """Note that no flush is owed. The caller then calls `tell_flushed`, which notifies the waiters."""
         self.owed_from = self.readable_to = NEVER
 
     def when_flushed(self, offset: int, callback: WhenCommitted) -> None:
-        """Call back once nothing before `offset` owes a flush (at once if so), or with the error if that fails."""
+        """Call back as soon as no record before `offset` owes a flush, or with the error if that fails."""
         if offset <= self.owed_from:
             callback(ErrorCode.NONE)
         else:
@@ -84,7 +86,7 @@ class Commit:
             self._unflushed.append((offset, callback))
 
     def tell_flushed(self) -> None:
-        """Call back for all offsets that owe no flush."""
+        """Call back for all offsets before which no record owes a flush."""
         waiters, self._unflushed = self._unflushed, _NO_UNFLUSHED
         for offset, callback in waiters:
             self.when_flushed(offset, callback)
@@ -93,7 +95,7 @@ class Commit:
 
     def when_committed(self, offset: int, callback: WhenCommitted) -> Waiter:
         """Call back once the high watermark reaches `offset`, or with the error if it will not. The caller has checked
-        that it has not reached it yet."""
+        that the high watermark is below `offset`."""
         self._sequence += 1
         waiter = Waiter(callback)
         if self._waiting is _NO_WAITING:
@@ -102,14 +104,14 @@ class Commit:
         return waiter
 
     def forget(self, waiter: Waiter) -> None:
-        """Do not call it. A partition may commit nothing for long while clients give up and ask again, so forgotten
-        waiters are dropped before they outnumber the others."""
+        """Do not call the waiter's callback. While a partition commits nothing for long, clients may give up and ask
+        again many times. So forgotten waiters are dropped before they outnumber the others."""
         if waiter.callback is None:
             return
         waiter.callback = None
         self._forgotten += 1
         if self._forgotten * 2 > len(self._waiting):
-            # Done in place, as in `fail`.
+            # The list is changed in place, as in `fail`.
             self._waiting[:] = [entry for entry in self._waiting if entry[2].callback is not None]
             heapq.heapify(self._waiting)
             self._forgotten = 0
@@ -130,7 +132,7 @@ class Commit:
         unflushed, self._unflushed = self._unflushed, _NO_UNFLUSHED
         for _, callback in unflushed:
             callback(code)
-        # Done in place, because `reached` may be further up in this call, and must find no waiter left.
+        # The list is cleared in place. `reached` may have called this through a callback, and must then find no waiter.
         waiting = sorted(self._waiting, key=lambda entry: entry[1])
         self._waiting.clear()
         self._forgotten = 0

@@ -1,7 +1,8 @@
-"""Keeps an unexpected exception of one partition away from the partitions that come after it.
+"""Keeps an unexpected exception of one partition from affecting the partitions after it in a loop.
 
-Metadata is published once, and a look at all partitions comes again only when the last one has ended. An exception that
-left the loop would cost all later partitions their change. Not for expected errors, which are answers.
+A change of the metadata is published only once, and a loop over all partitions begins again only if the last loop has
+ended. If an exception ended the loop, all later partitions would miss their change. Not for expected errors, which are
+returned to a caller.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def contained(partition: object, what: str) -> Iterator[None]:
-    """Log an exception, and go on. `what` names the action that failed."""
+    """Log an exception and continue. `what` is the log text for the action that failed."""
     try:
         yield
     except Exception:

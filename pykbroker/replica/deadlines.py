@@ -1,7 +1,7 @@
-"""Deadlines of requests that wait, on a coarse clock: many share one timer of the loop.
+"""Deadlines of requests that wait, in steps of a coarse clock, so that many deadlines share one timer of the loop.
 
-A thousand idle consumers end two thousand long polls a second. With a timer each, every one would wake the process up.
-A deadline is never early and at most one tick late, like those of Kafka's timing wheel.
+A thousand idle consumers end two thousand long polls a second. If each had its own timer, each would wake the process
+up. A deadline is never early, and at most one tick late, as in Kafka's timing wheel.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Deadline:
 
 
 class Deadlines:
-    """The deadlines of one loop. A cancelled one stays in its tick until that is over."""
+    """The deadlines of one loop. A cancelled deadline stays in its tick until the tick is over."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._ticks: dict[int, list[Deadline]] = {}
 
     def after(self, seconds: float, callback: Callable[[], object]) -> Deadline:
-        """Call `callback()` once, no earlier than after this time."""
+        """Call `callback()` once, after this time or up to one tick later."""
         tick = math.ceil((self.loop.time() + seconds) / TICK_SECONDS)
         deadline = Deadline(callback)
         due = self._ticks.get(tick)
@@ -50,7 +50,7 @@ class Deadlines:
         return deadline
 
     def _run(self, tick: int, due: list[Deadline]) -> None:
-        # A timer runs only the deadlines that it was made for, so two timers of one tick do not share any.
+        # A timer runs only the deadlines for which it was made. Another list for the same tick has its own timer.
         if self._ticks.get(tick) is due:
             del self._ticks[tick]
         for deadline in due:

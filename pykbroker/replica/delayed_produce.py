@@ -1,8 +1,8 @@
-"""Lets an answer to Produce wait after its records are in the logs (Kafka's DelayedProduce).
+"""Delays the answer to a Produce whose records are in the logs (Kafka's DelayedProduce).
 
-It waits first for the flushes that are owed, however long they take, as Apache Kafka's append does. Then, with
-acks=all, it waits until each partition commits, within the request's timeout. Not responsible for the answer: it passes
-on which partitions failed, and the error of each.
+The answer waits first for the flushes that are owed, however long they take, as Apache Kafka's append does. Then, with
+acks=all, it waits until each partition has committed the records, within the request's timeout. Not responsible for
+building the answer: `answer` gets the error of each append that failed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class DelayedProduce:
         for position in sorted(self._open):
             partition, last = self._appended[position]
             if partition.reign != self._reigns[position]:
-                # Another broker has led during the flush of another partition, so the record may be cut off.
+                # During the flushes this node has lost the leadership or the log, so the record may be cut off.
                 self._finish(position, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
                 waiter = partition.when_committed(last + 1, partial(self._committed, position))
@@ -92,7 +92,7 @@ class DelayedProduce:
         if position not in self._open:
             return
         if not code and not self._appended[position][0].had_enough_replicas:
-            # The replica set has shrunk in the meantime, and only therefore the record is committed.
+            # The record is committed only because the ISR has shrunk in the meantime.
             code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         self._finish(position, code)
 
@@ -112,7 +112,8 @@ class DelayedProduce:
             answer(self._failed)
 
     def _end(self) -> None:
-        """Drop all references in both directions, because a partition may commit nothing for long."""
+        """Drop the references from this object to the partitions and from them to this object, because a partition may
+        commit nothing for long."""
         self._appended, self._answer = (), _no_answer
         waiters, self._waiters = self._waiters, []
         for partition, waiter in waiters:

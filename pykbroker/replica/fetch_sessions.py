@@ -1,11 +1,12 @@
-"""Incremental fetch sessions (KIP-227): the partitions that a client reads, remembered between its fetches.
+"""Incremental fetch sessions (KIP-227): this broker stores the partitions that a client reads between its fetches.
 
-Responsible for the partitions of a fetch, and for those that an incremental answer must mention. Not responsible for
-reading. Bounded by max.incremental.fetch.session.cache.slots and, beyond Apache Kafka, by KEPT_PARTITIONS, because any
+Responsible for the partitions of a fetch, and for the choice of partitions in an incremental answer. Not responsible
+for reading. Bounded by max.incremental.fetch.session.cache.slots and, beyond Apache Kafka, by KEPT_PARTITIONS, because
+any
 client may name partitions that do not exist. A client that gets no session sends full fetches.
 
-A session epoch is 0 in a fetch that asks for a new session and -1 in one that wants none. Otherwise it counts 1, 2, …
-2^31-1, and then from 1 again.
+The session epoch is 0 in a fetch that asks for a new session, and -1 in a fetch that wants no session. Otherwise it
+counts 1, 2, … 2^31-1, and then from 1 again.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ if TYPE_CHECKING:
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-#: The most partitions in all sessions of consumers together, which take up to some 150 MB.
+#: The most partitions in all sessions of consumers together. They take up to about 150 MB.
 KEPT_PARTITIONS = 500_000
-#: A session that was used within this time is not taken from its client for one that would get no more than its share
-#: (KIP-227).
+#: A session that was used within this time is only evicted for a session that has priority (KIP-227; see `_evict`).
 MIN_EVICTION_SECONDS = 120.0
 
 #: topic id (or name before version 13) and partition index
@@ -33,14 +33,14 @@ SessionKey = tuple[bytes | str, int]
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch after `epoch`."""
+    """Return the epoch after `epoch`."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == 2**31 - 1 else epoch + 1
 
 
 class SessionPartition:
-    """One partition of a fetch: the client's request, and the last answer that it got."""
+    """One partition of a fetch: the fields of the client's request, and the values in the last answer that it got."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -69,14 +69,14 @@ class SessionPartition:
         self.partition: Partition | None = None
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
-        #: the leader epoch in which a follower's offset was checked; -1 if it was not checked since it changed
+        #: the leader epoch in which the follower's present offset was checked; -1 if it has not been checked
         self.verified_epoch = -1
 
     def worth_telling(
         self, error: int, has_news: bool, high_watermark: int, log_start_offset: int, *, diverges: bool = False
     ) -> bool:
-        """Return True if an incremental answer has to mention this partition, and remember the answer then. `has_news`:
-        it has records, or another replica to read from. `diverges`: it names a diverging epoch."""
+        """Return True if an incremental answer has to contain this partition, and store the values of the answer.
+        `has_news`: the answer has records, or another replica to read from. `diverges`: it has a diverging epoch."""
         changed = has_news
         if self.sent_high_watermark != high_watermark:
             self.sent_high_watermark = high_watermark
@@ -85,15 +85,16 @@ class SessionPartition:
             self.sent_log_start_offset = log_start_offset
             changed = True
         if error or diverges:
-            # An error is repeated until it is gone, and its end is reported once. A follower whose log diverges does
-            # not use the high watermark before it has truncated, so it gets it again.
+            # With -1 the partition is also in the next answer. So an error is repeated until it has ended, and its end
+            # is reported once. A follower whose log diverges ignores the high watermark until it has truncated, so it
+            # gets the high watermark again.
             self.sent_high_watermark = -1
             changed = True
         return changed
 
 
 class FetchSession:
-    """One session. `partitions` keeps its order: partitions that had records go to the end, so that all get their
+    """One session. Partitions that had records move to the end of `partitions`, so that each partition gets its
     turn."""
 
     __slots__ = ("created", "epoch", "id", "last_used", "partitions", "privileged", "uses_topic_ids")
@@ -132,8 +133,8 @@ class FetchSessions:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def make_room(self, partitions: int, now: float) -> bool:
-        """Return True if this many more partitions may be kept for a consumer. Sessions that were unused for long end
-        for that. Followers' sessions do not count."""
+        """Return True if there is room for this many more partitions of consumers. To make room, sessions of consumers
+        that were unused for long are closed. Sessions of followers do not count."""
         consumers = [session for session in self._sessions.values() if not session.privileged]
         over = sum(len(session.partitions) for session in consumers) + partitions - KEPT_PARTITIONS
         for session in consumers:
@@ -175,8 +176,8 @@ class FetchSessions:
         uses_topic_ids: bool,
         now: float,
     ) -> FetchSession | None:
-        """Return a new session, or None if the cache is full of sessions that have priority. `privileged`: it belongs
-        to a broker that has proved to be a follower."""
+        """Return a new session, or None if the cache is full of sessions that have priority. `privileged`: the session
+        belongs to a broker that may fetch as a follower."""
         if self._slots <= 0:
             return None
         members = dict(partitions)

@@ -1,13 +1,13 @@
-"""The role of a partition that another broker leads: only a fetcher changes its log.
+"""The role of a partition that this node follows: only a fetcher changes its log.
 
-Responsible for appends and truncations in that role, for the leader's high watermark and log start, and for refusing
-all of this once the role is over. Not responsible for fetching (fetching/). A truncation is run by
-storage/truncation_threads.py; while it is, the log takes no append, and the partition takes no other role.
+Responsible for appends and truncations in that role, for taking over the leader's high watermark and log start, and for
+refusing all of this when the role is over. Not responsible for fetching (fetching/). storage/truncation_threads.py runs
+a truncation. Until it has ended, the log takes no append, and the partition takes no other role.
 
 Invariants:
 * A fetcher that was started for an older leader epoch changes nothing.
-* Before the first append of a batch that follows a gap, an entry in cleaner-offset-checkpoint is durable. So a start
-  after a crash takes no such gap for a loss (storage/follower_gaps.py).
+* An entry in cleaner-offset-checkpoint is durable before the first batch that follows a gap is appended. So after a
+  crash, the start does not treat such a gap as a loss of records (storage/follower_gaps.py).
 """
 
 from __future__ import annotations
@@ -44,30 +44,30 @@ class FollowerServices:
 
 
 class FollowedPartition(Protocol):
-    """The partition that has the role."""
+    """The part of the partition with this role that the role uses."""
 
     #: None if this node does not report its load
     traffic: PartitionTraffic | None
 
     def owe_flush(self, log: PartitionLog, offset: int) -> None:
-        """Note that records were appended from `offset` on, and flush.messages promises a flush."""
+        """Note that records were appended from `offset` on, and that flush.messages is set."""
 
     def when_flushed(self, offset: int, callback: Told) -> None:
-        """Call back once nothing before `offset` owes a flush."""
+        """Call back as soon as no record before `offset` owes a flush."""
 
     def tell_readers(self) -> None:
-        """Let parked fetches read again, because consumers may read something else now."""
+        """Let parked fetches read again, because the records that consumers may read have changed."""
 
 
 class RoleWatcher(Protocol):
-    """Works for a role while it lasts."""
+    """Is notified when a role ends."""
 
     def role_ended(self, follower: PartitionFollower) -> None:
         """Note that the partition has another role, or follows in another leader epoch."""
 
 
 class PartitionFollower:
-    """The role in one leader epoch."""
+    """The follower role in one leader epoch."""
 
     __slots__ = (
         "_gaps_noted",
@@ -89,28 +89,28 @@ class PartitionFollower:
         partition: FollowedPartition,
     ) -> None:
         self.handle = handle
-        #: the broker that leads, -1 if none does
+        #: the broker that leads, or -1 if no broker does
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.is_over = False
         self._services = services
         self._partition = partition
         self._watcher: RoleWatcher | None = None
-        # The log whose gaps are noted already.
+        # The log for which the entry about gaps is already durable.
         self._gaps_noted: PartitionLog | None = None
 
     def __repr__(self) -> str:
         return f"{self.handle}"
 
     def end(self) -> None:
-        """End the role: the partition has another one, or follows in another leader epoch."""
+        """End the role, because the partition has another role or follows in another leader epoch."""
         self.is_over = True
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.role_ended(self)
 
     def watch(self, watcher: RoleWatcher) -> None:
-        """Notify `watcher` when the role ends. There is one watcher."""
+        """Notify `watcher` when the role ends. A role has at most one watcher."""
         assert self._watcher is None, self
         assert not self.is_over, self
         self._watcher = watcher
@@ -131,7 +131,7 @@ class PartitionFollower:
 
     @property
     def latest_epoch(self) -> int:
-        """The newest leader epoch in the log, -1 if it has none."""
+        """The newest leader epoch in the log, or -1 if the log has none."""
         return self.handle.open().epochs.latest
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
@@ -141,7 +141,7 @@ class PartitionFollower:
     # -- what the leader says -----------------------------------------------------------------------------------------
 
     def append(self, records: bytes | bytearray | memoryview, *, now_ms: int) -> AppendInfo:
-        """Append the leader's records without a change. Raises KafkaError; nothing was appended then."""
+        """Append the leader's records unchanged. If it raises KafkaError, nothing was appended."""
         self._require_role()
         log = self.handle.open()
         if self._services.space.short:
@@ -159,7 +159,7 @@ class PartitionFollower:
         return info
 
     def agree(self, high_watermark: int, log_start_offset: int) -> None:
-        """Take over the leader's high watermark and log start, as far as this log has come. Raises KafkaError."""
+        """Take over the leader's high watermark and log start, as far as this log reaches. Raises KafkaError."""
         self._require_role()
         log = self.handle.open()
         if log.high_watermark != high_watermark and high_watermark >= 0:
@@ -173,14 +173,13 @@ class PartitionFollower:
                 raise self._failed(error) from error
 
     def when_flushed(self, then: Told) -> None:
-        """Call back once nothing in the log owes a flush (flush.messages), at once if so. Then the records that the
-        next fetch proves to the leader are as durable as the topic promises. Raises KafkaError."""
+        """Call back as soon as no record in the log owes a flush (flush.messages). The next fetch acknowledges these
+        records to the leader, and they are then as durable as the topic promises. Raises KafkaError."""
         self._require_role()
         self._partition.when_flushed(self.handle.open().log_end_offset, then)
 
     def note_gaps(self, then: Told) -> None:
-        """Call back once it is durably noted that this log has gaps (at once if it is), or with the error if that
-        fails."""
+        """Call back as soon as the entry that this log has gaps is durable, or with the error if writing it fails."""
         log = self.handle.open()
         if log is self._gaps_noted:
             then(ErrorCode.NONE)
@@ -194,7 +193,7 @@ class PartitionFollower:
         self._services.note_gaps(self.handle, log, noted)
 
     def truncate_to(self, offset: int, then: OnTruncated) -> None:
-        """Cut off everything from `offset` on. `then` is called when that is durable, or with the error. Raises
+        """Cut off all records from `offset` on. `then` is called when that is durable, or with the error. Raises
         KafkaError."""
         self._require_role()
         self._services.truncate(self.handle, offset, then)

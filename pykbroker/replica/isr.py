@@ -1,4 +1,4 @@
-"""The in-sync replicas of a partition as its leader knows them, with the change that it has requested (KIP-497); pure.
+"""The leader's view of the in-sync replicas of its partition, with the change that it has requested (KIP-497); pure.
 
 Responsible for the committed set, the change in flight, and the maximal set that includes both. Not responsible for
 which replica is in sync (leader.py), nor for asking the controller, which alone decides (isr_updates.py).
@@ -7,8 +7,8 @@ committed --propose_expansion, propose_shrinking--> in flight --settle, withdraw
 
 Invariants:
 * One change is in flight at most.
-* The maximal set has all replicas that the controller may have in the set by now. A replica that leaves is in it until
-  the controller confirms that; one that joins is in it at once.
+* The maximal set has each replica that may be in the controller's ISR now. A replica that leaves is in the maximal set
+  until the controller confirms that; a replica that joins is in it at once.
 * The partition epoch never goes down in a leader epoch.
 """
 
@@ -26,8 +26,8 @@ class Direction(Enum):
 
 @dataclass(slots=True, frozen=True, eq=False)
 class PendingIsr:
-    """A change that was requested from the controller: the whole new set, and the partition epoch on which it is
-    based."""
+    """A change that was requested from the controller: the complete new set, and the partition epoch on which the
+    request is based."""
 
     direction: Direction
     replicas: tuple[int, ...]
@@ -40,7 +40,7 @@ class Isr:
     __slots__ = ("committed", "maximal", "partition_epoch", "pending")
 
     def __init__(self, committed: tuple[int, ...], partition_epoch: int) -> None:
-        #: the set that the controller has confirmed
+        #: the ISR that the controller has confirmed
         self.committed = committed
         #: the high watermark and acks=all wait for these replicas
         self.maximal = committed
@@ -48,14 +48,16 @@ class Isr:
         self.pending: PendingIsr | None = None
 
     def propose_expansion(self, replica: int) -> PendingIsr:
-        """Propose that the replica joins. It counts from now on, because that does no harm if the change fails."""
+        """Propose that the replica joins. The replica is in the maximal set from now on, which does no harm if the
+        change fails."""
         assert replica not in self.committed
         pending = self._propose(Direction.EXPAND, (*self.committed, replica))
         self.maximal = pending.replicas
         return pending
 
     def propose_shrinking(self, leaving: Collection[int]) -> PendingIsr:
-        """Propose that these replicas leave. They count until the controller has agreed, because it might refuse."""
+        """Propose that these replicas leave. They stay in the maximal set until the controller has agreed, because it
+        might refuse."""
         staying = tuple(replica for replica in self.committed if replica not in leaving)
         assert 0 < len(staying) < len(self.committed)
         return self._propose(Direction.SHRINK, staying)
@@ -73,6 +75,7 @@ class Isr:
         self.pending = None
 
     def withdraw(self) -> None:
-        """End a change that was certainly not made and never will be. The committed set stays."""
+        """End a change that the controller has certainly not made and never will make. The committed set stays as it
+        is."""
         self.maximal = self.committed
         self.pending = None

@@ -1,11 +1,11 @@
-"""Carries the ISR changes of the partitions that this node leads to the controller, and its answers back to them.
+"""Passes the ISR changes of the partitions that this node leads to the controller, and its answers to the partitions.
 
-Responsible for proposing (after each fetch of a follower, and every half of replica.lag.time.max.ms), for the effect of
-each answer on the leader, the log lines and the counters. Not responsible for which change is due (leader.py), nor for
-sending to the controller (node_to_controller/isr_changes.py), which asks until it has an answer.
+Responsible for proposing changes (after each fetch of a follower, and at intervals of half of replica.lag.time.max.ms),
+for the effect of each answer on the leader, the log lines and the counters. Not responsible for the choice of a change
+(leader.py), nor for sending to the controller until there is an answer (node_to_controller/isr_changes.py).
 
-An answer is ignored once the partition has another leader epoch, or once the metadata has a newer set. An answer that
-leaves open whether the change was made leaves it in flight until the metadata ends it.
+An answer is ignored if the partition has another leader epoch by then, or if the metadata has a newer ISR. If an answer
+does not show whether the change was made, the change stays in flight until the metadata shows it.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Called with the controller's answer about one partition, OPERATION_NOT_ATTEMPTED if it was never asked.
+#: Called with the controller's answer about one partition, or with OPERATION_NOT_ATTEMPTED if no request was sent.
 Answered = Callable[[ResponsePartitionData], None]
-#: Asks the controller for a change of the partition with that topic id.
+#: Asks the controller for a change: (topic id, change of the partition, callback).
 AlterPartition = Callable[[bytes, RequestPartitionData, Answered], None]
 
-#: The controller has certainly not made the change and never will.
+#: After these errors the controller has certainly not made the change and never will.
 _WITHDRAWN = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 _MANAGER = "kafka.server:type=ReplicaManager,name="
 FAILED_UPDATES = _MANAGER + "FailedIsrUpdatesPerSec"
-#: Partitions that are looked at in one turn of the loop.
+#: The number of partitions that are checked in one turn of the loop.
 PER_TURN = 500
 
 
 class LedPartition(Protocol):
-    """The part of a partition that is used here. Its text names it in the log."""
+    """The part of a partition that this module uses. Log lines name the partition by its `str`."""
 
     index: int
 
@@ -59,7 +59,7 @@ class LedPartition(Protocol):
 
 
 class IsrUpdates:
-    """Changes the ISRs of all partitions that a node leads."""
+    """Proposes the ISR changes of all partitions that a node leads."""
 
     def __init__(self, alter_partition: AlterPartition, metrics: Metrics) -> None:
         self._alter_partition = alter_partition
@@ -70,7 +70,7 @@ class IsrUpdates:
         self._failures = metrics.counter(FAILED_UPDATES)
 
     def expand(self, partition: LedPartition, leader: PartitionLeader, replica_id: int, high_watermark: int) -> None:
-        """Propose that a follower that has fetched joins the ISR, if it may."""
+        """Propose that a follower joins the ISR, if its fetch allows that."""
         change = leader.expansion(replica_id, high_watermark)
         if change is not None:
             self._propose(partition, leader, change)
@@ -91,8 +91,8 @@ class IsrUpdates:
             self._propose(partition, leader, change)
 
     def hear(self, partition: LedPartition, leader: PartitionLeader, image: PartitionImage) -> None:
-        """Take changed metadata of the same leader epoch. It may show that a change was made before the answer comes.
-        The answer is then ignored."""
+        """Take changed metadata of the same leader epoch. If it shows that the change in flight was made, the later
+        answer is ignored."""
         change = leader.isr.pending
         leader.change(image)
         if change is not None and leader.isr.pending is None and set(leader.isr.committed) == set(change.replicas):
@@ -144,8 +144,8 @@ class IsrUpdates:
 
 
 class IsrExpiration:
-    """Looks every half of replica.lag.time.max.ms for followers that lag, some partitions per turn. So a follower
-    leaves the ISR after at most one and a half of that time."""
+    """Looks for followers that lag, at intervals of half of replica.lag.time.max.ms, some partitions per turn of the
+    loop. So the change for a follower is proposed after at most one and a half times replica.lag.time.max.ms."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, partitions: Callable[[], Iterable[LedPartition]], max_lag_ms: int

@@ -1,17 +1,18 @@
 """The leader's view of its partition: the replica set, the ISR, and the progress of each follower; pure.
 
-Responsible for the effect of a follower's fetch, for how far the log is committed, and for followers that join or leave
-the ISR. It also has the number of replicas that acks=all needs, and the low watermark. Not responsible for the log
+Responsible for the effect of a follower's fetch, for the offset up to which the log is committed, and for followers
+that join or leave the ISR. It also computes the number of replicas that acks=all needs, and the low watermark. Not
+responsible for the log
 (partition.py), for requests that wait (commit.py, low_watermark.py), nor for asking the controller about the ISR
 (isr_updates.py).
 
-The high watermark follows Kafka's rule (KIP-966): it stands still while the ISR is smaller than min.insync.replicas,
-and it waits for followers outside the ISR that keep up and may join it. Without that, a follower that lags by a moment
-could never reach the high watermark, and so never join.
+The high watermark follows Kafka's rule (KIP-966). It stands still while the ISR is smaller than min.insync.replicas. It
+also waits for followers outside the ISR that keep up and may join the ISR. Without this wait, a follower that lags only
+a little could never reach the high watermark, and so never join.
 
 Invariants:
 * A follower that has not fetched from this leader has proved nothing.
-* A leader without followers is alone, and an append then makes no call here.
+* A leader without followers is alone (`is_alone`). An append then needs no call of this module.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from pykbroker_wire.messages.alter_partition import BrokerState, RequestPartitio
 
 @dataclass(slots=True, frozen=True)
 class Judgement:
-    """The rules by which all leaders of a node judge their followers."""
+    """The rules that all leaders of a node apply to their followers."""
 
     node_id: int
     #: replica.lag.time.max.ms
     max_lag_ms: int
-    #: returns a registered broker, as in the newest metadata
+    #: returns a broker's registration in the newest metadata, or None
     broker: Callable[[int], BrokerImage | None]
 
     def may_join(self, follower: FollowerProgress) -> bool:
-        """Return True if the controller would take it into an ISR: it is not fenced, does not shut down, and is the
-        incarnation that has fetched (KIP-903)."""
+        """Return True if the controller would accept the follower in an ISR: its broker is not fenced, is not in
+        controlled shutdown, and has the broker epoch of the fetch (KIP-903)."""
         broker = self.broker(follower.broker_id)
         return (
             broker is not None
@@ -49,7 +50,7 @@ class Judgement:
         )
 
     def is_over(self, broker_id: int, broker_epoch: int) -> bool:
-        """Return True if the broker has registered anew since."""
+        """Return True if the broker has registered again since this broker epoch."""
         if broker_epoch == ANY_EPOCH:
             return False
         broker = self.broker(broker_id)
@@ -65,13 +66,14 @@ class Judgement:
 
 
 class PartitionLeader:
-    """The role in one leader epoch."""
+    """The leader role in one leader epoch."""
 
     __slots__ = ("_adding", "_followers", "_judgement", "is_alone", "isr", "leader_epoch", "replicas", "start_offset")
 
     def __init__(self, judgement: Judgement, image: PartitionImage, before: PartitionLeader | None = None) -> None:
-        """`before` is set if this broker led in the leader epoch right before, and its log has continued. Then what
-        followers proved still holds. After any other leader they might have cut their logs."""
+        """`before` is set if this broker was also the leader in the previous leader epoch, so that its log has
+        continued. Then the known progress of the followers still holds. After any other leader they might have cut
+        their logs."""
         self._judgement = judgement
         self.leader_epoch: int = image.leader_epoch
         #: the end of the log when the epoch began; None while the log has not been opened
@@ -88,10 +90,10 @@ class PartitionLeader:
         if image.partition_epoch > isr.partition_epoch:
             isr.settle(image.isr, image.partition_epoch)
         elif isr.pending is not None and not set(isr.pending.replicas) <= set(image.replicas):
-            # The answer did not contain that the replica set has changed, too. The controller certainly refuses this
-            # change.
+            # The replica set has changed, and the change in flight contains a replica that was removed. The controller
+            # certainly refuses such a change.
             isr.withdraw()
-        # Otherwise a change stays in flight, because it was based on this epoch, and the controller may make it.
+        # Otherwise a change stays in flight. It is based on this partition epoch, so the controller may still make it.
         self._set_replicas(image)
 
     def _set_replicas(self, image: PartitionImage) -> None:
@@ -103,7 +105,7 @@ class PartitionLeader:
         self.is_alone = not followers
 
     def begin(self, log_end_offset: int, steady_ms: int) -> None:
-        """Begin the epoch at the log's end when the log can be used. Only the first call counts."""
+        """Begin the epoch at the log's end, as soon as the log can be used. Only the first call has an effect."""
         if self.start_offset is None:
             self.start_offset = log_end_offset
             for follower in self._followers.values():
@@ -113,14 +115,15 @@ class PartitionLeader:
     # -- what followers prove -----------------------------------------------------------------------------------------
 
     def has_follower(self, replica_id: int, broker_epoch: int) -> bool:
-        """Return True if the broker is a follower, and this broker epoch of it is not over."""
+        """Return True if the broker is a follower, and has not registered again since this broker epoch."""
         return replica_id in self._followers and not self._judgement.is_over(replica_id, broker_epoch)
 
     def require_follower(self, replica_id: int, broker_epoch: int, *, names_epoch: bool) -> None:
-        """Raise KafkaError for a broker that is not a follower, or for a former incarnation of it. `names_epoch`: the
-        request names this leader epoch."""
+        """Raise KafkaError for a broker that is not a follower, or that has registered again since this broker epoch.
+        `names_epoch`: the request names this leader epoch."""
         if replica_id not in self._followers:
-            # A follower that names the epoch has newer metadata, for example about a reassignment, and asks again.
+            # A broker that names this epoch has newer metadata, for example about a reassignment. UNKNOWN_LEADER_EPOCH
+            # lets it ask again.
             code = ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
             raise KafkaError(code, f"broker {replica_id} is not one of its replicas")
         if self._judgement.is_over(replica_id, broker_epoch):
@@ -129,13 +132,13 @@ class PartitionLeader:
             )
 
     def note(self, fetch: FollowerFetch) -> bool:
-        """Take what a follower's fetch proves. Returns True if the follower's end has moved."""
+        """Record the progress that a follower's fetch proves. Return True if the follower's end offset has changed."""
         follower = self._followers.get(fetch.replica_id)
         return follower is not None and follower.note(fetch)
 
     def committed(self, end_offset: int, steady_ms: int) -> int:
-        """Return how far the log is committed if the ISR is large enough: up to the least end of the maximal ISR and of
-        the followers that keep up and may join it. `end_offset` is the leader's."""
+        """Return the offset up to which the log is committed, if the ISR is large enough. It is the lowest end offset
+        in the maximal ISR and among the followers that keep up and may join. `end_offset` is the leader's."""
         lowest = end_offset
         maximal = self.isr.maximal
         for follower in self._followers.values():
@@ -152,9 +155,10 @@ class PartitionLeader:
     def preferred_replica(
         self, leader_id: int, offset: int, rack: str, rack_of: Callable[[int], str | None]
     ) -> int | None:
-        """Return the broker that a consumer in `rack` should read from `offset` on, None for this leader: Apache
-        Kafka's RackAwareReplicaSelector (KIP-392). `rack_of` returns None for a broker that the consumer cannot reach.
-        A consumer asks its leader again after metadata.max.age.ms, or when the follower does not have the offset."""
+        """Return the broker from which a consumer in `rack` should read at `offset`, or None for this leader, as Apache
+        Kafka's RackAwareReplicaSelector does (KIP-392). `rack_of` returns None for a broker that the consumer cannot
+        reach. A consumer asks its leader again after metadata.max.age.ms, or when the follower does not have the
+        offset."""
         if rack_of(leader_id) == rack:
             return None
         near = [follower for follower in self.readable(offset) if rack_of(follower.broker_id) == rack]
@@ -164,20 +168,21 @@ class PartitionLeader:
         return best.broker_id
 
     def readable(self, offset: int) -> Iterator[FollowerProgress]:
-        """Yield the followers that a consumer may read from `offset` on. A follower outside the ISR may lag more and
-        more, and a consumer that reads there again and again would never catch up."""
+        """Yield the followers from which a consumer may read at `offset`. Followers outside the ISR are left out: such
+        a follower may lag more and more, and a consumer that reads from it would never catch up."""
         for follower in self._followers.values():
             if follower.log_start_offset <= offset <= follower.end_offset and follower.broker_id in self.isr.committed:
                 yield follower
 
     def largest_lag(self, log_start_offset: int, end_offset: int) -> int | None:
-        """Return how many records the slowest follower lacks, None without followers. A follower that has not fetched
-        from this leader yet may lack the whole log."""
+        """Return the number of records that the slowest follower lacks, or None without followers. A follower that has
+        not fetched from this leader yet counts as lacking the whole log."""
         ends = [each.end_offset if each.end_offset >= 0 else log_start_offset for each in self._followers.values()]
         return max(0, end_offset - min(ends)) if ends else None
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """Return the lowest log start of the replicas on live brokers. `log_start_offset` is the leader's."""
+        """Return the lowest log start offset of the replicas whose brokers are not fenced. `log_start_offset` is the
+        leader's."""
         lowest = log_start_offset
         for follower in self._followers.values():
             if follower.log_start_offset < lowest and self._judgement.is_alive(follower.broker_id):
@@ -187,9 +192,9 @@ class PartitionLeader:
     # -- the ISR ------------------------------------------------------------------------------------------------------
 
     def expansion(self, replica_id: int, high_watermark: int) -> PendingIsr | None:
-        """Propose that a follower joins the ISR, if it may. It must have all committed records and have reached the
-        start of this leader epoch. Before that it may lack committed records between the high watermark and the
-        leader's end."""
+        """Propose that a follower joins the ISR, if it may. The follower must have all records below the high
+        watermark, and must have reached the start of this leader epoch. Below that start, records above the high
+        watermark may be committed too, and the follower may lack them."""
         follower = self._followers.get(replica_id)
         start = self.start_offset
         if (
@@ -217,15 +222,15 @@ class PartitionLeader:
                 yield follower
 
     def request_for(self, index: int, change: PendingIsr) -> RequestPartitionData:
-        """Return the request to the controller. Each broker comes with the epoch that this leader knows of it, and the
-        controller refuses a broker that has restarted since."""
+        """Return the request to the controller. It contains the broker epoch of each replica as this leader knows it,
+        so that the controller refuses a broker that has restarted since."""
         return RequestPartitionData(
             partition_index=index,
             leader_epoch=self.leader_epoch,
             new_isr_with_epochs=[
                 BrokerState(broker_id=replica, broker_epoch=self._epoch_seen(replica)) for replica in change.replicas
             ],
-            # A leader has recovered, because its log is the reference from now on (KIP-704).
+            # A leader counts as recovered, because from now on its log decides which records exist (KIP-704).
             leader_recovery_state=RECOVERED,
             partition_epoch=change.partition_epoch,
         )
@@ -250,12 +255,12 @@ class PartitionLeader:
 
     def has_enough_replicas(self, configured: int) -> bool:
         """Return True if as many replicas are in sync as acks=all needs. `configured` is min.insync.replicas."""
-        # The configured number is compared first, because nearly all appends meet it and it is cheap.
+        # The configured number is compared first: this is cheap, and True for nearly all appends.
         in_sync = len(self.isr.committed)
         return in_sync >= configured or in_sync >= self.min_isr(configured)
 
     def had_enough_replicas(self, configured: int) -> bool:
-        """Return True if as many replicas as acks=all needs hold the committed records."""
+        """Return True if at least as many replicas as acks=all needs have the committed records."""
         return len(self.isr.maximal) >= self.min_isr(configured)
 
     def is_at_min_isr(self, configured: int) -> bool:
@@ -264,7 +269,8 @@ class PartitionLeader:
 
     @property
     def is_under_replicated(self) -> bool:
-        """True if a replica is missing from the ISR. Replicas that are only being added do not count."""
+        """True if the ISR is smaller than the replica set. Replicas that a reassignment is adding do not count in the
+        replica set."""
         return len(self.isr.committed) < self.wanted_replicas
 
     @property

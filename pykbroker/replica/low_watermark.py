@@ -1,6 +1,6 @@
-"""DeleteRecords waits until no replica on a live broker has the deleted records (Kafka's DelayedDeleteRecords).
+"""Lets a DeleteRecords wait until no replica on a live broker has the deleted records (Kafka's DelayedDeleteRecords).
 
-Responsible for the callbacks of one partition (`LowWatermark`) and for the request that waits for several partitions
+Responsible for the callbacks of one partition (`LowWatermark`), and for a request that waits for several partitions
 (`DelayedDeletes`). Not responsible for the deletion (partition.py), nor for computing the low watermark (leader.py).
 """
 
@@ -28,7 +28,7 @@ class DeletedRecords(NamedTuple):
 
 
 class DeletedFrom(Protocol):
-    """The part of a partition that is used here."""
+    """The part of a partition that this module uses."""
 
     low_watermark: LowWatermark
 
@@ -51,7 +51,7 @@ class LowWatermark:
         self._waiting: tuple[tuple[int, WhenDeleted], ...] = ()
 
     def when(self, partition: DeletedFrom, offset: int, callback: WhenDeleted) -> None:
-        """Call back once the low watermark reaches `offset` (at once if it has), or with the error if it will not."""
+        """Call back as soon as the low watermark reaches `offset`, or with the error if it will not."""
         if partition.leader is None:
             callback(DeletedRecords(ErrorCode.NOT_LEADER_OR_FOLLOWER, INVALID_LOW_WATERMARK))
         elif partition.log_if_open is None:
@@ -65,7 +65,8 @@ class LowWatermark:
         self._waiting = tuple(entry for entry in self._waiting if entry[1] is not callback)
 
     def look(self, partition: DeletedFrom) -> None:
-        """Look at the low watermark, which may have moved, and call back."""
+        """Compute the low watermark again, because it may have moved, and call the callbacks whose offset it has
+        reached."""
         leader, log = partition.leader, partition.log_if_open
         if not self._waiting or leader is None or log is None:
             return
@@ -94,7 +95,8 @@ class DelayedDeletes:
         timeout_ms: int,
         answer: Callable[[list[DeletedRecords]], None],
     ) -> None:
-        """`deletions`: partition, offset, and the present low watermark, which is the answer if the time runs out."""
+        """`deletions`: partition, offset, and the present low watermark, which is in the answer if the time runs
+        out."""
         self._answer = answer
         self._results = [
             DeletedRecords(ErrorCode.REQUEST_TIMED_OUT, low_watermark) for _, _, low_watermark in deletions

@@ -1,8 +1,7 @@
-"""Fetches that wait: for bytes, for an error, or for their deadline (Kafka's DelayedFetch). No polling.
+"""Fetches that wait for bytes, for an error, or for their deadline (Kafka's DelayedFetch), without polling.
 
-The `Isolation` of a fetch decides which bytes it waits for: an append counts for a follower at once, and for a client
-when it is committed. Not responsible for reading: this module calls back when a read may be enough, and the caller
-reads again.
+The `Isolation` of a fetch decides which bytes it waits for: an append counts for a follower at once, and for a consumer
+when it is committed. Not responsible for reading: this module calls `read` again when there may be enough bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pykbroker.replica.deadlines import Deadlines
 
 
 class Isolation(IntEnum):
-    """The end of what a fetch may read (Kafka's FetchIsolation)."""
+    """The offset up to which a fetch may read (Kafka's FetchIsolation)."""
 
     #: for followers
     LOG_END = 0
@@ -37,8 +36,8 @@ def _read_no_more(final: bool) -> Any:
 
 
 class ParkedFetch:
-    """A fetch that waits until `missing_bytes` more are readable for it. It may also wait for data that is not in
-    memory. Then nothing else ends it, not even its deadline, just as a read of Apache Kafka waits for its disk."""
+    """A fetch that waits until enough bytes are readable for it. It may also wait until data is loaded into memory.
+    Until then nothing else ends it, not even its deadline, just as a read of Apache Kafka waits for its disk."""
 
     __slots__ = (
         "_deadline",
@@ -63,13 +62,13 @@ class ParkedFetch:
         *,
         isolation: Isolation = Isolation.HIGH_WATERMARK,
     ) -> None:
-        """`read(final)` returns the response or, unless final, how many bytes are still missing in `partitions()`, or a
-        future of one of these. `found` is its first result."""
+        """`read(final)` returns the response. If `final` is False, it may instead return the number of bytes that are
+        still missing in `partitions()`. It may also return a future of one of these. `found` is its first result."""
         self.future: asyncio.Future[Any] = deadlines.loop.create_future()
         self._read = read
         self.isolation = isolation
         self._missing_bytes = 0
-        #: something has happened to a partition since it was read
+        #: True if one of its partitions has changed since it was read
         self.poked = False
         self._partitions_of: Callable[[], Iterable[WatchedPartition]] | None = partitions
         self._partitions: list[WatchedPartition] = []
@@ -87,7 +86,7 @@ class ParkedFetch:
             self._complete(False)
 
     def end(self) -> None:
-        """Answer now, with the records that there are."""
+        """Answer now, with the records that are readable."""
         self._expire()
 
     def _expire(self) -> None:
@@ -117,7 +116,7 @@ class ParkedFetch:
             self.future.set_result(found)
 
     def _watch(self) -> None:
-        """Be notified of changes of the partitions from now on."""
+        """Begin to get notifications of changes of the partitions."""
         if self._partitions_of is not None:
             self._partitions = list(self._partitions_of())
             self._partitions_of = None
@@ -135,39 +134,43 @@ class ParkedFetch:
         if error is not None:
             self.future.set_exception(error)
         elif isinstance(done.result(), int):
-            # It was read a turn ago, or before the deadline. No partition has reported the changes since then.
+            # Read again. The partitions may have changed since that read, and this fetch was not notified; or the
+            # deadline has passed.
             self._watch()
             self._complete(self._is_late)
         else:
             self.future.set_result(done.result())
 
     def _done(self, future: asyncio.Future[Any]) -> None:
-        # Also when the connection closed and cancelled it. Nothing keeps a reference to a parked fetch.
+        # This is also called when a closed connection has cancelled the future. No reference to a parked fetch may
+        # stay.
         self._deadline.cancel()
         for partition in self._partitions:
             partition.fetch_waiters.pop(self, None)
-        # The reader refers to this object. Without the circle it is freed at once, and not with the next collection.
+        # The reader refers to this object. When this circle is broken, the object is freed at once, not by the garbage
+        # collector.
         self._read = _read_no_more
         self._partitions_of = None
 
 
 class FetchPurgatory:
-    """Every fetch that waits on this node (Kafka's DelayedOperationPurgatory). They are woken once in a turn of the
-    loop, however many of their partitions changed."""
+    """All fetches that wait on this node (Kafka's DelayedOperationPurgatory). A fetch is woken at most once in a turn
+    of the loop, even if several of its partitions have changed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
-        """`most`: of consumers (pykbroker.max.parked.requests). A follower would ask again at once, so there is room
-        for as many fetches of followers."""
+        """`most`: the most fetches after which no consumer's fetch may wait (pykbroker.max.parked.requests). A follower
+        whose fetch may not wait would ask again at once, so followers' fetches may wait up to twice this number."""
         self._loop = loop
         self.deadlines = Deadlines(loop)
         self._followers = AwaitedFollowers(loop)
         self.count = 0
         self.most = most
-        # Bytes that became readable of partitions that parked fetches wait for, by `Isolation`.
+        # partition -> the bytes that became readable since the last wake, for each `Isolation`.
         self._changed: dict[WatchedPartition, tuple[int, int, int]] = {}
 
     def has_room(self, replica_id: int) -> bool:
-        """Return True if one more may wait. `replica_id`: of a follower, below 0 for a consumer."""
+        """Return True if one more fetch may wait. `replica_id`: that of a follower, or a negative number for a
+        consumer."""
         return self.count < (self.most if replica_id < 0 else 2 * self.most)
 
     def park(
@@ -179,7 +182,7 @@ class FetchPurgatory:
         read: Callable[[bool], Any],
         partitions: Callable[[], Iterable[WatchedPartition]],
     ) -> ParkedFetch:
-        """Let a fetch wait: see ParkedFetch."""
+        """Let a fetch wait. The arguments are those of ParkedFetch."""
         if replica_id >= 0:
             wait_seconds = self._followers.wait_seconds(replica_id, wait_seconds)
         parked = ParkedFetch(self.deadlines, partitions, found, wait_seconds, read, isolation=isolation)
@@ -193,11 +196,12 @@ class FetchPurgatory:
         self.count -= 1
 
     def expect(self, followers: Iterable[int]) -> None:
-        """A leader epoch of a partition with these followers begins: see AwaitedFollowers."""
+        """Note that a leader epoch of a partition with these followers begins (see AwaitedFollowers)."""
         self._followers.expect(followers)
 
     def changed(self, partition: WatchedPartition, log_end: int, committed: int, stable: int) -> None:
-        """Note how many bytes became readable up to the log end, the high watermark and the last stable offset."""
+        """Note the number of bytes that became readable up to the log end, up to the high watermark and up to the last
+        stable offset."""
         changed = self._changed
         if not changed:
             self._loop.call_soon(self._wake)

@@ -1,4 +1,4 @@
-"""One partition on this node: the role that the metadata gives it, and the log that storage keeps for it.
+"""One partition on this node: its role, which is from the metadata, and its log, which storage has.
 
 Responsible for taking over a role, appends and reads in that role, moving the high watermark as far as the leader
 (leader.py) and owed flushes (commit.py) allow, and waking parked fetches. Not responsible for the bytes (log/), whether
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pykbroker.replica.partition_services import PartitionServices
     from pykbroker.storage.log_handle import LogHandle
 
-#: The byte count for a change that no append counted. Each parked fetch reads again.
+#: A byte count that wakes each parked fetch, for changes whose bytes are not known.
 ENOUGH = 1 << 62
 
 
@@ -71,15 +71,15 @@ class Partition:
         self.leader_epoch = -1
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
-        # Metadata that came since a truncation began.
+        # The metadata that has come since a truncation began.
         self._next: PartitionImage | None = None
         self._next_config: LogConfig | None = None
-        #: a number that changes with each loss of the role; records appended before may have been cut off since
+        #: changes with each loss of the leadership or the log, after which earlier appends may have been cut off
         self.reign = 0
-        #: True if flush.messages is set, or if a flush that it demanded is under way
+        #: True if flush.messages is set, or if a flush that it required is under way
         self.promises_flush = False
-        #: in the order in which they came: the fetch that waits longest is notified first, and the order is the same in
-        #: each run
+        #: in the order of their arrival: the fetch that has waited longest is notified first, in the same order in each
+        #: run
         self.fetch_waiters: dict[ParkedFetch, None] = {}
         #: None if this node does not report its load
         self.traffic = None if shared.new_traffic is None else shared.new_traffic()
@@ -106,12 +106,12 @@ class Partition:
 
     @property
     def offline(self) -> bool:
-        """True if its log directory failed. Each access answers KAFKA_STORAGE_ERROR then."""
+        """True if its log directory failed. Each access to the log then raises KAFKA_STORAGE_ERROR."""
         return self.handle.offline
 
     @property
     def recovering(self) -> bool:
-        """True if an unclean stop left the log and it is not checked yet."""
+        """True if the node stopped uncleanly before, and the log is not checked yet."""
         return self.handle.recovering
 
     def when_recovered(self, callback: Callable[[], None]) -> None:
@@ -128,9 +128,8 @@ class Partition:
             return  # its directory failed
         self.configure(log.config)
         if self.promises_flush:
-            # Records of a killed process are only in the page cache. Readers see them at once, because a client that
-            # reads to the end must not get an earlier end. But a batch of them that is sent again is not acknowledged
-            # yet.
+            # After a kill, the last records are only in the page cache. Consumers may read them at once, because the
+            # end for clients must not move back. But a batch that is sent again is acknowledged only after the flush.
             self.owe_flush(log, log.recovery_point, readable_to=log.log_end_offset)
         self.advance()
 
@@ -141,8 +140,8 @@ class Partition:
 
     def log_truncated(self) -> None:
         if self._commit.owes_flush:
-            # The truncation took that flush out of its round. The remaining records owe a new one, if there are enough
-            # of them.
+            # The truncation has cancelled that flush. The remaining records owe a new flush if there are enough of
+            # them.
             self._flushed()()
         config, self._next_config = self._next_config, None
         if config is not None:
@@ -155,7 +154,7 @@ class Partition:
         self._fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def storage_failed(self, error: StorageError) -> KafkaError:
-        """Handle a disk that failed under a request. Returns the error to raise."""
+        """Handle a disk that failed during a request. Return the error to raise."""
         self._shared.directory_failed(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}")
 
@@ -166,7 +165,7 @@ class Partition:
         return self.leader is not None
 
     def update(self, image: PartitionImage) -> None:
-        """Take over the metadata. If the log is being truncated, it happens after that."""
+        """Take over the metadata, after the end of a truncation that is under way."""
         if self.handle.truncating:
             self._next = image
         else:
@@ -191,7 +190,7 @@ class Partition:
             self.follower.end()
             self.follower = None
         if leader is None or is_new_epoch:
-            # A new epoch of the same leader does not affect a request that waits, because its records stay in this log.
+            # If this node led before, requests that wait are not affected, because their records stay in this log.
             before = leader if leader is not None and leader.leader_epoch + 1 == image.leader_epoch else None
             self.leader = PartitionLeader(self._shared.judgement, image, before)
             self.tell_readers()
@@ -220,14 +219,15 @@ class Partition:
             self._shared.following(self)
 
     def tell_readers(self) -> None:
-        """Let parked fetches read again. Either a leader epoch has begun, and fetches that named the one before get an
-        error (KIP-320). Or the leader has changed what consumers may read from this follower (KIP-392), or made it cut
-        its log."""
+        """Let parked fetches read again. After a leader epoch has begun, fetches that named the epoch before get an
+        error (KIP-320). On a follower, the records that consumers may read (KIP-392) have changed, or the log was
+        cut."""
         if self.fetch_waiters:
             self._shared.changed(self, ENOUGH, ENOUGH, ENOUGH)
 
     def _begin_epoch(self, log: PartitionLog) -> None:
-        """Begin a leader's epoch at the end of its log, even if nothing is ever written in it (KIP-101)."""
+        """Record that the leader epoch begins at the end of the log, even if no record is ever written in it
+        (KIP-101)."""
         if self.leader is None:
             return
         self.leader.begin(log.log_end_offset, self._shared.steady_ms())
@@ -238,7 +238,8 @@ class Partition:
                 self._shared.directory_failed(error)
 
     def require_epoch(self, current_leader_epoch: int = -1) -> None:
-        """Check a request that each replica answers (KIP-320): it must not name another leader epoch."""
+        """Check a request that any replica may answer (KIP-320): it must not name another leader epoch. Raises
+        KafkaError."""
         if self.handle.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
         if current_leader_epoch != -1:
@@ -268,7 +269,7 @@ class Partition:
 
     @property
     def had_enough_replicas(self) -> bool:
-        """True if the committed records are on as many replicas as acks=all needs."""
+        """True if at least as many replicas as acks=all needs have the committed records."""
         leader, log = self.leader, self.handle.log
         return leader is not None and log is not None and leader.had_enough_replicas(log.config.min_insync_replicas)
 
@@ -285,8 +286,8 @@ class Partition:
         transaction_version: int = 0,
         at_once: bool = False,
     ) -> AppendInfo:
-        """Append as leader. Raises KafkaError; nothing was appended then. With `at_once` it also raises TooMuchAtOnce
-        for a batch that takes too long to check here.
+        """Append as leader. If it raises KafkaError, nothing was appended. With `at_once` it also raises TooMuchAtOnce
+        for a batch that takes too long to check on the loop.
 
         `verification`: the guard of a batch that begins a transaction here (`start_verification`).
         """
@@ -339,8 +340,8 @@ class Partition:
         transaction_version: int = 0,
         now_ms: int,
     ) -> AppendInfo:
-        """End a producer's transaction in this log. Raises KafkaError; nothing was appended then. The transaction has
-        ended for readers when the marker is committed (`when_committed(info.last_offset + 1, ...)`)."""
+        """End a producer's transaction in this log. If it raises KafkaError, nothing was appended. For readers the
+        transaction has ended when the marker is committed (`when_committed(info.last_offset + 1, ...)`)."""
         marker = end_txn_marker(
             commit=commit,
             producer_id=producer_id,
@@ -359,8 +360,8 @@ class Partition:
     def start_verification(
         self, producer_id: int, producer_epoch: int, base_sequence: int, *, supports_epoch_bump: bool
     ) -> object | None:
-        """Return the guard to append a transactional batch with, once the coordinator has verified its transaction.
-        None if the transaction is open here, so that nothing has to be verified. Raises KafkaError.
+        """Return the guard for the append of a transactional batch, whose transaction the coordinator must verify
+        first. None if the transaction is open in this log, so that nothing has to be verified. Raises KafkaError.
         `supports_epoch_bump`: the producer gets a new epoch for each transaction (transaction.version 2)."""
         if self.leader is None:
             self.require_leader()
@@ -373,12 +374,12 @@ class Partition:
         )
 
     def takes_guard(self, producer_id: int, producer_epoch: int, guard: object) -> bool:
-        """Return True if a batch with this guard would be appended, or refused for another reason than its guard."""
+        """Return True if a batch with this guard would not be refused because of the guard."""
         log = self.handle.log
         return self.leader is None or log is None or log.producers.takes_guard(producer_id, producer_epoch, guard)
 
     def active_producers(self) -> list[ActiveProducer]:
-        """Return all producers that this log knows."""
+        """Return all producers in the producer state of this log."""
         return self.log.producers.active()
 
     # -- commit -------------------------------------------------------------------------------------------------------
@@ -396,7 +397,7 @@ class Partition:
             if not leader.has_enough_replicas(log.config.min_insync_replicas):
                 return
             reached = leader.committed(reached, self._shared.steady_ms())
-            # The records that are committed now were appended before, or are part of those.
+            # The records that are committed now may be others than those of this append.
             arrived_bytes = ENOUGH
         if commit.readable_to < reached:
             reached = commit.readable_to
@@ -409,7 +410,7 @@ class Partition:
             if stable == reached and stable_before == current:
                 stable_bytes = arrived_bytes
             else:
-                # A transaction is open, or was, so the bytes that its end makes readable were not counted.
+                # A transaction is open or was open. The bytes that become readable with its end were not counted.
                 stable_bytes = ENOUGH if stable > stable_before else 0
             self._shared.changed(self, 0, arrived_bytes, stable_bytes)
         else:
@@ -422,8 +423,8 @@ class Partition:
         return log is not None and log.high_watermark > offset
 
     def when_committed(self, offset: int, callback: WhenCommitted) -> Waiter | None:
-        """Call back once all records before `offset` are committed (at once if they are), or with the error if they
-        will not be. Returns the argument for `forget`, None if it was called at once."""
+        """Call back as soon as all records before `offset` are committed, or with the error if they will not be. Return
+        the argument for `forget`, or None if the callback was called at once."""
         log = self.handle.log
         if self.leader is None:
             callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -436,7 +437,7 @@ class Partition:
         return None
 
     def forget(self, waiter: Waiter) -> None:
-        """Do not call a callback of `when_committed`."""
+        """Cancel a callback of `when_committed`."""
         self._commit.forget(waiter)
 
     def _fail_waiters(self, code: ErrorCode) -> None:
@@ -446,15 +447,14 @@ class Partition:
         self.tell_readers()
 
     def brokers_changed(self) -> None:
-        """Take over that a broker came, went or was fenced, because followers on it count differently now."""
+        """Compute the watermarks again after a broker came, went or was fenced. Its followers may count differently."""
         leader = self.leader
         if leader is not None and not leader.is_alone:
             self.advance()
             self.low_watermark.look(self)
 
     def shrink_isr(self) -> None:
-        """Propose that followers that have not kept up leave the ISR, and stop waiting for such followers outside
-        it."""
+        """Propose that followers that have not kept up leave the ISR. Advance without followers outside it that lag."""
         leader, log = self.leader, self.handle.log
         if leader is not None and log is not None and not leader.is_alone:
             self._shared.isr_updates.shrink(self, leader, log.log_end_offset, self._shared.steady_ms())
@@ -481,7 +481,7 @@ class Partition:
                 self.advance()
 
     def owe_flush(self, log: PartitionLog, offset: int, *, readable_to: int = -1) -> None:
-        """Owe a flush of records appended from `offset` on, if too many records are unflushed now."""
+        """Owe a flush of records appended from `offset` on, if flush.messages or more records are unflushed now."""
         commit = self._commit
         if not commit.owes_flush and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             commit.owe_flush(offset, readable_to=readable_to)
@@ -504,7 +504,7 @@ class Partition:
         self._commit.tell_flushed()
 
     def when_flushed(self, offset: int, callback: WhenCommitted) -> None:
-        """Call back once nothing before `offset` owes a flush (at once if so), or with the error if that fails."""
+        """Call back as soon as no record before `offset` owes a flush, or with the error if the flush fails."""
         if self.handle.log is None:
             callback(ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
@@ -522,8 +522,8 @@ class Partition:
         regions: bool = False,
         wait: bool = True,
     ) -> ReadResult:
-        """Read for a consumer, up to the high watermark or the last stable offset. Raises KafkaError, and ColdRead
-        unless `wait`."""
+        """Read for a consumer, up to the high watermark or last stable offset. Raises KafkaError, ColdRead unless
+        `wait`."""
         log = self.handle.log or self.handle.open()
         upper = log.last_stable_offset if read_committed else log.high_watermark
         try:
@@ -552,8 +552,8 @@ class Partition:
         log_start_offset: int = UNKNOWN,
         broker_epoch: int = ANY_EPOCH,
     ) -> None:
-        """Note that a follower has read from `offset` on, which proves that it has all records before. `leader_end` is
-        the end of this log at that time, if that was not just now."""
+        """Note that a follower has read from `offset` on, which proves that it has all records before `offset`.
+        `leader_end`: the end of this log at the time of that read, or None if that was just now."""
         leader, log = self.leader, self.handle.log
         if leader is None or log is None:
             return
@@ -568,8 +568,8 @@ class Partition:
     # -- delete -------------------------------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> tuple[int, int]:
-        """DeleteRecords: -1 stands for the high watermark. Returns the resulting offset and the low watermark. Raises
-        OFFSET_OUT_OF_RANGE."""
+        """Delete records as DeleteRecords does; -1 stands for the high watermark. Return the resulting offset and the
+        low watermark. Raises OFFSET_OUT_OF_RANGE."""
         leader, log = self.require_leader(), self.log
         target = log.high_watermark if offset == -1 else offset
         if target < 0 or target > log.high_watermark:
@@ -586,7 +586,7 @@ class Partition:
     # -- end ----------------------------------------------------------------------------------------------------------
 
     def detach(self) -> None:
-        """Fail all waiters, because the partition was deleted or moved away and its log is released."""
+        """End the role and fail all waiters, because the partition was deleted or moved to other brokers."""
         was_leader = self.is_leader
         self.leader = self._next = None
         if self.follower is not None:

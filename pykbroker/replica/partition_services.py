@@ -1,6 +1,6 @@
 """The services that all partitions of a node share: the parts that they call.
 
-Made once by table.py. Not responsible for anything itself.
+table.py makes them once. This module only lists them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pykbroker.storage.space import DiskSpace
 
 
-#: a partition (partition.py), which has these services
+#: the type of the partition (partition.py) that uses these services
 P = TypeVar("P")
 
 
@@ -34,11 +34,12 @@ class PartitionServices(Generic[P]):
     now_ms: Callable[[], int]
     #: the time of the loop, which never jumps
     steady_ms: Callable[[], int]
-    #: makes the present content of a log durable, then calls back
+    #: makes all records of a log durable, and then calls back
     want_flush: Callable[[PartitionLog, Then], None]
-    #: called with the bytes that became readable up to the log end, the high watermark and the last stable offset
+    #: called with the number of bytes that became readable up to the log end, up to the high watermark and up to the
+    #: last stable offset
     changed: Callable[[P, int, int, int], None]
-    #: called when the partition became leader in a new epoch (True), or is no longer leader
+    #: called with True when this node leads the partition in a new epoch, with False when it no longer leads it
     leadership: Callable[[P, bool], None]
     directory_failed: Callable[[StorageError], None]
     space: DiskSpace
@@ -48,7 +49,7 @@ class PartitionServices(Generic[P]):
     messages_in: Counter
     bytes_in: Counter
     follower: FollowerServices
-    #: called when the partition follows in a new leader epoch
+    #: called when this node follows the partition in a new leader epoch
     following: Callable[[P], None]
     #: makes the counters of one replica; None if this node does not report its load
     new_traffic: Callable[[], PartitionTraffic] | None = None

@@ -1,12 +1,13 @@
-"""The rate at which this node may replicate throttled replicas: as their leader, and as their follower; pure.
+"""The rate at which this node may replicate throttled replicas, as their leader and as their follower; pure.
 
-Each side is Kafka's ReplicationQuotaManager. Responsible for which replicas are throttled (the topic configurations
-`leader.` and `follower.replication.throttled.replicas`), for the rate over the last `replication.quota.window.num`
-windows, and for whether it exceeds the broker's limit. Not responsible for leaving replicas out: api/fetch.py and
-fetching/fetcher.py leave out replicas that are not in sync, so that a throttle never shrinks an ISR.
+Each of the two quotas is Kafka's ReplicationQuotaManager. Responsible for the set of throttled replicas (the topic
+configurations `leader.` and `follower.replication.throttled.replicas`), for the rate over the last
+`replication.quota.window.num` windows, and for comparing it with the broker's limit. Not responsible for leaving
+replicas out: fetches/follower_reader.py and fetching/fetcher.py leave out only replicas that are not in sync, so that a
+throttle never shrinks an ISR.
 
-All bytes of a throttled replica count, even if it is in sync. Excess bytes are not held back before they are sent, so a
-rate above the limit falls only with time.
+All bytes of a throttled replica count, even if the replica is in sync. The limit is checked only before a fetch, so one
+fetch may exceed it; the rate then falls with time.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class _Sample:
 
 
 class WindowedRate:
-    """A rate over the last windows, like Apache Kafka's SimpleRate. `time` returns seconds that never go back."""
+    """A rate over the last windows, like Apache Kafka's SimpleRate. `time` returns seconds of a clock that never goes
+    back."""
 
     __slots__ = ("_samples", "_span_seconds", "_time", "_window_seconds")
 
@@ -64,7 +66,7 @@ class WindowedRate:
         samples = self._samples
         if not samples:
             return 0.0
-        # The first window counts as a whole one. Otherwise the rate would be infinite right at its beginning.
+        # The first window counts with its full length. Otherwise the rate would be infinite at its beginning.
         return sum(sample.count for sample in samples) / max(now - samples[0].first, self._window_seconds)
 
     def _forget(self, now: float) -> None:
@@ -74,7 +76,7 @@ class WindowedRate:
 
 
 class ReplicationQuota:
-    """The quota of this node's replicas as leaders, or as followers."""
+    """The quota for the replicas that this node leads, or for those that it follows."""
 
     __slots__ = ("_limit", "_rate", "_throttled")
 
@@ -82,7 +84,7 @@ class ReplicationQuota:
         """`limit` returns bytes per second."""
         self._rate = rate
         self._limit = limit
-        # The throttled partitions by topic, None for all of them.
+        # topic -> its throttled partitions, or None if all are throttled.
         self._throttled: dict[str, frozenset[int] | None] = {}
 
     @property
@@ -91,7 +93,7 @@ class ReplicationQuota:
         return bool(self._throttled)
 
     def throttle(self, topic: str, partitions: frozenset[int] | None) -> None:
-        """Throttle these partitions of a topic, None for all, and no others."""
+        """Throttle exactly these partitions of a topic; None means all."""
         if partitions is None or partitions:
             self._throttled[topic] = partitions
         else:

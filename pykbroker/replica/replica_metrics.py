@@ -1,6 +1,6 @@
 """The gauges of Kafka's ReplicaManager and Partition about this node's replicas, computed when they are read.
 
-Not responsible for bytes and ISR changes, which are counted as they happen.
+Not responsible for the counters of bytes and ISR changes, which other modules increment.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _MANAGER = "kafka.server:type=ReplicaManager,name="
 
 
 def register(metrics: Metrics, replicas: Iterable[Partition], parked: Callable[[], int]) -> None:
-    """Register every gauge of these replicas, which are iterated over each time. `parked` returns the number of fetches
-    that wait."""
+    """Register every gauge of these replicas. A gauge iterates over `replicas` each time that it is read. `parked`
+    returns the number of fetches that wait."""
     metrics.gauge(
         "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=Fetch",
         parked,
@@ -34,7 +34,7 @@ def register(metrics: Metrics, replicas: Iterable[Partition], parked: Callable[[
 
 
 def _led(partition: Partition) -> tuple[PartitionLeader, PartitionLog] | None:
-    """Return the role and the log of a partition that this node leads and can use."""
+    """Return the role and the log of a partition that this node leads and whose log is open, else None."""
     leader, log = partition.leader, partition.log_if_open
     return None if leader is None or log is None else (leader, log)
 

@@ -1,7 +1,7 @@
-"""Counters of the traffic of one replica since they were last taken, incremented in place.
+"""Counters of the traffic of one replica since they were last taken.
 
-A node has them only where `pykbroker.load.reporter.enable` is on: elsewhere `Partition.traffic` is None and this module
-is not loaded. Not responsible for what becomes of the numbers (load_reports/load_records.py).
+A node has them only if `pykbroker.load.reporter.enable` is on. Otherwise `Partition.traffic` is None and this module is
+not imported. Not responsible for the use of the numbers (load_reports/load_records.py).
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ from typing import NamedTuple
 
 
 class TrafficCounts(NamedTuple):
-    """Bytes are those of record batches as they are stored: compressed, without the protocol around them."""
+    """The counts of one period. Bytes are the sizes of stored record batches: compressed, and without the rest of the
+    message."""
 
-    #: appended as the leader: from producers, coordinators and for transaction markers
+    #: bytes appended as the leader: from producers and coordinators, and transaction markers
     bytes_in: int
     messages_in: int
     #: batches appended as the leader
     produce_requests: int
-    #: read by consumers, in answers that had records of this partition
+    #: bytes read by consumers; `fetch_requests` is the number of answers to consumers that had records of this
+    #: partition
     bytes_out: int
     fetch_requests: int
-    #: appended as a follower, and the answers with these records
+    #: bytes appended as a follower; `replication_fetches_in` is the number of appends of these records
     replication_bytes_in: int
     replication_fetches_in: int
-    #: read by followers, in answers that had records of this partition
+    #: bytes read by followers; `replication_fetches_out` is the number of answers to followers that had records of this
+    #: partition
     replication_bytes_out: int
     replication_fetches_out: int
 

@@ -1,8 +1,8 @@
-"""The replicas of this node: created, changed and deleted as the metadata demands.
+"""The replicas of this node, which are created, changed and deleted to follow the metadata.
 
-Responsible for: which partitions this node holds, notifying coordinators of leadership, the configuration of topics.
-Not responsible for: their logs and directories (`logs`, a room of its own), fetches that wait (parked.py), the
-protocol, or which partitions should exist (the controller).
+Responsible for the set of partitions on this node, for notifying coordinators of leaderships, and for the configuration
+of topics. Not responsible for logs and directories (`logs`, in storage/), fetches that wait (parked.py), the protocol,
+or the choice of the partitions that exist (the controller).
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def no_controller(topic_id: bytes, change: RequestPartitionData, answered: Answe
 
 
 class ReplicaTable:
-    """Publisher of the metadata loader. Request handlers look replicas up in it."""
+    """The replicas of one node. It is a publisher of the metadata loader, and request handlers look replicas up in
+    it."""
 
     def __init__(
         self,
@@ -68,8 +69,9 @@ class ReplicaTable:
         alter_partition: AlterPartition = no_controller,
         quotas: ReplicationQuotas | None = None,
     ) -> None:
-        """`assignments` is notified of each log that was opened, and its directory. `move_throttle` returns how many
-        bytes a second moves between directories may copy. `alter_partition` asks the controller for another ISR."""
+        """`assignments` is notified of each log that was opened, and its directory. `move_throttle` returns the number
+        of bytes per second that moves between directories may copy. `alter_partition` asks the controller to change an
+        ISR."""
         self.runtime = runtime
         self.config = config
         self.node_id = node_id
@@ -105,7 +107,7 @@ class ReplicaTable:
         self.replication_bytes_in = metrics.counter(name + "ReplicationBytesInPerSec")
         self.replication_bytes_out = metrics.counter(name + "ReplicationBytesOutPerSec")
         max_lag_ms = config.int("replica.lag.time.max.ms")
-        #: has to be started
+        #: the owner of the table has to start it
         self.isr_expiration = IsrExpiration(runtime.loop, lambda: self, max_lag_ms)
         self._shared = PartitionServices(
             node_id,
@@ -146,7 +148,7 @@ class ReplicaTable:
 
     def get(self, topic: str, index: int) -> Partition:
         """Return the replica of this node. Raises UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER for a partition
-        that only others hold."""
+        that only other nodes have."""
         partition = self.find(topic, index)
         if partition is not None:
             return partition
@@ -159,7 +161,8 @@ class ReplicaTable:
         return self._image.topics.partition(topic, index) is not None
 
     def on_leadership(self, callback: Leadership) -> None:
-        """Call `callback(partition, is_leader, leader_epoch)` when this node gains, renews or loses a leadership."""
+        """Call `callback(partition, is_leader, leader_epoch)` when this node gains or loses a leadership, or leads
+        again in a new epoch. It is called now for each partition that this node leads."""
         self._leadership.append(callback)
         for partition in self:
             if partition.is_leader:
@@ -206,7 +209,7 @@ class ReplicaTable:
             partition.update(image)
 
     def _led(self, partition: Partition, is_leader: bool) -> None:
-        """Report that this node gained, renewed or lost a leadership."""
+        """Report that this node gained or lost a leadership, or leads again in a new epoch."""
         if partition.leader is not None:
             self.purgatory.expect(replica for replica in partition.leader.replicas if replica != self.node_id)
         for callback in self._leadership:
@@ -226,7 +229,8 @@ class ReplicaTable:
                     partition.configure(self.topic_config(name))
 
     def reconfigure(self, config: Config) -> None:
-        """Apply a changed configuration of the broker, which is the base of each topic's, to open logs at once."""
+        """Apply a changed configuration of the broker at once, also to open logs, because it has the defaults of each
+        topic's configuration."""
         self.config = config
         self._topic_configs.clear()
         for partition in self:
@@ -234,7 +238,8 @@ class ReplicaTable:
         self.logs.reconfigure(config)
 
     def topic_config(self, topic: str) -> LogConfig:
-        """Return the configuration in effect: the topic's own over the broker's (`config` has the dynamic layers)."""
+        """Return the configuration in effect: the topic's own values, and the broker's for other keys (`config`
+        includes the broker's dynamic values)."""
         config = self._topic_configs.get(topic)
         if config is None:
             overrides: Mapping[str, str] = self._image.configs.of(ConfigResource.TOPIC, topic)
@@ -242,7 +247,7 @@ class ReplicaTable:
         return config
 
     def assigned(self, topic: str, index: int) -> bytes:
-        """Return the directory in which the metadata has this node's replica."""
+        """Return the id of the log directory that the metadata has for this node's replica."""
         image = self._image.topics.partition(topic, index)
         return (image and image.directory(self.node_id)) or DIRECTORY_UNASSIGNED
 
@@ -270,8 +275,8 @@ class ReplicaTable:
         await self.logs.ended()
 
     def delete_records(self, topic: str, index: int, offset: int) -> tuple[Partition, int, int]:
-        """DeleteRecords of one partition. Returns it, the resulting offset, and the low watermark. The deletion is
-        complete when the low watermark has reached that offset. Raises KafkaError."""
+        """Carry out a DeleteRecords for one partition. Return the partition, the resulting offset, and the low
+        watermark. The deletion is complete when the low watermark has reached that offset. Raises KafkaError."""
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal: its records are not deleted")
         partition = self.get(topic, index)
@@ -283,7 +288,7 @@ class ReplicaTable:
 
 
 def _new_traffic(config: Config) -> Callable[[], PartitionTraffic] | None:
-    """Return a factory of the counters of one replica, None if the node does not report its load."""
+    """Return a function that makes the counters of one replica, or None if the node does not report its load."""
     if not config.bool("pykbroker.load.reporter.enable"):
         return None
     from pykbroker.replica.replica_traffic import PartitionTraffic  # only loaded by a node that needs it

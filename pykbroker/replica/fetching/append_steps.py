@@ -1,9 +1,9 @@
-"""The records of one answer for one partition, on their way into the log.
+"""Appends the records of one answer for one partition to the log, step by step.
 
-Responsible for appending them piece by piece, noting gaps before the first one, and beginning an empty log before its
-leader's start if a batch reaches over that start. Then it takes over high watermark and log start, and waits for a
-flush that flush.messages promises. Not responsible for turns of the loop (runner.py), nor for the meaning of the
-outcome (fetcher.py).
+Responsible for appending the records piece by piece, and for noting a gap before the first piece that has one. If the
+first batch begins before the leader's log start, an empty log begins at the base offset of that batch. When all pieces
+are appended, the log takes over the leader's high watermark and log start, and waits for a flush that flush.messages
+promises. Not responsible for turns of the loop (runner.py), nor for the reaction to the outcome (fetcher.py).
 
 Invariant: it calls `ended` once.
 """
@@ -61,7 +61,7 @@ class AppendSteps:
         self._next: BatchPiece | None = None
 
     def step(self) -> int:
-        """Append a piece. Returns its cost (pieces.py), 0 if there is nothing to do now."""
+        """Append a piece. Return its cost (pieces.py), or 0 if there is nothing to do now."""
         try:
             piece = self._next or next(self._pieces, None)
             self._next = piece
@@ -89,14 +89,14 @@ class AppendSteps:
         follower = self._follower
         end = follower.log_end_offset
         if piece.base_offset < end == follower.log_start_offset <= piece.last_offset:
-            # The log is empty, and the leader's starts within this batch. Apache Kafka's log begins with the whole
-            # batch, too.
+            # The log is empty, and the leader's log starts within this batch. As in Apache Kafka, this log begins with
+            # the whole batch.
             return self._waits_for(lambda then: follower.start_over(piece.base_offset, then))
         return piece.has_gap and self._waits_for(follower.note_gaps)
 
     def _waits_for(self, begin: Callable[[Told], None]) -> bool:
-        """Call `begin`, which calls back. Returns True if it has not called back yet. Raises KafkaError if it
-        failed."""
+        """Call `begin`, which calls back now or later. Return True if it has not called back yet. Raises KafkaError if
+        it called back with an error."""
         told: list[ErrorCode] = []
         has_begun = False
 

@@ -1,9 +1,9 @@
-"""One fetcher: its next request to the leader, and the meaning of an answer for each partition; pure.
+"""One fetcher: builds the next request to the leader, and decides the effect of an answer on each partition; pure.
 
 Responsible for fetches, for the requests for a leader's first and last offset, and for truncation by diverging epochs
-(KIP-595's way, which Apache Kafka's followers use since 2.7). It also handles errors and delays, and leaves out
-throttled partitions that are not in sync while their quota is exceeded (quota.py). Not responsible for sending, for the
-effects on a log (runner.py carries them out and reports how they ended), nor for which partitions there are
+(as in KIP-595, which Apache Kafka's followers use since 2.7). It also handles errors and delays. It leaves out
+throttled partitions that are not in sync while their quota is exceeded (quota.py). Not responsible for sending, for
+carrying out the effects on a log (runner.py, which reports how they ended), nor for the choice of partitions
 (manager.py).
 
 Requests come one after the other: `next_request`, then `answered` or `unanswered`. An effect occupies its partition
@@ -11,19 +11,21 @@ until `done`, `refused` or `fail` reports its end.
 
 An error of one partition is handled as in Apache Kafka:
 
-* After OFFSET_OUT_OF_RANGE the fetcher asks for the leader's end. Records of this log after that end are cut off. If
-  there are none, it asks for the leader's start. If that is after this log's end, this log starts over there.
-* FENCED_LEADER_EPOCH means that there is a newer leader epoch, which the metadata will have. Until then the partition
-  has failed.
+* After OFFSET_OUT_OF_RANGE the fetcher asks for the end of the leader's log. Records of this log after that end are cut
+  off. If there are none, it asks for the start of the leader's log. If that is after this log's end, this log starts
+  over at the leader's start.
+* FENCED_LEADER_EPOCH means that there is a newer leader epoch. Until this node's metadata has it, the partition counts
+  as failed.
 * UNKNOWN_LEADER_EPOCH and NOT_LEADER_OR_FOLLOWER most likely mean that the leader has not received its leadership yet.
-  The pauses begin short and double, up to replica.fetch.backoff.ms, which Apache Kafka waits at once.
+  The pauses begin short and double, up to replica.fetch.backoff.ms. Apache Kafka pauses for replica.fetch.backoff.ms
+  from the first error on.
 * After any other error the fetcher pauses for replica.fetch.backoff.ms.
 
 Unlike Apache Kafka, it also pauses after an answer if the same request would follow.
 
 Invariants:
 
-* At most one request is under way, and only its answer is taken.
+* At most one request is under way, and only the answer to it is handled.
 * An answer changes nothing about a partition that has changed since the request.
 """
 
@@ -63,8 +65,8 @@ _EARLIEST = -2
 _NOT_YET = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _FIRST_PAUSE_SECONDS = 0.02
 _SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-#: A leader answers these for a moment while the topic is being created or deleted. More answers than this in a row are
-#: a warning; for Apache Kafka the first one is.
+#: A leader answers with these errors for a short time while the topic is being created or deleted. If there are more
+#: than _EXPECTED_UNKNOWN such answers in a row, each is logged as a warning; Apache Kafka warns from the first.
 _UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
 _EXPECTED_UNKNOWN = 4
 
@@ -103,7 +105,7 @@ class TruncateTo:
 
 @dataclass(slots=True, frozen=True)
 class StartOver:
-    """Delete all records. The log is empty then, at the offset."""
+    """Delete all records. The log is then empty, and starts at the offset."""
 
     fetch: PartitionFetch
     offset: int
@@ -111,11 +113,11 @@ class StartOver:
 
 @dataclass(slots=True, frozen=True)
 class Fail:
-    """The partition is not fetched again in this leader epoch. It has left the fetcher already."""
+    """Do not fetch the partition again in this leader epoch. The fetcher has already removed it."""
 
     fetch: PartitionFetch
     reason: str
-    #: True if it is part of each change of a leader
+    #: True if a change of the leader normally causes it
     is_expected: bool = False
 
 
@@ -147,10 +149,10 @@ class Fetcher:
         self._quota = quota
         self._session = FollowerSession()
         self._fetches: dict[PartitionKey, PartitionFetch] = {}
-        # The end of each delay. `_next_end` is the first of them; it may be too early, but never too late.
+        # The end of each delay. `_next_end` is not later than the first of these ends.
         self._delayed: dict[PartitionFetch, float] = {}
-        # Throttled partitions while the quota is exceeded. They are looked at again with each request, and at this
-        # time.
+        # Throttled partitions that are left out because the quota is exceeded. They are checked again before each
+        # request, and at `_held_until`.
         self._held: dict[PartitionFetch, None] = {}
         self._held_until = 0.0
         self._next_end = math.inf
@@ -179,8 +181,8 @@ class Fetcher:
         return self._fetches.get(key)
 
     def add(self, fetch: PartitionFetch) -> Effect | None:
-        """Fetch a partition from the next request on. If an effect is returned, it comes first. All delays end, because
-        the metadata has changed. Raises KafkaError if the log cannot be used."""
+        """Fetch a partition from the next request on. If an effect is returned, the caller must carry it out first. All
+        delays end, because the metadata has changed. Raises KafkaError if the log cannot be used."""
         assert fetch.key not in self._fetches, fetch
         high_watermark = fetch.replica.high_watermark
         self._fetches[fetch.key] = fetch
@@ -213,7 +215,7 @@ class Fetcher:
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def next_request(self, now: float, broker_epoch: int) -> FetcherRequest | None:
-        """Return the next request, None if there is nothing to ask before `wakes_at`."""
+        """Return the next request, or None if there is nothing to ask before `wakes_at`."""
         assert not self.is_waiting
         if self._next_end <= now:
             for fetch in [fetch for fetch, until in self._delayed.items() if until <= now]:
@@ -231,15 +233,16 @@ class Fetcher:
 
     @property
     def wakes_at(self) -> float | None:
-        """The time at which the next delay ends, or at which throttled partitions are looked at again."""
+        """The time at which the next delay ends, or at which throttled partitions are checked again. None if there is
+        neither."""
         until = self._next_end if self._delayed else None
         if self._held and (until is None or self._held_until < until):
             return self._held_until
         return until
 
     def _hold(self, now: float) -> None:
-        """Leave out the throttled partitions that are not in sync if the quota is exceeded, and no others. As in Apache
-        Kafka each partition is looked at, but here only while any is throttled."""
+        """If the quota is exceeded, leave out exactly the throttled partitions that are not in sync. As in Apache
+        Kafka, each partition is checked, but here only if any is throttled."""
         quota = self._quota
         is_exceeded = quota.is_exceeded()
         for fetch in self._fetches.values() if is_exceeded else list(self._held):
@@ -307,7 +310,7 @@ class Fetcher:
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def unanswered(self, now: float) -> None:
-        """Note that the request has no answer. The leader is not asked for a while."""
+        """Note that the request has got no answer. The next request comes after a pause."""
         asked = self._end_request()
         if asked is None:
             self._session.lost()
@@ -359,7 +362,7 @@ class Fetcher:
         return effects
 
     def _refused(self, what: str, now: float, *, again: bool) -> None:
-        """Note that an answer has nothing about partitions. `again`: a full fetch may help, once."""
+        """Handle an answer without results of partitions. `again`: a full fetch may help, so try one before a pause."""
         logger.info("Node %d: the leader %s", self._node_id, what)
         if self._was_refused or not again:
             self._delay_all(now)
@@ -376,7 +379,8 @@ class Fetcher:
                     logger.error("Partition %s: the leader's epoch %d ends nowhere", fetch, diverging.epoch)
                     self._delay(fetch, now)
                     return None
-                # High watermark and log start are taken over from the next answer, when this log agrees.
+                # High watermark and log start are taken over from a later answer, when this log agrees with the
+                # leader's.
                 offset = truncation_offset(fetch.replica, diverging.epoch, diverging.end_offset)
                 logger.info(
                     "Partition %s: the leader's epoch %d ends at offset %d: truncating to offset %d",
@@ -389,7 +393,7 @@ class Fetcher:
                 return TruncateTo(fetch, offset)
             fetch.leader_high_watermark = data.high_watermark
             self._work(fetch)
-            # A view of the frame, which contains only this answer, so it is not copied.
+            # `records` is a view of the frame. The frame contains only this answer, so the records are not copied.
             records = data.records if isinstance(data.records, (bytes, bytearray, memoryview)) else b""
             return AppendRecords(fetch, memoryview(records), data.high_watermark, data.log_start_offset)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -473,8 +477,8 @@ class Fetcher:
     # -- what became of an effect -------------------------------------------------------------------------------------
 
     def done(self, fetch: PartitionFetch, now: float, *, expects_progress: bool) -> Fail | None:
-        """Note that the effect is done, so the next request continues from there. `expects_progress`: if the same
-        request would follow, it is delayed."""
+        """Note that the effect is done, so the next request continues from the log's new end. `expects_progress`: delay
+        the partition if its next fetch would be the same again."""
         if fetch not in self:
             return None
         has_moved = self._look_again(fetch)
@@ -490,8 +494,8 @@ class Fetcher:
         return None
 
     def refused(self, fetch: PartitionFetch, now: float) -> Fail | None:
-        """Note that the effect was not done, or only in part, because the log may hold the first pieces of an answer.
-        It may be done later."""
+        """Note that the effect was not done, or only in part: the log may have the first pieces of an answer. The
+        partition is fetched again after a pause."""
         if fetch not in self:
             return None
         found = self._look_again(fetch)
@@ -501,7 +505,7 @@ class Fetcher:
         return None
 
     def _look_again(self, fetch: PartitionFetch) -> bool | Fail:
-        """Read the log's end after an effect. Returns True if it has moved."""
+        """Read the log's end after an effect. Return True if the next fetch will differ from the last."""
         fetch.enter(Phase.FETCHING)
         try:
             return fetch.look()
@@ -554,7 +558,7 @@ class Fetcher:
 def _level_of(code: int, fetch: PartitionFetch) -> int:
     """Return the log level for an error of a partition, and count the error."""
     if code in _NOT_YET:
-        # Each change of a leader causes these.
+        # Each change of a leader causes these errors.
         return logging.DEBUG
     if code not in _UNKNOWN:
         return logging.ERROR

@@ -1,11 +1,11 @@
-"""The fetchers of this node: num.replica.fetchers for each leader, and each partition in one of them.
+"""The fetchers of this node: up to num.replica.fetchers for each leader; each partition is in one of them.
 
-Responsible for beginning to fetch a partition when this node follows in a new leader epoch and its log is open, and for
-ending that with the role. It creates and closes fetchers, and has their metrics. Not responsible for the roles
+Responsible for starting to fetch a partition when this node follows in a new leader epoch and the log is open, and for
+stopping when the role ends. It creates and closes fetchers, and has their metrics. Not responsible for the roles
 (partition.py reports their changes), nor for the work of a fetcher (runner.py).
 
 Invariants:
-* A partition is in at most one fetcher: the one of its leader and its hash.
+* A partition is in at most one fetcher, which its leader and the hash of its name select.
 * A fetcher without partitions is closed.
 """
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A partition whose log is busy when the number of fetchers changes moves a little later.
+#: If a partition's log is busy when the number of fetchers changes, the partition moves to its new fetcher after this
+#: pause.
 _AGAIN_SECONDS = 0.1
 _MANAGER = "kafka.server:type=ReplicaFetcherManager,name={},clientId=Replica"
 
@@ -51,8 +52,8 @@ class FetcherManager:
         metrics: Metrics,
         watch: PeerWatch | None = None,
     ) -> None:
-        """`address` returns where brokers reach a broker, `broker_epoch` the epoch of this node's registration. `watch`
-        is notified of connections to leaders."""
+        """`address` returns the host and port at which other brokers reach a broker, `broker_epoch` the epoch of this
+        node's registration. `watch` is notified of events of connections to leaders."""
         self._runtime = runtime
         self._replicas = replicas
         self._count = config.int("num.replica.fetchers")
@@ -70,9 +71,9 @@ class FetcherManager:
             watch,
         )
         self._runners: dict[tuple[int, int], FetcherRunner] = {}
-        # The fetcher of each role that is not over.
+        # The fetcher of each role that is being fetched.
         self._runner_of: dict[PartitionFollower, FetcherRunner] = {}
-        # Roles whose logs have to be opened first.
+        # Roles that are fetched as soon as their logs are open.
         self._to_begin: dict[PartitionFollower, None] = {}
         self._failed_roles: set[PartitionFollower] = set()
         self._is_scheduled = False
@@ -84,7 +85,7 @@ class FetcherManager:
         metrics.family(self._gauges)
 
     def start(self) -> None:
-        """Begin to fetch. Call it when the metadata is complete and logs may be opened."""
+        """Begin to fetch. Call it once, when the metadata is complete and logs may be opened."""
         self._replicas.on_following(self._follow)
 
     def close(self) -> None:
@@ -162,7 +163,7 @@ class FetcherManager:
     def _begin_all(self, followers: Iterable[PartitionFollower]) -> None:
         self._is_scheduled = False
         for follower in followers:
-            # The role is neither over nor begun in the meantime.
+            # In the meantime the role has neither ended nor been started.
             if follower in self._to_begin:
                 del self._to_begin[follower]
                 self._add(follower)
@@ -170,7 +171,8 @@ class FetcherManager:
         if self._to_begin:
             self._schedule()
         else:
-            # An empty dict keeps the memory of its thousands of entries.
+            # Frees the memory of thousands of former entries, which a dict keeps when its entries are deleted one by
+            # one.
             self._to_begin.clear()
 
     def _add(self, follower: PartitionFollower) -> None:
@@ -218,8 +220,8 @@ class FetcherManager:
             self._runtime.loop.call_later(_AGAIN_SECONDS, self._move)
 
     def _look_at(self, runner: FetcherRunner) -> None:
-        """Close the fetcher if it lost its last partition. It happens in the next turn, because a new leader epoch
-        often brings it back."""
+        """Close the fetcher in the next turn of the loop if it has lost its last partition and gets none until then. A
+        new leader epoch often brings the partition back."""
         if not len(runner):
             self._runtime.loop.call_soon(self._close_idle)
 
@@ -268,7 +270,7 @@ def fetcher_of(topic: str, index: int, count: int) -> int:
     code = (31 * code + index) & 0xFFFFFFFF
     if code >= 1 << 31:
         code = (1 << 32) - code
-        # The least number has no positive counterpart, so Apache Kafka takes 0.
+        # In Java the least int has no positive counterpart, so Apache Kafka takes 0.
         if code == 1 << 31:
             code = 0
     return code % count

@@ -1,8 +1,8 @@
-"""One partition as its fetcher sees it: how far it is fetched, in which leader epoch, and its phase.
+"""One partition in its fetcher: its fetch position, its leader epoch and its phase.
 
 Responsible for the phases and their order. Not responsible for the meaning of an answer (fetcher.py).
 
-Invariant: a phase changes only as `_FOLLOWS` allows. A partition that has ENDED never changes again, so that late
+Invariant: a phase changes only as `_FOLLOWS` allows. A partition in the phase ENDED never changes again, so late
 results have no effect.
 """
 
@@ -21,13 +21,13 @@ NO_EPOCH = -1
 class Phase(Enum):
     #: the fetcher asks for records, unless the partition is delayed
     FETCHING = auto()
-    #: the replica appends, flushes or cuts, as the answer demands
+    #: the replica appends, flushes or truncates, as the answer requires
     WORKING = auto()
-    #: the leader's log does not have the fetch offset: the fetcher asks for its end
+    #: the leader's log does not have the fetch offset, so the fetcher asks for the end of the leader's log
     ASKING_END = auto()
-    #: and then for its start
+    #: the fetcher asks for the start of the leader's log, after it has got the end
     ASKING_START = auto()
-    #: this fetcher fetches it no longer: another role, leader epoch or fetcher, or it failed
+    #: this fetcher no longer fetches the partition, which has another role, leader epoch or fetcher, or has failed
     ENDED = auto()
 
 
@@ -51,11 +51,11 @@ class FetchedLog(Epochs, Protocol):
 
     @property
     def latest_epoch(self) -> int:
-        """The newest leader epoch in the log, -1 if it has none."""
+        """The newest leader epoch in the log, or -1 if the log has none."""
 
 
 class PartitionFetch:
-    """One leader epoch of one partition, in one fetcher."""
+    """The fetching of one partition in one leader epoch, by one fetcher."""
 
     __slots__ = (
         "fetch_offset",
@@ -85,17 +85,17 @@ class PartitionFetch:
         self.leader_epoch = leader_epoch
         self.replica = replica
         self.phase = Phase.FETCHING
-        #: consecutive answers of a leader that has not learnt of its leadership
+        #: the number of consecutive answers of a leader that has not got the metadata of its leadership
         self.not_yet = 0
-        #: consecutive answers of a leader that does not know the topic
+        #: the number of consecutive answers of a leader whose metadata does not have the topic
         self.unknown = 0
-        #: True while it waits after an error
+        #: True while the partition pauses after an error
         self.is_delayed = False
-        #: True while it is throttled and the quota is exceeded
+        #: True while the partition is left out, because it is throttled and the quota is exceeded
         self.is_held = False
-        #: the leader's last high watermark, -1 before its first answer in this epoch
+        #: the high watermark in the leader's last answer, or -1 before its first answer in this epoch
         self.leader_high_watermark = -1
-        #: the number of committed records that the replica lacks, -1 if unknown
+        #: the number of committed records that the replica lacks, or -1 if unknown
         self.lag = -1
         self.fetch_offset = self.last_fetched_epoch = self.log_start_offset = 0
         self.look()
@@ -104,7 +104,7 @@ class PartitionFetch:
         return f"{self.topic}-{self.index}"
 
     def look(self) -> bool:
-        """Read the end of the replica's log. Returns True if the next request differs from the last one. Raises
+        """Read the end of the replica's log. Return True if the fetch offset or its epoch has changed. Raises
         KafkaError."""
         replica = self.replica
         before = self.fetch_offset, self.last_fetched_epoch
@@ -117,7 +117,7 @@ class PartitionFetch:
 
     @property
     def is_ready(self) -> bool:
-        """True if it belongs into the next Fetch."""
+        """True if the partition belongs in the next Fetch."""
         return self.phase is Phase.FETCHING and not self.is_delayed and not self.is_held
 
     @property

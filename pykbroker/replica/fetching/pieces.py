@@ -1,7 +1,7 @@
-"""Records that a leader sent for one partition, cut into pieces that the loop appends one per turn; pure.
+"""Cuts the records that a leader sent for one partition into pieces, of which the loop appends one per turn; pure.
 
-Responsible for where pieces begin and end, for whether offsets are missing before a piece, and for leaving out records
-of a newer leader epoch than that of the request. Not responsible for checksums, which the append checks.
+Responsible for the bounds of pieces, for detecting missing offsets, and for leaving out records with a newer leader
+epoch than the request. Not responsible for checksums, which the append checks.
 
 Invariant: record bytes are not copied, and only the header of each batch is read.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MIN_BATCH_LENGTH
 
-#: One batch of a few records costs about as much as this many bytes of a large one.
+#: To append a batch of a few records costs about as much as this many bytes of a large batch.
 BYTES_PER_BATCH = 2048
 #: The most cost of a piece, in batches: about two milliseconds.
 MOST_COST = 256
@@ -29,16 +29,17 @@ class BatchPiece(NamedTuple):
     records: memoryview
     base_offset: int
     last_offset: int
-    #: in batches (see BYTES_PER_BATCH)
+    #: the cost of appending, in batches (see BYTES_PER_BATCH)
     cost: int
-    #: offsets are missing before it or within it
+    #: True if offsets are missing before the piece or between its batches
     has_gap: bool
 
 
 def pieces(records: memoryview, expected_offset: int, leader_epoch: int) -> Iterator[BatchPiece]:
     """Yield the pieces of records that were fetched from `expected_offset` on. A batch that is cut off at the end is
-    left out. So is everything from the first batch on that is newer than `leader_epoch`: the leader of that epoch sends
-    it again, and then reports whether this log agrees with its own. Raises CORRUPT_MESSAGE where no batch begins."""
+    left out. If a batch has a newer epoch than `leader_epoch`, it and all batches after it are left out. The leader of
+    that epoch sends them again, and then reports if this log agrees with its own. Raises CORRUPT_MESSAGE where a batch
+    should begin and does not."""
     end = len(records)
     begin = position = 0
     base, last = -1, -1

@@ -1,6 +1,6 @@
-"""A meter: the total count, and the rate per second over about the last minute, like Apache Kafka's meters; pure.
+"""A meter like Apache Kafka's: the total count, and the rate per second over about the last minute; pure.
 
-The rate is an average in which older events count less and less, by steps of five seconds.
+The rate is an average of steps of five seconds, in which older steps count less and less.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Runs a fetcher: its connection, its timer, and the effects of its answers on the logs.
 
-Responsible for one request after the other to one leader, for the effects in the order of the answer, and for one piece
-of an append per turn of the loop. It reports to the fetcher how each effect ended. Not responsible for requests and the
-meaning of answers (fetcher.py), nor for which partitions there are (manager.py).
+Responsible for sending one request after the other to one leader, for carrying out the effects in the order of the
+answer, and for limiting the work in one turn of the loop. It reports to the fetcher how each effect ended. Not
+responsible for the content of requests and the meaning of answers (fetcher.py), nor for the choice of partitions
+(manager.py).
 
 Invariants:
-* A request is sent when all effects of the last answer are done, as in Apache Kafka, whose fetcher is one thread. So a
-  fetch reports what the log holds, and comes after a flush that the topic promises.
-* Late results for a partition that this fetcher no longer has change nothing.
+* A request is sent only when all effects of the last answer are done, as in Apache Kafka, whose fetcher is one thread.
+  So the fetch offset is the end of the log, and a flush that the topic promises is done before the fetch.
+* Late results have no effect on a partition that this fetcher no longer has.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Topics have ids in Fetch from 13 on, and a leader epoch in ListOffsets from 4 on.
+#: Fetch has topic ids from version 13 on, and ListOffsets has the leader epoch from version 4 on.
 _LEAST_VERSION = {ApiKey.FETCH: 13, ApiKey.LIST_OFFSETS: 4}
-#: Apache Kafka tries a partition again after these errors. Any other error of a log ends its fetches in this leader
-#: epoch.
+#: After these errors a partition is fetched again, as in Apache Kafka. Any other error of a log ends the fetches of its
+#: partition in this leader epoch.
 _MAY_PASS = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -63,10 +64,10 @@ class FetcherWorld:
     #: replica.socket.receive.buffer.bytes
     receive_buffer_bytes: int
     setup: ConnectionSetup
-    #: returns where a broker is reached, None if nowhere
+    #: returns the host and port at which a broker is reached, or None if the metadata has none
     address: Callable[[int], tuple[str, int] | None]
     broker_epoch: Callable[[], int]
-    #: called with a partition that is not fetched again in this leader epoch, and the reason
+    #: called with the partition that is not fetched again in this leader epoch, and the reason
     failed: Callable[[Fail], None]
     quota: ReplicationQuota
     watch: PeerWatch | None = None
@@ -86,7 +87,7 @@ class FetcherRunner:
         self._followers: dict[PartitionFetch, FollowerLog] = {}
         self._connection: BrokerConnection | None = None
         self._sent: asyncio.Future[Any] | None = None
-        # The effects to do, and the partitions that wait for the callback of a truncation or a flush.
+        # The effects to carry out, and the partitions whose effect has begun and has not ended.
         self._effects: deque[Effect | AppendSteps] = deque()
         self._at_work: set[PartitionFetch] = set()
         self._turn: asyncio.Handle | None = None
@@ -95,7 +96,7 @@ class FetcherRunner:
         self._is_closed = False
         #: True after a bug in the fetcher itself, which then sends no more requests
         self.is_dead = False
-        # True if the leader did not answer the last request. One line is logged until it answers.
+        # True if the leader did not answer the last request. One line is logged for all failures until it answers.
         self._is_silent = False
 
     def __repr__(self) -> str:
@@ -116,8 +117,8 @@ class FetcherRunner:
     # -- partitions ---------------------------------------------------------------------------------------------------
 
     def add(self, fetch: PartitionFetch, follower: FollowerLog) -> None:
-        """Fetch the partition from now on. Delayed requests are sent at once, because the metadata has changed. Raises
-        KafkaError if the log cannot be used."""
+        """Fetch the partition from now on. All delays and the pause of the connection end, because the metadata has
+        changed. Raises KafkaError if the log cannot be used."""
         effect = self._fetcher.add(fetch)
         self._followers[fetch] = follower
         if self._connection is not None:
@@ -150,7 +151,7 @@ class FetcherRunner:
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Take a turn in the next turn of the loop. Several calls cause one turn."""
+        """Schedule `_take_turn` for the next turn of the loop. Several calls cause only one turn."""
         if self._turn is None and not self._is_in_turn and not self._is_closed:
             self._turn = self._world.runtime.loop.call_soon(self._take_turn)
 
@@ -197,13 +198,13 @@ class FetcherRunner:
         self._sent.add_done_callback(self._answered)
 
     def _sleep(self) -> None:
-        """Sleep until the next delay ends or throttled partitions may go on, if there are such."""
+        """Set a timer for the end of the next delay, or for the next check of throttled partitions, if there is one."""
         wakes_at = self._fetcher.wakes_at
         if wakes_at is not None:
             self._timer = self._world.runtime.loop.call_at(wakes_at, self._go_on)
 
     def _connect(self) -> BrokerConnection | None:
-        """Return the connection to the leader's present address."""
+        """Return the connection to the leader's present address, or None if the metadata has no address."""
         world = self._world
         address = world.address(self.leader)
         connection = self._connection
@@ -252,14 +253,14 @@ class FetcherRunner:
     # -- effects ------------------------------------------------------------------------------------------------------
 
     def _try_to_do(self, effect: Effect | AppendSteps) -> int:
-        """Do a step of the effect. Returns its cost (pieces.py)."""
+        """Carry out a step of the effect. Return its cost (pieces.py)."""
         try:
             return self._do(effect)
         except Exception as error:
             fetch = effect.fetch
             if fetch not in self._fetcher:
                 raise
-            # This is a bug, perhaps of this one log only.
+            # This is a bug, which may affect only this one log.
             logger.error("Partition %s: what its leader sent could not be taken", fetch, exc_info=error)
             self._fail(self._fetcher.fail(fetch, f"unexpected {type(error).__name__}: {error}"))
             return 1
@@ -291,7 +292,7 @@ class FetcherRunner:
         return 1
 
     def _cut(self, effect: TruncateTo | StartOver, follower: FollowerLog, then: Callable[[ErrorCode], None]) -> None:
-        """Begin a truncation. Raises KafkaError."""
+        """Begin a truncation, or the deletion of all records. Raises KafkaError."""
         if isinstance(effect, StartOver):
             follower.start_over(effect.offset, then)
             return
@@ -330,7 +331,7 @@ class FetcherRunner:
         if error is None:
             fail = self._fetcher.done(fetch, now, expects_progress=expects_progress)
         elif error.code in _MAY_PASS or (error.code == ErrorCode.KAFKA_STORAGE_ERROR and _works(fetch)):
-            # A full disk has its own line, once (storage/space.py).
+            # For a full disk, storage/space.py logs one line of its own.
             level = logging.DEBUG if error.code == ErrorCode.KAFKA_STORAGE_ERROR else logging.ERROR
             text = "Partition %s: the fetch at offset %d cannot be used: %s"
             logger.log(level, text, fetch, fetch.fetch_offset, error)
@@ -347,7 +348,7 @@ class FetcherRunner:
 
 
 def _works(fetch: PartitionFetch) -> bool:
-    """Return True if its log can still be used. Then the disk was only full."""
+    """Return True if the log of the partition can still be used. The error then only means that the disk was full."""
     try:
         return fetch.replica.log_end_offset >= 0
     except KafkaError:

@@ -1,12 +1,13 @@
-"""The follower's side of a fetch session (KIP-227, KIP-516): later fetches contain only what changed; pure.
+"""The follower's side of a fetch session (KIP-227, KIP-516): after the first, a fetch contains only changed partitions;
+pure.
 
-Responsible for session id and epoch, for the content of the leader's session, and for whether an answer fits it. Not
-responsible for the fetch positions (fetcher.py), nor for sending.
+Responsible for session id and epoch, for this side's view of the leader's session, and for checking that an answer fits
+it. Not responsible for the fetch positions (fetcher.py), nor for sending.
 
 Invariants:
 * At most one request is under way.
-* If the leader's session may differ from this side's view, the next request is full: it closes the session and makes a
-  new one.
+* If the leader's session may differ from this side's view, the next request is a full fetch, which closes the session
+  and makes a new session.
 """
 
 from __future__ import annotations
@@ -52,12 +53,13 @@ class FollowerSession:
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        # The positions to fetch. The partition that was fetched last is the last, so a full fetch begins with the ones
-        # that wait longest.
+        # The positions to fetch. The partition that was fetched last is at the end, so a full fetch begins with the
+        # partitions that have waited longest.
         self._wanted: dict[PartitionKey, Position] = {}
-        # The positions that the leader has.
+        # The positions in the leader's session, as far as this side knows.
         self._sent: dict[PartitionKey, Position] = {}
-        # The partitions in which the two differ, in the order in which that happened.
+        # The partitions whose position differs between `_wanted` and `_sent`, in the order in which the difference
+        # began.
         self._changed: dict[PartitionKey, None] = {}
 
     def __len__(self) -> int:
@@ -67,7 +69,7 @@ class FollowerSession:
         """Fetch the partition from this position on."""
         self._wanted.pop(key, None)
         sent = self._sent.get(key)
-        # Most partitions do not move, so they keep the same object instead of an equal one.
+        # Most positions do not change. To save memory, an equal position uses the object in `_sent`.
         self._wanted[key] = sent if sent == position else position
         self._compare(key)
 
@@ -77,12 +79,12 @@ class FollowerSession:
         self._compare(key)
 
     def is_current(self, key: PartitionKey) -> bool:
-        """Return True if the leader has the present position of the partition, so that its answer counts."""
+        """Return True if the leader has the present position of the partition. Only then its answer counts."""
         position = self._wanted.get(key)
         return position is not None and self._sent.get(key) == position
 
     def build(self) -> SessionRequest | None:
-        """Return the next request, None if there is nothing to fetch."""
+        """Return the next request, or None if there is nothing to fetch."""
         wanted = self._wanted
         if not wanted:
             return None
@@ -104,7 +106,8 @@ class FollowerSession:
         return SessionRequest(self._id, self._epoch, added, forgotten)
 
     def answered(self, session_id: int, keys: Collection[PartitionKey]) -> str | None:
-        """Take the leader's answer with these partitions. Returns the reason if the answer cannot be used."""
+        """Take the leader's answer, which has these partitions. Return the reason if the answer cannot be used, else
+        None."""
         is_full = self._epoch == INITIAL_EPOCH
         extra = sum(key not in self._sent for key in keys)
         omitted = len(self._sent) - (len(keys) - extra) if is_full else 0
@@ -114,7 +117,7 @@ class FollowerSession:
             self._epoch = INITIAL_EPOCH
             return f"{extra} partitions were not asked for, {omitted} are left out"
         if session_id == NO_SESSION:
-            # The leader keeps no session, or has ended it.
+            # The leader has made no session, or has ended it.
             self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
         elif is_full:
             self._id, self._epoch = session_id, 1
@@ -129,7 +132,7 @@ class FollowerSession:
         self._epoch = INITIAL_EPOCH
 
     def lost(self) -> None:
-        """Note that no answer came: it is unknown whether the leader's session has taken the request."""
+        """Note that no answer came. It is unknown whether the leader has applied the request to its session."""
         self._epoch = INITIAL_EPOCH
 
     def _compare(self, key: PartitionKey) -> None:
