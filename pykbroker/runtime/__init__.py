@@ -1,4 +1,4 @@
-"""The world around a node: loop, clock, randomness, disk, blocking calls and sockets.
+"""The environment of a node: loop, clock, randomness, disk, blocking calls and sockets.
 
 A node reaches time, threads and files only through this module, so that the simulation can replace them. Not
 responsible for any policy.
@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 
 def when_done(future: asyncio.Future[Any], ended: OnEnded) -> None:
-    """Call `ended` with the future's exception or None. It is not called after a cancellation, because the node stops
-    then."""
+    """Call `ended` with the future's exception or None. It is not called after a cancellation, which means that the
+    node stops."""
 
     def tell(done: asyncio.Future[Any]) -> None:
         if not done.cancelled():
@@ -44,7 +44,8 @@ def when_done(future: asyncio.Future[Any], ended: OnEnded) -> None:
 
 
 def addresses_of(host: str) -> list[str]:
-    """Return the addresses of a host name, as they are in a connection's peer; none for an unknown name."""
+    """Return the addresses of a host name, in the form that a connection's peer address has. The list is empty for an
+    unknown name."""
     try:
         return list(
             dict.fromkeys(str(address[0]) for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
@@ -54,15 +55,16 @@ def addresses_of(host: str) -> list[str]:
 
 
 def bind_sockets(host: str, port: int, backlog: int) -> list[socket.socket]:
-    """Return a listening socket for every address that `host` resolves to, all on the same port; an address family that
-    the machine lacks is left out. Raises OSError."""
+    """Return a listening socket for each address of `host`, all on the same port. An address family that the machine
+    lacks is left out. Raises OSError."""
     addresses = dict.fromkeys(
         (family, address[:2])
         for family, _, _, _, address in socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     )
-    # With port 0 the first address chooses, and another process may hold that port on the second; then choose again.
+    # With port 0 the first address gets a free port. Another process may use that port at the second address; then try
+    # again.
     for attempt in range(32):
         bound: list[socket.socket] = []
         try:
@@ -72,7 +74,7 @@ def bind_sockets(host: str, port: int, backlog: int) -> list[socket.socket]:
                     sock = socket.socket(family, socket.SOCK_STREAM)
                 except OSError:
                     continue
-                # Kafka's acceptor reuses addresses too, because a restart must not wait for TIME_WAIT.
+                # As Kafka's acceptor does, so that a restart need not wait for the end of TIME_WAIT.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
                     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -99,7 +101,7 @@ def bind_sockets(host: str, port: int, backlog: int) -> list[socket.socket]:
 
 
 class _Fsyncs:
-    """Fsyncs in the kernel, a batch at a time; the loop checks when they have ended."""
+    """One batch of fsyncs at a time in the kernel. The loop is notified when they have ended."""
 
     def __init__(self, runtime: OsRuntime, fsyncs: Fsyncs, idle: list[_Fsyncs]) -> None:
         self._runtime = runtime
@@ -146,8 +148,8 @@ class OsRuntime:
         *,
         two_loops: bool = False,
     ) -> None:
-        """`descriptors`: all of this process by default. `two_loops`: the broker half of the node gets its own loop and
-        thread, instead of this loop."""
+        """`descriptors`: by default all descriptors of this process. `two_loops`: the broker half of the node gets a
+        loop and a thread of its own."""
         from pykbroker.runtime.descriptor_budget import of_this_process
         from pykbroker_log.os_disk.disk import OsDisk
 
@@ -156,7 +158,7 @@ class OsRuntime:
         own, self._budget_beside = budget.for_two_loops() if two_loops else (budget, budget)
         self.disk: Disk = disk if disk is not None else OsDisk(max_open_files=own.files)
         self.most_connections = budget.connections
-        #: A client that has seen some ids of fetch sessions and group members cannot predict the next ones.
+        #: A client that knows some ids of fetch sessions and group members cannot predict the next ids from them.
         self.random: random.Random = random.SystemRandom()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="pykbroker-blocking")
         self._fsyncs: list[_Fsyncs] = []
@@ -165,7 +167,8 @@ class OsRuntime:
         self._watch: TurnWatch | None = None
         self._two_loops = two_loops
         self._second_loop: SecondLoop[OsRuntime] | None = None
-        #: what `keep` does; only a process that is nothing but a node may touch its collector (entry/node_process.py)
+        #: called by `keep`; only a process that runs nothing but a node may change its garbage collector
+        #: (entry/node_process.py)
         self.on_keep: Callable[[], None] = lambda: None
 
     def now_ms(self) -> int:

@@ -1,10 +1,11 @@
 """Accepts the connections of one listener from its listening sockets.
 
-Responsible for refusing connections before they cost a transport, for the number that is accepted in one turn of the
-loop, and for continuing after the system refuses one. Not responsible for the choice: `accept` makes it.
+Responsible for refusing connections before a transport is made for them, for the number of connections that are
+accepted in one turn of the loop, and for continuing after an accept() that failed. Not responsible for choosing the
+connections to refuse (`accept`).
 
-A loop's own server is not used, because it cannot refuse before it makes a transport, and uvloop's closes its listening
-socket for good after one accept() that failed because no descriptor was left.
+The server of the event loop is not used, because it cannot refuse a connection before it makes a transport. The server
+of uvloop also closes its listening socket for good after one accept() that failed because no descriptor was left.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ logger = logging.getLogger(__name__)
 _MOST_IN_A_TURN: Final = 16
 _AGAIN_SECONDS: Final = 0.1
 
-#: Returns the protocol of a connection that has come, or None if it is to be closed at once.
+#: Returns the protocol of a new connection, or None if the connection must be closed at once.
 MakeProtocol: TypeAlias = Callable[[], "asyncio.BaseProtocol | None"]
 
 
 class Acceptor:
-    """A `ListeningSocket`. `sockets` listen, do not block, and share a port."""
+    """A `ListeningSocket`. `sockets`: sockets that listen, do not block, and have the same port."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sockets: Sequence[socket.socket], accept: MakeProtocol) -> None:
         self._loop = loop
@@ -50,11 +51,11 @@ class Acceptor:
                 sock.close()
 
     def connected(self, sock: socket.socket, address: Any, protocol: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
-        """Return the protocol for the transport of a new connection. Raises OSError, and has closed the socket then."""
+        """Return the protocol for the transport of a new connection. If it raises OSError, it has closed the socket."""
         return protocol
 
     def failed(self, error: OSError) -> None:
-        """Log that a connection could not be accepted. Accepting is repeated."""
+        """Log that a connection could not be accepted. The caller tries again after a pause."""
         if (more := self._lines.take("")) is not None:
             logger.warning("A connection to %s cannot be accepted: %s%s", self._name, error.strerror or error, more)
 
@@ -74,7 +75,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Without a pause it would be repeated in every turn, as long as a client waits.
+                # Without a pause, the error would be repeated in every turn of the loop as long as a client waits.
                 self._loop.remove_reader(listening)
                 self._loop.call_later(_AGAIN_SECONDS, self._serve_again, listening)
                 self.failed(error)
@@ -87,7 +88,8 @@ class Acceptor:
     async def _connect(self, sock: socket.socket, outer: asyncio.BaseProtocol, protocol: asyncio.BaseProtocol) -> None:
         try:
             if sock.family != socket.AF_UNIX:
-                # Python's loop does not set it, because the listening socket was made without the number of a protocol.
+                # Python's loop does not set TCP_NODELAY here, because the listening socket was made without a protocol
+                # number.
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.connect_accepted_socket(lambda: outer, sock)
         except Exception as error:  # noqa: BLE001  # whatever it is, others are served

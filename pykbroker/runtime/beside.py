@@ -1,6 +1,6 @@
-"""A second event loop of a node, in addition to the one that it was started on.
+"""The second event loop of a node, in addition to the loop on which the node was started.
 
-Responsible for calls there and back. Not responsible for their content (crossing/).
+Responsible for calls from one loop to the other. Not responsible for their content (crossing/).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ async def run_there(
     call_back: CallSoon,
     work: Callable[[], Coroutine[Any, Any, T]],
 ) -> T:
-    """Run `work` on the loop `there`, as `Beside.run` does. Called on the loop `here`."""
+    """Run `work` on the loop `there`, as `Beside.run` does. Call it on the loop `here`."""
     ended: asyncio.Future[None] = here.create_future()
     tasks: list[asyncio.Task[T]] = []
 
@@ -36,7 +36,7 @@ async def run_there(
 
     call_there(begin)
     cancelled: asyncio.CancelledError | None = None
-    # Wait on even after several cancellations, because the work there has not ended before `ended` is done.
+    # Continue to wait after each cancellation, because the work on the other loop ends only when `ended` is done.
     while not ended.done():
         try:
             await asyncio.shield(ended)
@@ -45,14 +45,14 @@ async def run_there(
             call_there(cancel)
     if cancelled is None:
         return tasks[0].result()
-    # Read the exception, because the loop reports one that was never read.
+    # Read the exception, because the loop reports an exception that was never read.
     if not tasks[0].cancelled():
         tasks[0].exception()
     raise cancelled
 
 
 class SameLoop:
-    """A `Beside` of a world with one loop, whose runtime serves both parts of a node."""
+    """A `Beside` for a node with one loop, whose runtime both halves use."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime

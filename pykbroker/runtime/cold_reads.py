@@ -1,8 +1,9 @@
-"""Loads data into memory for which the loop must not wait: on threads, a limited number at once, in turns.
+"""Loads data from a device into memory on threads, because the loop must not wait for it. The number of loads at once
+is limited, and large loads take turns.
 
-Responsible for the order and the number of running loads. Not responsible for finding cold data (`ColdRead`,
-`Region.is_resident`), nor for the read afterwards: the caller reads again, and must make progress even if memory is so
-short that the data is evicted again by then.
+Responsible for the order and the number of running loads. Not responsible for detecting that data is not in memory
+(`ColdRead`, `Region.is_resident`), nor for the read afterwards. The caller reads again, and must make progress even if
+memory is so short that the data is already evicted again.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The part of a larger load that is read before the others get their turn.
+#: The part of a larger load that is read before other loads get their turn.
 TURN_BYTES = 1 << 20
-#: The number of times that a read is repeated before it may wait for the device. Each repetition gets further, unless
+#: The number of times that a read is repeated before it may wait for the device. Each repetition reads further, unless
 #: memory is so short that the loaded data is evicted again.
 MAX_ROUNDS = 64
 
 
 class ColdReads:
-    """The cold reads of one node. `at_once` (pykbroker.max.cold.reads): the loads on threads; the others wait in the
-    order of their turns."""
+    """The cold reads of one node. `at_once` (pykbroker.max.cold.reads): the most loads that run on threads at once; the
+    other loads wait in a queue."""
 
     def __init__(self, runtime: Runtime, at_once: int = 4) -> None:
         self._runtime = runtime
@@ -38,7 +39,8 @@ class ColdReads:
         self._waiting: deque[tuple[Loadable, int, int, asyncio.Future[None]]] = deque()
 
     def load(self, source: Loadable, offset: int, length: int) -> asyncio.Future[None]:
-        """Return a future that is done when the bytes were in memory, or fails with OSError. It may be cancelled."""
+        """Return a future that is done when the bytes have been loaded into memory, or that fails with OSError. It may
+        be cancelled."""
         future: asyncio.Future[None] = self._runtime.loop.create_future()
         self._waiting.append((source, offset, length, future))
         self._start()
@@ -71,8 +73,9 @@ class ColdReads:
         self._start()
 
     def retry(self, cold: ColdRead, operation: Callable[[bool], T]) -> asyncio.Future[T]:
-        """Return the result of `operation(wait)` when it no longer raises ColdRead. It begins from the start after
-        every load, so it must change nothing before it has read everything; with `wait` it must wait for the device."""
+        """Return a future of the result of `operation(wait)`, which is called again after each load until it does not
+        raise ColdRead. It starts from the beginning each time, so it must change nothing before it has read everything.
+        With `wait` it must wait for the device instead of raising ColdRead."""
         retry = _Retry(self, operation, self._runtime.loop.create_future())
         retry.after(cold)
         return retry.future
@@ -95,7 +98,7 @@ class _Retry(Generic[T]):
             self.future.cancel()
             return
         self._rounds += 1
-        # If the thread could not read, the operation cannot either, and it raises the right error.
+        # If the thread could not read, the operation cannot read either. It then raises the right error.
         wait = loaded.exception() is not None or self._rounds >= MAX_ROUNDS
         try:
             self.future.set_result(self._operation(wait))

@@ -1,8 +1,8 @@
-"""The division of the descriptors that a process may open, so that no part takes those of another.
+"""Divides the descriptors that a process may open among its parts, so that no part takes the descriptors of another.
 
-Files of logs are closed and opened again if they are too many, and connections beyond their number are closed at once.
-The reserve is for descriptors without such a limit: connections that this node makes, the HTTP port, worker processes,
-files that are open for a moment. Pure except for `of_this_process`.
+If too many files of logs are open, some are closed and opened again later. Connections beyond their number are closed
+at once. The reserve is for descriptors without such a limit: connections that this node makes, the HTTP port, worker
+processes, files that are open for a moment. Pure except for `of_this_process`.
 
 Invariant: the parts together are never more than the limit.
 """
@@ -17,21 +17,22 @@ UNBOUNDED: Final = 2**31 - 1
 _MOST_FILES: Final = 16 * 1024
 _LEAST_RESERVE: Final = 128
 _MOST_RESERVE: Final = 2048
-#: For the loop that has the metadata and no log of a topic.
+#: The most files for the loop that has only the metadata log and no log of a topic.
 _FIRST_FILES: Final = 64
 
 
 @dataclass(slots=True, frozen=True)
 class DescriptorBudget:
-    """`connections`: from other programs, at all listeners."""
+    """The numbers of descriptors for files of logs, for the reserve, and for connections from other programs at all
+    listeners."""
 
     files: int
     reserve: int
     connections: int
 
     def for_two_loops(self) -> tuple[DescriptorBudget, DescriptorBudget]:
-        """Return the budget of the first loop, with the files of the metadata, and of the second, with the files of the
-        logs. Only files are divided here."""
+        """Return the budget of the first loop, which has the metadata log, and that of the second loop, which has the
+        logs of topics. Only the number of files is divided."""
         first = min(_FIRST_FILES, self.files // 2)
         return replace(self, files=first), replace(self, files=self.files - first)
 
@@ -43,6 +44,6 @@ def divide(limit: int) -> DescriptorBudget:
 
 
 def of_this_process(nodes: int = 1) -> DescriptorBudget:
-    """Return the part of one of `nodes` in this process."""
+    """Return the budget of one node, if `nodes` nodes share this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return divide(UNBOUNDED if soft == resource.RLIM_INFINITY else soft // nodes)

@@ -1,7 +1,7 @@
-"""Lines into a file, from the event loop and without waiting for the disk: a bounded queue, and a thread that writes.
+"""Writes lines from the event loop to a file without waiting for the disk, through a bounded queue and a thread.
 
-A line is dropped and counted if the queue is full, of lines or of bytes. If the disk took only a part of a line, the
-next line begins after a line end. Not responsible for the content of a line.
+If the queue has too many lines or bytes, a new line is dropped and counted. If the disk took only a part of a line, a
+line end is written before the next line. Not responsible for the content of a line.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ MOST_BYTES: Final = 16 << 20
 
 
 class LineFile:
-    """The file is appended to; a new one is only for its owner. Raises OSError if it cannot be opened."""
+    """Appends to the file at `path`. If the file is new, only its owner may read and write it. Raises OSError if it
+    cannot be opened."""
 
     def __init__(self, path: str, most_waiting: int) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._most_waiting = most_waiting
         self._waiting: deque[bytes] = deque()
-        #: bytes that only the event loop put into the queue, and bytes that only the thread took from it
+        #: the bytes put into the queue, which only the event loop counts, and the bytes of lines that are done, which
+        #: only the thread counts
         self._bytes_in = self._bytes_out = 0
         self._is_torn = False
         self._wake = threading.Event()
@@ -36,7 +38,7 @@ class LineFile:
         self._thread.start()
 
     def write(self, line: str) -> None:
-        """Write a line, passed without its end. Returns at once."""
+        """Queue a line, which is passed without a line end. Return at once."""
         data = line.encode() + b"\n"
         bytes_waiting = self._bytes_in - self._bytes_out
         if len(self._waiting) >= self._most_waiting or bytes_waiting + len(data) > MOST_BYTES:
@@ -48,7 +50,7 @@ class LineFile:
             self._wake.set()
 
     def close(self) -> None:
-        """Write the waiting lines, and end."""
+        """Write the waiting lines, end the thread, and close the file. Blocks until that is done."""
         self._is_closed = True
         self._wake.set()
         self._thread.join()
@@ -58,7 +60,7 @@ class LineFile:
         while True:
             self._wake.wait()
             self._wake.clear()
-            # Read before the queue is emptied, so that lines written before `close` are in the file after it.
+            # Read the flag before the queue is emptied, so that lines that were queued before `close` are written.
             is_last = self._is_closed
             while self._waiting:
                 count = min(len(self._waiting), _BATCH)

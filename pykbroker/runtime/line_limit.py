@@ -1,7 +1,7 @@
-"""A limit for log lines that a client, or a lasting state, could cause again and again: one a minute per subject.
+"""A limit for log lines that a client, or a state that lasts, could cause again and again: one line a minute for each
+subject.
 
-Decides if a line is due and counts the lines that were left out. Pure, with a clock that its owner passes in; it writes
-nothing.
+Decides if a line is due, and counts the lines that were left out. It writes nothing. Pure; its owner passes a clock in.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 EVERY_SECONDS = 60.0
-#: The most subjects in memory. With more of them at once, the new ones share one subject.
+#: The most subjects in memory. If there are more subjects within a minute, the new subjects share one limit.
 MOST_SUBJECTS = 1_000
 
 
@@ -17,18 +17,19 @@ class LineLimit:
     """Call `take` before each line."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        """`now` in seconds, of a clock that does not jump."""
+        """`now` returns the seconds of a clock that does not jump."""
         self._now = now
-        # The time of each subject's last line, the oldest first, and the number of lines left out since.
+        # subject -> the time of its last line, and the number of lines left out since. The oldest line is first.
         self._lines: dict[str, tuple[float, int]] = {}
 
     def is_due(self, subject: str) -> bool:
-        """Return True if `take` would let the line through."""
+        """Return True if `take` would allow the line now."""
         last = self._lines.get(subject)
         return last is None or self._now() - last[0] >= EVERY_SECONDS
 
     def take(self, subject: str) -> str | None:
-        """Return None to leave the line out, else the words to append: how many were left out before."""
+        """Return None if the line must be left out, else the text to append to it: the number of lines that were left
+        out before."""
         now = self._now()
         subject = self._remembered(subject, now)
         last = self._lines.get(subject)

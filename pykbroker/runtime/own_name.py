@@ -1,7 +1,7 @@
 """The name under which other machines reach this one, as `InetAddress.getLocalHost().getCanonicalHostName()` finds it.
 
-Responsible for the rules of Java's method, and for asking the resolver of the operating system on a thread, because its
-calls may block for many seconds. Not responsible for a node without a name (node/advertised.py).
+Responsible for the rules of Java's method, and for calling the resolver of the operating system on a thread, because
+its calls may block for many seconds. Not responsible for a machine without a name (node/advertised.py).
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 
-#: The longest wait of a start for the resolver, in all.
+#: The longest time for which a start waits for the resolver, in all.
 LIMIT_S: Final = 1.0
 _LOCALHOST: Final = "localhost"
 _LOOPBACK: Final = "127.0.0.1"
 
 
 def canonical_name(host_name: str, addresses_of: Callable[[str], list[str]], name_of: Callable[[str], str]) -> str:
-    """Return the full name of the first address of `host_name`, if that name has this address; else the address.
+    """Return the full name of the first address of `host_name`, if that name resolves to this address again. Otherwise
+    return the address.
 
-    `addresses_of` a name and `name_of` an address raise OSError for those that the resolver does not know. Raises
-    OSError if `host_name` has no address.
+    `addresses_of` returns the addresses of a name, `name_of` the name of an address; both raise OSError if the resolver
+    does not know it. Raises OSError if `host_name` has no address.
     """
     address = _LOOPBACK if host_name == _LOCALHOST else addresses_of(host_name)[0]
     try:
@@ -31,13 +32,13 @@ def canonical_name(host_name: str, addresses_of: Callable[[str], list[str]], nam
         if address in addresses_of(name):
             return name
     except OSError:
-        # A name is preferred, but an address works as well: Java's method returns one of both.
+        # A name is preferred, but an address works as well, and Java's method also returns the address in this case.
         return spelled(address)
     return spelled(address)
 
 
 def spelled(host: str) -> str:
-    """Return an IPv6 address as Java writes it, with all its groups; a name and an IPv4 address unchanged."""
+    """Return an IPv6 address as Java writes it, with all its groups. Return a name or an IPv4 address unchanged."""
     text, percent, scope = host.partition("%")
     try:
         address = ip_address(text)
@@ -51,7 +52,7 @@ def spelled(host: str) -> str:
 
 
 def addresses_of(name: str) -> list[str]:
-    """Return the addresses of a name, those of IPv4 first. Raises OSError."""
+    """Return the addresses of a name, IPv4 addresses first. Raises OSError."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except UnicodeError as error:
@@ -66,7 +67,7 @@ def name_of(address: str) -> str:
 
 
 def name_of_this_machine() -> str:
-    """Ask the operating system; blocks. Raises OSError."""
+    """Return the name of this machine from the operating system. Blocks. Raises OSError."""
     host_name = socket.gethostname()
     try:
         return canonical_name(host_name, addresses_of, name_of)
@@ -77,9 +78,11 @@ def name_of_this_machine() -> str:
 def ask_on_a_thread(
     loop: asyncio.AbstractEventLoop, ask: Callable[[], str] = name_of_this_machine, limit_s: float = LIMIT_S
 ) -> asyncio.Future[str]:
-    """Return the answer of `ask`, or raise its error; TimeoutError if it takes longer than `limit_s`.
+    """Return a future of the result of `ask`. It fails with the error of `ask`, or with TimeoutError if `ask` takes
+    longer than `limit_s`.
 
-    The thread is a daemon, so a resolver that hangs delays neither the start nor the end of the process.
+    The thread is a daemon, so a resolver that hangs delays the start only up to the limit, and does not delay the end
+    of the process.
     """
     answer: asyncio.Future[str] = loop.create_future()
 

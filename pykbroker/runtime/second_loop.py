@@ -1,6 +1,6 @@
 """A second event loop on its own thread.
 
-Responsible for the thread, from the first use to `close`. Not responsible for the work on it.
+Responsible for the thread, from the first use to `close`. Not responsible for the work on the loop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class OwnedRuntime(Runtime, Protocol):
-    """A runtime that its owner ends."""
+    """A runtime that its owner must close."""
 
     def close(self) -> None: ...
 
@@ -34,7 +34,7 @@ def _close(runtime: OwnedRuntime) -> None:
 
 
 class SecondLoop(Generic[R]):
-    """A `Beside` (beside.py). Its methods are for the first loop."""
+    """A `Beside` with its own thread. Call its methods on the first loop."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class SecondLoop(Generic[R]):
         make: Callable[[asyncio.AbstractEventLoop], R],
         end: Callable[[R], None] = _close,
     ) -> None:
-        """`make` returns the runtime of the second loop; `end` is called on its thread when the loop has stopped. The
-        thread begins with the first `run`."""
+        """`make` returns the runtime of the second loop. `end` is called on the second loop's thread when the loop has
+        stopped. The first `run` starts the thread."""
         loop = self._loop = new_loop()
         self._own = make(loop)
         self._end_with = end
@@ -63,7 +63,7 @@ class SecondLoop(Generic[R]):
         return await run_there(self._first.loop, self._loop, self.call_there, self.call_back, work)
 
     async def close(self) -> None:
-        """End the second loop, with its thread, before this returns."""
+        """End the second loop and its thread. Both have ended when this returns."""
         if self._thread is None:
             self.discard()
             return
@@ -71,12 +71,12 @@ class SecondLoop(Generic[R]):
         await self._first.run_blocking(self.join)
 
     def discard(self) -> None:
-        """End a second loop that was never used. It may have ended."""
+        """End a second loop that was never used. Does nothing if it was used or has ended."""
         if self._thread is None and not self._loop.is_closed():
             self._end_with(self._own)
 
     def join(self) -> None:
-        """Wait until the thread is gone. Call it from any thread but its own."""
+        """Wait until the thread has ended. Call this on any other thread."""
         if self._thread is not None:
             self._thread.join()
 

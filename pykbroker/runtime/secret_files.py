@@ -1,4 +1,4 @@
-"""Files with keys: read whole, and written only to memory."""
+"""Files with keys: they are read as a whole, and are written only to memory, never to a disk."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-#: the limit of one file; key stores have some KiB
+#: the most bytes of one file; key stores have some KiB
 MAX_SECRET_BYTES: Final = 16 << 20
 
 
 def read_secret(path: str) -> bytes:
-    """Read a file without ever waiting for a pipe, up to MAX_SECRET_BYTES. Raises OSError, also for a larger file or
-    one that is not regular."""
+    """Return the content of a file. It never waits for a pipe. Raises OSError, also if the file is larger than
+    MAX_SECRET_BYTES or is not a regular file."""
     data = read_regular(path, MAX_SECRET_BYTES + 1)
     if data is None:
         raise OSError(errno.EINVAL, "it is no regular file")
@@ -25,8 +25,9 @@ def read_secret(path: str) -> bytes:
 
 
 def read_regular(path: str, size: int = -1) -> bytes | None:
-    """Return the first `size` bytes, or all; None if it is no regular file. Raises OSError."""
-    # O_NONBLOCK, because a pipe would block without it.
+    """Return the first `size` bytes of a file, or all bytes if `size` is -1. Return None if it is not a regular file.
+    Raises OSError."""
+    # Without O_NONBLOCK, opening a pipe would block.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except ValueError as error:
@@ -42,7 +43,7 @@ def read_regular(path: str, size: int = -1) -> bytes | None:
 
 
 def version_of(path: str) -> tuple[int, int, int] | None:
-    """Return a value that changes when the file is written or replaced; None if there is no file."""
+    """Return a value that changes when the file is written or replaced, or None if there is no file."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -55,14 +56,14 @@ def exists(path: str) -> bool:
 
 
 def environment() -> Mapping[str, str]:
-    """Return the variables of this process."""
+    """Return the environment variables of this process."""
     return os.environ
 
 
 @contextmanager
 def as_memory_file(data: bytes) -> Iterator[str]:
-    """Yield the path of a file that is on no disk, has no name and is gone afterwards. Raises OSError if the system has
-    no such files (memfd_create(2) is Linux's)."""
+    """Yield the path of a file that exists only in memory, without a name, until the block ends. Raises OSError if the
+    system has no such files (only Linux has memfd_create(2))."""
     if not hasattr(os, "memfd_create"):
         raise OSError(errno.ENOSYS, "this system has no memfd_create, and keys are written to no disk")
     descriptor = os.memfd_create("pykbroker", os.MFD_CLOEXEC)

@@ -1,17 +1,18 @@
 """A watch over the event loop that finds turns of more than 100 ms and their causes.
 
-The loop cannot report while it stands still, and uvloop has no hook for a turn. So a separate thread asks for a
-callback on the loop, and looks at the stack of the loop's thread if the callback does not come. It asks only while the
-loop computes, because waking an idle node would cost more than all its work.
+The loop cannot report while it stands still, and uvloop has no hook for a turn. So a separate thread schedules a
+callback on the loop, and reads the stack of the loop's thread if the callback does not run. It schedules callbacks
+often only while the loop computes, because waking an idle node would cost more than all its other work.
 
 Responsible for finding slow turns and for their reasons. Not responsible for the use of the findings
 (node/turn_report.py).
 
 Invariants
-* While the loop is busy, each turn of 150 ms or more is found. The first turn after a calm is found from 0.5 s on, and
-  one that waits without computing (for a disk) from 1.5 s on. Shorter ones are found by chance, from 100 ms on.
-* Time in which the whole process stood still (SIGSTOP, a machine that was paused) is no turn: in that time neither did
-  the thread look, nor did the loop's thread compute.
+* While the loop is busy, each turn of 150 ms or more is found. The first long turn after a calm period is found if it
+  takes 0.5 s or more. A turn that waits without computing (for a disk) is found if it takes 1.5 s or more. Shorter
+  turns of at least 100 ms are found by chance.
+* Time in which the whole process stood still (SIGSTOP, a machine that was paused) does not count as a turn. The watch
+  detects it, because in that time the watch's thread was late too, and the loop's thread did not compute.
 """
 
 from __future__ import annotations
@@ -27,25 +28,26 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Final, NamedTuple
 
-#: Seconds. A turn that delays the callback for longer is slow.
+#: In seconds. A turn that delays the callback for longer is slow.
 SLOW_SECONDS: Final = 0.1
 _BUSY_LOOKS_SECONDS: Final = 0.05
 _CALM_LOOKS_SECONDS: Final = 0.25
-#: The loop is busy if its thread computed for this part of the time since the last look.
+#: The loop counts as busy if its thread computed for at least this part of the time since the last check.
 _BUSY_PART: Final = 0.25
-#: A calm loop is also asked this often, because it may wait for a disk.
+#: On a calm loop a callback is scheduled at this interval, because the loop may wait for a disk.
 _ASK_SECONDS: Final = 1.0
-#: The innermost frames of a sampled stack.
+#: The number of innermost frames that are kept of a stack.
 _MOST_FRAMES: Final = 12
 UNKNOWN: Final = "unknown"
-#: With its separator, because pykbroker_log and other packages next to it begin alike.
+#: The folder of this package. It ends with a separator, because pykbroker_log and other packages begin with the same
+#: name.
 _PACKAGE: Final = f"{PurePath(__file__).parents[1]}{os.sep}"
 
 
 class SlowTurn(NamedTuple):
-    """`seconds` on the clock and of CPU. `reason`: the API, or the module, that the turn was in when the watch looked;
-    UNKNOWN if a call of C held the lock of the interpreter, so that the watch could not look. `stack`: innermost frame
-    last."""
+    """A slow turn, with its seconds on the clock and of CPU. `reason`: the API or the module whose code the turn ran
+    when the watch read its stack. It is UNKNOWN if a call of C held the interpreter lock, so that the watch could not
+    read the stack. `stack`: the frames, innermost last."""
 
     seconds: float
     cpu_seconds: float
@@ -54,7 +56,7 @@ class SlowTurn(NamedTuple):
 
 
 class TurnWatch:
-    """Watches one loop. It is made on the thread of that loop, and may be closed on any thread."""
+    """Watches one loop. Make it on the thread of that loop; it may be closed on any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, report: Callable[[SlowTurn], None]) -> None:
         """`report` is called on the loop, right after a slow turn."""
@@ -64,17 +66,17 @@ class TurnWatch:
         self._closed = threading.Event()
         self._loop_thread = threading.get_ident()
         self._cpu_seconds = _cpu_clock(self._loop_thread)
-        #: when the thread asked, in seconds of the monotonic clock, and the CPU of the loop's thread then; None if the
-        #: loop has answered
+        #: when the callback was scheduled, in seconds of the monotonic clock, and the CPU seconds of the loop's thread
+        #: at that time; None if the callback has run
         self._asked: tuple[float, float] | None = None
-        #: the reason and the stack that the thread has found since it asked
+        #: the reason and the stack that the thread has found since the callback was scheduled
         self._found: tuple[str, tuple[str, ...]] | None = None
 
     def start(self) -> None:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread; it is gone when this returns. May be called again."""
+        """End the thread. It has ended when this returns. This may be called again."""
         self._closed.set()
         self._thread.join()
 
@@ -104,13 +106,14 @@ class TurnWatch:
             period = _BUSY_LOOKS_SECONDS if used > _BUSY_PART * (looked - before) else _CALM_LOOKS_SECONDS
             if self._asked is None:
                 if late > SLOW_SECONDS and used > _computed(late):
-                    # A call held the lock of the interpreter against this thread, and the loop's thread computed.
+                    # A call on the loop's thread computed and held the interpreter lock, so that this thread could not
+                    # run.
                     self._tell(self._report, SlowTurn(late, used, UNKNOWN, ()))
                 if period == _BUSY_LOOKS_SECONDS or looked - asked > _ASK_SECONDS:
                     asked = looked
                     self._asked = looked, cpu
                     self._tell(self._turned)
-            # If this thread was late, and the loop's thread did nothing, the process may have stood still.
+            # If this thread was late and the loop's thread did not compute, the whole process may have stood still.
             elif looked - asked > SLOW_SECONDS and self._found is None and (late < SLOW_SECONDS or used > late / 10):
                 frame = sys._current_frames().get(self._loop_thread)
                 if frame is not None:
@@ -124,13 +127,13 @@ class TurnWatch:
 
 
 def _computed(late: float) -> float:
-    """Return the CPU time that shows that the loop's thread computed, although it shares the processor. A process that
-    stood still has used less: only its work before that, between two looks."""
+    """Return the least CPU time that proves that the loop's thread computed, even if it shares the processor. A process
+    that stood still has used less, because it computed only between the last check and the stop."""
     return min(late / 2, max(SLOW_SECONDS, late / 10))
 
 
 def _cpu_clock(thread: int) -> Callable[[], float]:
-    """Return a clock of the CPU seconds of a thread, or of the process if the system has none for threads."""
+    """Return a clock of the CPU seconds of a thread, or of the process if the system has no such clock for threads."""
     try:
         clock = time.pthread_getcpuclockid(thread)
     except (AttributeError, OSError):
@@ -154,7 +157,7 @@ def _reason(frame: FrameType | None) -> str:
 
 
 def _stack(frame: FrameType) -> tuple[str, ...]:
-    # Lines of source are not looked up, because that would read files.
+    # The lines of source are left out, because reading them would open files.
     summary = traceback.StackSummary.extract(traceback.walk_stack(frame), limit=_MOST_FRAMES, lookup_lines=False)
     return tuple(f"{each.name} ({_place(each.filename)}:{each.lineno})" for each in summary)[::-1]
 

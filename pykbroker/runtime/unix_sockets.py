@@ -1,4 +1,4 @@
-"""Unix sockets that only their owner may connect to."""
+"""Unix sockets to which only their owner may connect."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pykbroker.runtime.accepting import Acceptor, MakeProtocol
 
 
 def bind_unix(path: str) -> socket.socket:
-    """Return a bound socket of mode 0600 that listens. A socket at `path` that no process answers is replaced; anything
-    else there raises OSError, and so does a path that is too long. Every error names the path."""
+    """Return a bound socket of mode 0600 that listens. A socket at `path` that no process answers is replaced. Raises
+    OSError if anything else is at `path`, or if the path is too long. Each error names the path."""
     try:
         _clear(path)
         sock = socket.socket(socket.AF_UNIX)
         try:
             sock.bind(path)
-            # Before it listens, so that no other user could have connected.
+            # The mode is set before the socket listens, so that no other user can connect before that.
             os.chmod(path, 0o600)
             sock.listen(16)
             sock.setblocking(False)
@@ -51,7 +51,7 @@ def _clear(path: str) -> None:
 
 
 class UnixSocket(Acceptor):
-    """Binds a path, and removes it when it closes. Raises OSError as `bind_unix`."""
+    """A listening socket at a path, which is removed when the socket closes. Raises OSError as `bind_unix` does."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, path: str, accept: MakeProtocol) -> None:
         super().__init__(loop, [bind_unix(path)], accept)

@@ -1,20 +1,21 @@
-"""Worker processes for loops over records, which would keep the event loop from its clients.
+"""Worker processes for loops over records, which would block the event loop for too long.
 
-Responsible for starting workers, passing jobs to them, reporting progress, and ending them when they are idle, are
-cancelled, or when this process ends. Not responsible for the work of a job.
+Responsible for starting workers, passing jobs to them, and reporting progress. It ends a worker when the worker is
+idle, when its job is cancelled, or when this process ends. Not responsible for the work of a job.
 
 A job is a generator function at the top of a module. It is called as `job(disk, *args)` with the worker's own disk. It
 yields the number of bytes that it has processed since the last yield (or parts of its result, which do not count), and
-returns its result. Arguments and results are pickled: names of files and ranges go in, facts come out. A kill at
-any moment must cost nothing but the work, so a job must always leave usable files.
+returns its result. Arguments and results are pickled, so they should be small, such as names of files and ranges. A
+worker may be killed at any moment, so a job must leave usable files at every step.
 
-A worker scans files through maps, in which a file that is cut off, or a device that cannot read, is a SIGBUS. The
-worker dies of it, and its job fails with the OSError (EIO) that a read would have raised in the broker.
+A worker scans files through memory maps. If a file is cut off or its device cannot read, the access to the map causes a
+SIGBUS, and the worker dies. Its job then fails with the OSError (EIO) that a read would have raised in the broker.
 
 Invariants:
-* A worker ends at the latest when the pipe to its parent breaks, so no worker writes to a directory whose owner is
-  gone.
-* It is no fork (locks, threads and event loops do not survive one) and does not import the parent's `__main__`.
+* A worker ends at the latest when the pipe from its parent breaks, so no worker writes to a directory whose owner has
+  ended.
+* A worker is not a fork, which locks, threads and event loops do not survive. It does not import the parent's
+  `__main__`.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ Job: TypeAlias = Callable[..., Generator[Any, None, T]]
 
 _LENGTH = struct.Struct(">I")
 _IDLE_SECONDS = 10.0
-#: The limit of a worker, which needs few files at a time.
+#: The most open files of a worker, which needs only few files at a time.
 _MAX_OPEN_FILES = 64
-#: Clients have priority.
+#: The nice value of workers; the broker, which serves clients, has priority.
 _NICE = 5
 _START = "import sys; sys.path[:] = sys.argv[1:]; from pykbroker.runtime.workers import main; main()"
 
 
-#: The meaning of a SIGBUS.
+#: The text of the error after a SIGBUS.
 CUT_OFF = "the file became shorter while a worker process read it through a map, or its device failed (SIGBUS)"
 
 
@@ -59,7 +60,7 @@ class WorkerDied(Exception):
 
 
 def finish(job: Job[T], disk: Disk, *args: object, on_progress: Callable[[Any], None] | None = None) -> T:
-    """Run a job here and now."""
+    """Run a job in this process and thread, and return its result."""
     steps = job(disk, *args)
     while True:
         try:
@@ -75,11 +76,11 @@ def finish(job: Job[T], disk: Disk, *args: object, on_progress: Callable[[Any], 
 
 
 class Workers:
-    """At most `size` processes, started when there is work."""
+    """At most `size` worker processes, which are started when there are jobs."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, size: int) -> None:
         self._loop = loop
-        # Each thread waits for its worker, which costs this process nothing.
+        # Each thread only waits for its worker.
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="pykbroker-worker")
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
@@ -94,8 +95,9 @@ class Workers:
         on_progress: Callable[[Any], None] | None = None,
         bytes_per_second: float | None = None,
     ) -> asyncio.Future[T]:
-        """Queue a job. `on_progress` is called on the loop with the values that it yields; cancelling the future kills
-        the worker. Fails with the error of the job, with OSError if a map failed, or with WorkerDied."""
+        """Queue a job. `on_progress` is called on the loop with each value that the job yields. Cancelling the future
+        kills the worker. The future fails with the error of the job, with OSError if a map failed, or with
+        WorkerDied."""
         future: asyncio.Future[T] = self._loop.create_future()
         request = pickle.dumps((job, args, bytes_per_second))
 
@@ -169,7 +171,7 @@ class Workers:
             worker.close()
 
     def close(self) -> None:
-        """End all of them and lose their work. Blocks until they are gone."""
+        """Kill all workers; the work of their jobs is lost. Blocks until they have ended."""
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
@@ -190,20 +192,21 @@ def _settle(future: asyncio.Future[object], result: object, error: BaseException
 
 
 class _Worker:
-    """One process and the pipes to it. One job at a time."""
+    """One worker process and its pipes. It runs one job at a time."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603  # this program itself
             [sys.executable, "-c", _START, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.answer: tuple[str, Any] = ("", None)
-        #: the file that it mapped last
+        #: the file that the worker has mapped last
         self.mapped = ""
-        #: True while it waits for a job
+        #: True while the worker can take a job
         self.usable = True
 
     def ask(self, request: bytes) -> Iterator[Any]:
-        """Yield the progress; then `answer` has the result. Raises OSError or EOFError if the process has died."""
+        """Pass a job to the worker, and yield its progress. After the last value, `answer` has the result. Raises
+        OSError or EOFError if the process has died."""
         stdin, stdout = self._pipes()
         self.usable = False
         _send(stdin, request)
@@ -224,11 +227,12 @@ class _Worker:
         return self._process.stdin, self._process.stdout
 
     def ended_by(self) -> int:
-        """Return the signal that has ended it, once its pipe is broken; 0 or less if none has."""
+        """Return the signal that ended the process, or 0 or less if no signal did. Call it only after the pipe has
+        broken."""
         return -self._process.wait()
 
     def kill(self) -> None:
-        """Kill it, from any thread; the caller that waits for it then gets an error."""
+        """Kill the process, from any thread. A thread that waits for its answer then gets an error."""
         self.usable = False
         self._process.kill()
 
@@ -271,7 +275,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the parent, whose end breaks the pipe
     with contextlib.suppress(OSError):
         os.nice(_NICE)
-    # Only our own pipe, because a job's prints must not get between the answers.
+    # Answers get a descriptor of their own, because a job's prints to stdout must not get between them.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -281,7 +285,7 @@ def main() -> None:
             while True:
                 requests.put(_receive(sys.stdin.buffer))
         except (EOFError, OSError):
-            # Even in the middle of a job, because its directory may belong to another process by now.
+            # End even in the middle of a job, because its directory may already belong to another process.
             os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
@@ -310,12 +314,12 @@ def _tell(parent: IO[bytes], message: bytes) -> None:
     try:
         _send(parent, message)
     except BrokenPipeError:
-        # The parent was killed, so no caller waits, and this is no error.
+        # The parent was killed, so no caller waits for the answer, and this is not an error.
         os._exit(0)
 
 
 class _Throttle:
-    """Limits the bytes a second on average, from the job's start on."""
+    """Limits the average number of bytes per second since the job's start."""
 
     def __init__(self, bytes_per_second: float | None) -> None:
         self._rate = bytes_per_second

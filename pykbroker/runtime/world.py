@@ -1,6 +1,7 @@
-"""The contracts of a node's environment: loop, clock, randomness, disk, blocking calls and sockets.
+"""The interfaces of a node's environment: loop, clock, randomness, disk, blocking calls and sockets.
 
-The simulation gives a node another world. Not responsible for the real one (OsRuntime), nor for any policy.
+The simulation gives a node a simulated environment. Not responsible for the real environment (OsRuntime), nor for any
+policy.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from pykbroker_log.disk import Disk, File
 
 T = TypeVar("T")
-#: Called on the loop, with the exception or None.
+#: Called on the loop when work has ended, with its exception or None.
 OnEnded = Callable[["BaseException | None"], None]
-#: Calls a function on another loop, soon; may be used on any thread. Raises RuntimeError if that loop is closed.
+#: Schedules the call of a function on another loop. May be used on any thread. Raises RuntimeError if that loop is
+#: closed.
 CallSoon = Callable[[Callable[[], None]], object]
 
 
@@ -29,7 +31,7 @@ class Runtime(Protocol):
     loop: asyncio.AbstractEventLoop
     disk: Disk
     random: random.Random
-    #: the most connections from other programs
+    #: the most connections that other programs may make to this node
     most_connections: int
 
     def now_ms(self) -> int:
@@ -41,8 +43,8 @@ class Runtime(Protocol):
         ...
 
     def cpu_ms(self) -> float:
-        """Return the CPU milliseconds of the calling thread, since an arbitrary time. On the loop they are the
-        loop's."""
+        """Return the CPU milliseconds of the calling thread since an arbitrary time. On the loop this is the thread of
+        the loop."""
         ...
 
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
@@ -50,7 +52,7 @@ class Runtime(Protocol):
         ...
 
     def fsync(self, files: Sequence[File], ended: OnEnded) -> None:
-        """Make files of `disk` durable off the loop, as `Disk.fsync_files`."""
+        """Make files of `disk` durable off the loop, as `Disk.fsync_files` does, and then call `ended` on the loop."""
         ...
 
     def run_apart(
@@ -60,12 +62,13 @@ class Runtime(Protocol):
         on_progress: Callable[[Any], None] | None = None,
         bytes_per_second: float | None = None,
     ) -> asyncio.Future[T]:
-        """Run a loop over records in a worker process: see workers.py for what a job is. Cancelling ends it."""
+        """Run a job, such as a loop over records, in a worker process (see workers.py). Cancelling the future ends the
+        job."""
         ...
 
     def keep(self) -> None:
-        """Note that many objects were made that will stay, so that the garbage collector may leave them out. May be
-        called often."""
+        """Note that many long-lived objects were made, so that the garbage collector may skip them. May be called
+        often."""
         ...
 
     def watch_turns(self, report: Callable[[SlowTurn], None]) -> Callable[[], None]:
@@ -73,20 +76,21 @@ class Runtime(Protocol):
         ...
 
     def beside(self) -> Beside:
-        """Return a second loop of this node, for its broker half. Call this once."""
+        """Return the loop for the node's broker half, which may be this loop. Call this once."""
         ...
 
     def own_name(self) -> asyncio.Future[str]:
-        """Ask for the name under which other machines reach this one. Raises OSError if it is not known in time."""
+        """Return a future of the name under which other machines reach this machine. It fails with OSError if the name
+        is not found in time."""
         ...
 
     def listen(self, accept: MakeProtocol, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
-        """Bind a port; 0 stands for a free one. Raises OSError."""
+        """Bind a port; 0 stands for any free port. Raises OSError."""
         ...
 
     def listen_at(self, accept: MakeProtocol, path: str) -> asyncio.Future[ListeningSocket]:
-        """Bind a Unix socket that only this process's user may connect to. A socket that no process answers is
-        replaced. Raises OSError."""
+        """Bind a Unix socket to which only this process's user may connect. A socket at the path that no process
+        answers is replaced. Raises OSError."""
         ...
 
     def connect(
@@ -108,10 +112,10 @@ class ListeningSocket(Protocol):
 
 
 class Beside(Protocol):
-    """A second loop, as `Runtime.beside` returns it. `runtime` is the runtime of that loop."""
+    """The loop of the broker half, as `Runtime.beside` returns it. `runtime` is the runtime of that loop."""
 
     runtime: Runtime
-    #: None if both are one loop
+    #: these two are None if both halves run on one loop
     call_there: CallSoon | None
     call_back: CallSoon | None
 
@@ -121,5 +125,5 @@ class Beside(Protocol):
         ...
 
     async def close(self) -> None:
-        """End the second loop. It is over, with its thread, when this returns."""
+        """End the second loop. The loop and its thread have ended when this returns."""
         ...
