@@ -80,8 +80,8 @@ class ControlEnd:
         self._timer: asyncio.TimerHandle | None = None
         self._recovery: tuple[int, int, int] | None = None
         self._asks_recovery = False
-        # The pulse may count up to two intervals too little. So the broker loop counts as silent this long before a
-        # session is over, and no heartbeat is sent later than a session after its last turn.
+        # After this time the broker loop counts as standing still. It is shorter than a session, because the pulse may
+        # count up to two intervals too little. So no heartbeat is sent later than a session after the loop's last turn.
         self._longest_silence = session_seconds - min(2 * PULSE_SECONDS, session_seconds / 2)
         #: the state of the quorum that was last handed over; the broker half may not have taken it yet
         self._told: KnownQuorum | None = None

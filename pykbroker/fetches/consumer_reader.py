@@ -1,5 +1,5 @@
-"""Reads partitions for a consumer, up to the high watermark or the last stable offset. A follower answers it too, if
-its version is new enough (KIP-392)."""
+"""Reads partitions for a consumer, up to the high watermark or the last stable offset. With Fetch version 11 or newer a
+consumer may also read from a follower (KIP-392)."""
 
 from __future__ import annotations
 

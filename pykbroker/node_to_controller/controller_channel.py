@@ -2,8 +2,9 @@
 the request goes in memory, otherwise over a connection to the leader. A node never assumes that its own controller half
 is active.
 
-Each purpose has its own channel, and so its own connection, as in Apache Kafka: lifecycle, forwarding, directories,
-changes of ISRs. So a slow forwarded request delays no heartbeat, and a heartbeat that times out ends no forwarded
+Each purpose has its own channel, and so its own connection, as in Apache Kafka, for example: lifecycle, forwarding,
+directories, changes of ISRs. So a slow forwarded request delays no heartbeat, and a heartbeat that times out ends no
+forwarded
 request.
 
 Responsible for sending a request to the present controller. Not responsible for trying again, which

@@ -90,8 +90,8 @@ class PartitionLeader:
         if image.partition_epoch > isr.partition_epoch:
             isr.settle(image.isr, image.partition_epoch)
         elif isr.pending is not None and not set(isr.pending.replicas) <= set(image.replicas):
-            # The replica set has changed, and the change in flight contains a replica that was removed. The controller
-            # certainly refuses such a change.
+            # The controller's last answer had this partition epoch, but not the new replica set. The change in flight
+            # contains a replica that was removed, so the controller certainly refuses it.
             isr.withdraw()
         # Otherwise a change stays in flight. It is based on this partition epoch, so the controller may still make it.
         self._set_replicas(image)

@@ -158,8 +158,8 @@ class FetchPurgatory:
     of the loop, even if several of its partitions have changed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
-        """`most`: the most fetches after which no consumer's fetch may wait (pykbroker.max.parked.requests). A follower
-        whose fetch may not wait would ask again at once, so followers' fetches may wait up to twice this number."""
+        """`most` (pykbroker.max.parked.requests): a consumer's fetch may wait only if fewer fetches than this wait. A
+        follower would ask again at once, so a follower's fetch may wait if fewer than twice this number wait."""
         self._loop = loop
         self.deadlines = Deadlines(loop)
         self._followers = AwaitedFollowers(loop)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from pykbroker.security.authorizer import Operation, Resource
 
-#: As a resource name with LITERAL it matches any name; as a host, any host.
+#: As a LITERAL resource name it matches any name; as a host it matches any host.
 WILDCARD: Final = "*"
 ANY_USER: Final = "User:*"
 
@@ -36,7 +36,7 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def known(kind: type[E], code: int) -> E:
-    """Return the member with this code; UNKNOWN (0) for a code of a newer protocol."""
+    """Return the member with this code, or UNKNOWN (0) for a code of a newer protocol."""
     try:
         return kind(code)
     except ValueError:
@@ -44,7 +44,8 @@ def known(kind: type[E], code: int) -> E:
 
 
 class Acl(NamedTuple):
-    """`principal` is "Type:name", `host` an address or `*`. Codes, not enums, because they come from records.
+    """One ACL. `principal` is "Type:name", `host` an address or `*`. Types and operations are numbers, not enums,
+    because they come from records.
 
     The fields have the names of AccessControlEntryRecord and of responses, which are made from them directly."""
 
@@ -67,10 +68,10 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """The filter of DescribeAcls and DeleteAcls. None matches anything, and so does ANY.
+    """The filter of DescribeAcls and DeleteAcls. A field with None or ANY matches anything.
 
-    With the pattern type MATCH, `resource_name` finds every rule that applies to the resource of that name: literal
-    ones, `*`, and prefixes of it (KIP-290).
+    With the pattern type MATCH, the filter finds every rule that applies to the resource with that name: LITERAL rules
+    for the name or `*`, and PREFIXED rules for a prefix of the name (KIP-290).
     """
 
     resource_type: Resource
@@ -106,7 +107,7 @@ class AclFilter(NamedTuple):
 
 def java_address(host: str) -> str:
     """Return an address as Java writes it (InetAddress.getHostAddress), because the host of an ACL is compared with
-    that: `0:0:0:0:0:0:0:1` for `::1`, and an IPv4 address for one that is mapped into IPv6."""
+    this text: `0:0:0:0:0:0:0:1` for `::1`, and the IPv4 address for an IPv4 address that is mapped into IPv6."""
     if ":" not in host:
         return host
     address, _, scope = host.partition("%")

@@ -1,4 +1,5 @@
-"""Filters of ACLs as DescribeAcls and DeleteAcls have them, and ACLs as both answer them, one resource at a time."""
+"""The filters in requests of DescribeAcls and DeleteAcls, and ACLs grouped by resource pattern, as their responses have
+them."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class WireFilter(Protocol):
 
 
 def has_unknown(wanted: WireFilter) -> bool:
-    """Return True if the request has UNKNOWN in a field. A number that this node does not know does not count."""
+    """Return True if the request has UNKNOWN (0) in a field. Other numbers that this node does not know do not
+    count."""
     return 0 in (wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
 
 
@@ -39,7 +41,7 @@ def acl_filter(wanted: WireFilter) -> AclFilter:
 
 
 def by_pattern(acls: Iterable[Acl]) -> dict[tuple[int, str, int], list[Acl]]:
-    """ACLs under (resource type, name, pattern type); each rule once, under however many ids it is stored."""
+    """Return (resource type, name, pattern type) -> its ACLs. A rule that is stored under several ids is in it once."""
     found: dict[tuple[int, str, int], dict[Acl, None]] = {}
     for acl in acls:
         found.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), {})[acl] = None

@@ -1,15 +1,16 @@
-"""The ACLs of a cluster, indexed so that a decision reads only the few that can matter: values in, a decision out.
+"""An index of the ACLs of a cluster, with which a decision reads only the few ACLs that can matter. Pure.
 
-Rules are stored by pattern and within a pattern by principal and host. So a decision does not walk through 100,000 ACLs
-of other patterns, nor through 100,000 ACLs of other users on the same pattern. Responsible for the decisions of Apache
-Kafka's StandardAuthorizerData, after super users. Not responsible for super users, for caching nor for log lines
+Rules are stored by pattern, and within a pattern by principal and host. So a decision does not iterate over 100,000
+ACLs of other patterns, nor over 100,000 ACLs of other users on the same pattern. Responsible for the decisions of
+Apache Kafka's StandardAuthorizerData, except those for super users. Not responsible for super users, for caching nor
+for log lines
 (standard_authorizer.py).
 
-Invariant: after any adds and removes the index decides like one built from the remaining ACLs (CVE-2024-27309). Each
-ACL has its own id, and two ids may have the same rule: the rule counts until both are removed.
+Invariant: after any adds and removes the index decides like an index that is built from the remaining ACLs
+(CVE-2024-27309). Each ACL has its own id. Two ids may have the same rule, which then counts until both are removed.
 
-One difference from Apache Kafka 4.3.1: here `*` matches every name. There it does not match names that themselves begin
-with `*`, so that a DENY of `*` leaves a group `*abc` open.
+One difference from Apache Kafka 4.3.1: here `*` matches every name. In Apache Kafka it does not match names that begin
+with `*`, so that a DENY for `*` does not apply to a group `*abc`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple
 from pykbroker.security.acl import ANY_USER, WILDCARD, Acl, PatternType, Permission
 from pykbroker.security.authorizer import Operation
 
-#: An ALLOW of these allows the operation too; a DENY of these does not deny it.
+#: operation -> the operations whose ALLOW also allows it. A DENY of such an operation does not deny it.
 _IMPLIED_BY: Final[Mapping[int, frozenset[int]]] = {
     Operation.DESCRIBE: frozenset(
         (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
@@ -31,28 +32,28 @@ _IMPLIED_BY: Final[Mapping[int, frozenset[int]]] = {
 
 
 class Ruling(NamedTuple):
-    """The decision of the ACLs. `rule` decided. It is None if no rule is about the client; then `has_rules` is True if
-    the resource has any rule (allow.everyone.if.no.acl.found)."""
+    """The decision of the ACLs. `rule`: the rule that decided, or None if no rule applies to the client and operation.
+    `has_rules`: True if the resource has any rule (see allow.everyone.if.no.acl.found)."""
 
     rule: Acl | None
     has_rules: bool
 
 
-#: (principal, host) -> the rules of one pattern that are about them
+#: (principal, host) -> the rules of one pattern for this principal and host
 _Rules = dict[tuple[str, str], tuple[Acl, ...]]
 _Pattern = tuple[int, str]
 
 
 class AclIndex:
-    """Only `add` and `remove` change it."""
+    """The index. Only `add` and `remove` change it."""
 
     def __init__(self, acls: Mapping[bytes, Acl] | None = None) -> None:
         self._by_id: dict[bytes, Acl] = {}
         self._literal: dict[_Pattern, _Rules] = {}
         self._prefixed: dict[_Pattern, _Rules] = {}
-        #: resource type -> length of a prefix -> the number of patterns that have it
+        #: resource type -> length of a prefix -> the number of prefixes with this length
         self._lengths: dict[int, Counter[int]] = {}
-        #: (resource type, principal) -> its rules, by id
+        #: (resource type, principal) -> the principal's rules for this type, by id
         self._by_principal: dict[tuple[int, str], dict[bytes, Acl]] = {}
         for acl_id, acl in (acls or {}).items():
             self.add(acl_id, acl)
@@ -64,7 +65,7 @@ class AclIndex:
         return iter(self._by_id.values())
 
     def add(self, acl_id: bytes, acl: Acl) -> None:
-        """Add a rule; an id that is there already gets the new rule."""
+        """Add a rule. It replaces an earlier rule with the same id."""
         self.remove(acl_id)
         self._by_id[acl_id] = acl
         self._by_principal.setdefault((acl.resource_type, acl.principal), {})[acl_id] = acl
@@ -75,7 +76,7 @@ class AclIndex:
             if patterns is self._prefixed:
                 self._lengths.setdefault(acl.resource_type, Counter())[len(acl.resource_name)] += 1
         about = (acl.principal, acl.host)
-        # Sorted, so that the index decides by the same rule whatever the order in which it was filled.
+        # Sorted, so that the same rule decides, in whatever order the rules were added.
         rules[about] = tuple(sorted((*rules.get(about, ()), acl)))
 
     def remove(self, acl_id: bytes) -> None:
@@ -107,11 +108,13 @@ class AclIndex:
                 del self._lengths[acl.resource_type]
 
     def _patterns(self, acl: Acl) -> dict[_Pattern, _Rules]:
-        """Return the patterns of this type. As in Apache Kafka, an unknown pattern type means a prefix."""
+        """Return the table for the pattern type of a rule. As in Apache Kafka, an unknown pattern type counts as
+        PREFIXED."""
         return self._literal if acl.pattern_type == PatternType.LITERAL else self._prefixed
 
     def _applying(self, resource: int, name: str) -> Iterator[_Rules]:
-        """Yield the rules of each pattern that the name matches: itself, prefixes from the longest, `*`."""
+        """Yield the rules of each pattern that matches the name: the name itself, its prefixes from the longest, and
+        `*`."""
         found = self._literal.get((resource, name))
         if found is not None:
             yield found
@@ -124,7 +127,8 @@ class AclIndex:
             yield found
 
     def decide(self, principal: str, host: str, operation: int, resource: int, name: str) -> Ruling:
-        """Return the decision; `host` is as `java_address` writes it. Any DENY that applies counts before any ALLOW."""
+        """Return the decision. `host`: the address in the form of `java_address`. A DENY that applies has priority over
+        each ALLOW."""
         allowed: Acl | None = None
         has_rules = False
         implied_by = _IMPLIED_BY.get(operation, (operation,))
@@ -135,7 +139,7 @@ class AclIndex:
                     if acl.operation == Operation.ALL or acl.operation in implied_by:
                         allowed = acl
                 elif acl.operation in (Operation.ALL, operation):
-                    # DENY, and unknown values in a record of another version: refuse, as Apache Kafka does.
+                    # Refuse for DENY, and for an unknown value in a record of another version, as Apache Kafka does.
                     return Ruling(acl, True)
         return Ruling(allowed, has_rules)
 
@@ -166,7 +170,7 @@ class AclIndex:
 
 
 def _about(rules: _Rules, principal: str, host: str) -> Iterator[Acl]:
-    """Yield the rules about a client, in Apache Kafka's order: by operation first."""
+    """Return an iterator of the rules for a client, in Apache Kafka's order: within a pattern type, by operation."""
     found: list[Acl] = []
     for who in {principal, ANY_USER}:
         for where in {host, WILDCARD}:
@@ -181,6 +185,6 @@ def _order(acl: Acl) -> tuple[int, int, str, str, int]:
 
 
 def _begins_with_one_of(prefixes: set[str], name: str) -> bool:
-    """Return True if `name` begins with a prefix. It makes one look-up per character, as there may be 100,000
-    prefixes."""
+    """Return True if `name` begins with one of the prefixes. It makes one look-up per character of the name, because
+    there may be 100,000 prefixes."""
     return bool(prefixes) and any(name[:end] in prefixes for end in range(1, len(name) + 1))

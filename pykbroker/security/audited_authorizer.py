@@ -1,8 +1,8 @@
-"""The decisions of an authorizer as JSON, one object a line (`pykbroker.authorizer.audit.file`).
+"""Writes the decisions of an authorizer as JSON, one object per line (`pykbroker.authorizer.audit.file`).
 
-Not responsible for writing the lines (runtime/line_file.py). Left out are decisions that are only shown, and refusals
-that another permission may replace, as in `kafka.authorizer.logger`. JSON in ASCII, so that a name from a client can
-neither begin a line nor control a terminal.
+Not responsible for writing the lines to the file (runtime/line_file.py). As in `kafka.authorizer.logger`, decisions
+that are only shown are left out, and refusals after which another permission may still allow the request. The JSON is
+ASCII, so that a name from a client can neither begin a line nor control a terminal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pykbroker.security.acl import java_address
 from pykbroker.security.authorizer import Asker, Authorizer, Operation, Resource
 from pykbroker_wire.apis import APIS
 
-#: The most characters of a text from a client; a longer one is cut off and followed by its length.
+#: The most characters of a text from a client. A longer text is cut off, and its length is added.
 SHOWN_CHARACTERS: Final = 1024
 
 #: (asker, operation, resource, name) -> the rule that decided

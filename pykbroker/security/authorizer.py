@@ -1,4 +1,5 @@
-"""The question of a handler: may this client do this operation on that resource? And answers that need no ACLs.
+"""The interface of authorizers: may this client do this operation on that resource? And an authorizer that allows
+everything.
 
 Not responsible for ACLs (acl.py, acl_index.py, standard_authorizer.py) nor for finding the principal of a client
 (net/). Source: KIP-11, KIP-430, KIP-504, KIP-679; numbers as in Apache Kafka's AclOperation and ResourceType.
@@ -13,7 +14,8 @@ from pykbroker.security.peer_session import PeerSession
 
 
 class Operation(IntEnum):
-    #: The hash of the number: that of an Enum is Python code, and decisions are looked up by it.
+    #: The hash of the number. The hash of an Enum is slower, because it is Python code, and each look-up of a decision
+    #: needs it.
     __hash__ = int.__hash__
 
     UNKNOWN = 0
@@ -49,7 +51,7 @@ class Resource(IntEnum):
 
 CLUSTER_NAME = "kafka-cluster"
 
-#: Operations that exist for a resource; the bits of KIP-430 are taken from these.
+#: The operations that exist for each type of resource. The bits of KIP-430 are only for these.
 SUPPORTED_OPERATIONS: dict[Resource, tuple[Operation, ...]] = {
     Resource.TOPIC: (
         Operation.READ,
@@ -92,8 +94,8 @@ class AskingPeer(Protocol):
 
 
 class Asker(Protocol):
-    """The request for which a handler asks. `principal` and `client_host` are those of `peer`, which has them at a
-    tenth of the cost."""
+    """The request for which a handler needs a decision. `principal` and `client_host` are those of `peer`; to read them
+    from `peer` takes a tenth of the time."""
 
     @property
     def peer(self) -> AskingPeer: ...
@@ -117,8 +119,8 @@ class Authorizer(Protocol):
         ...
 
     def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
-        """Return True if it is allowed. `quiet`: do not report a refusal, because another permission may be enough, or
-        the response just omits the resource. Allowed operations are still reported."""
+        """Return True if the operation is allowed. `quiet`: do not report a refusal, because another permission may be
+        enough, or because the response just omits the resource. Allowed operations are still reported."""
         ...
 
     def would_allow(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> bool:

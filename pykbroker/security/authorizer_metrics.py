@@ -1,7 +1,8 @@
-"""Apache Kafka's metrics of StandardAuthorizer (KIP-877), for each half of a node: the ACLs, and decisions per minute.
+"""Apache Kafka's metrics of StandardAuthorizer (KIP-877), for each half of a node: the number of ACLs, and the
+decisions per minute.
 
-A rate covers the time since the newest earlier reading that is at least a minute old, or since the oldest if all are
-younger.
+A rate covers the time since an earlier reading: the newest that is at least a minute old, or the oldest if all are
+younger than a minute.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _WINDOW_S = 60.0
 
 
 class RatePerMinute:
-    """The rate of a growing number, by a clock in seconds."""
+    """The rate per minute at which a number grows. `now_s` is a clock in seconds."""
 
     def __init__(self, read: Callable[[], int], now_s: Callable[[], float]) -> None:
         self._read = read
@@ -36,7 +37,7 @@ class RatePerMinute:
 def register(
     metrics: Metrics, authorizer: StandardAuthorizer, roles: Iterable[str], now_s: Callable[[], float]
 ) -> None:
-    """`roles`: those of the half, or halves, that use this authorizer."""
+    """Register the metrics of an authorizer. `roles`: the roles of the half, or halves, that use this authorizer."""
     gauges: dict[str, Callable[[], float]] = {
         "acls-total-count": lambda: authorizer.acl_count,
         "authorization-request-rate-per-minute": RatePerMinute(lambda: authorizer.allowed + authorizer.denied, now_s),

@@ -1,4 +1,4 @@
-"""The name and the version of a client's software, as ApiVersions has them (KIP-511)."""
+"""The check of the name and the version of a client's software in ApiVersions (KIP-511)."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def is_software(*words: str) -> bool:
-    """Return True if each word can be the name or the version of software."""
+    """Return True if each word has the form of a name or a version of software."""
     return all(map(_SOFTWARE.fullmatch, words))

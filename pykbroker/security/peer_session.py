@@ -1,4 +1,4 @@
-"""The principal of a connection, as the protocol of its listener has established it.
+"""The principal of a connection, which the security protocol of its listener has established.
 
 Not responsible for the permissions of the principal (authorizer.py) nor for its authentication.
 """

@@ -1,12 +1,12 @@
-"""Apache Kafka's StandardAuthorizer: super users, then the ACLs of the metadata log, then the default.
+"""Apache Kafka's StandardAuthorizer: it checks super users first, then the ACLs of the metadata log, then the default.
 
-Responsible for the order of these, for the time before the ACLs are loaded, for decisions kept between requests and for
-the log of decisions (`kafka.authorizer.logger`). Not responsible for the meaning of ACLs (acl_index.py) nor for getting
+Responsible for this order, for the time before the ACLs are loaded, for storing decisions between requests, and for the
+log of decisions (`kafka.authorizer.logger`). Not responsible for the meaning of ACLs (acl_index.py) nor for getting
 their changes (node/loop_side.py).
 
-Until `complete_initial_load` it only decides for super users, and raises AuthorizerNotReady for others. It keeps
-decisions until an ACL changes: at most MAX_DECISIONS of them, and on names of at most KEPT_CHARACTERS, because names
-that clients choose must not grow a table.
+Until `complete_initial_load` it only decides for super users, and raises AuthorizerNotReady for other principals. It
+stores decisions until an ACL changes. It stores at most MAX_DECISIONS, and only for names of at most KEPT_CHARACTERS,
+because clients choose names and must not be able to fill the memory.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from pykbroker.security.authorizer import Asker, AuthorizerNotReady, Operation, 
 from pykbroker_wire.apis import APIS
 
 MAX_DECISIONS: Final = 10_000
-#: The longest name of a kept decision; longer ones (of a group, of a transaction: up to 32,767) are not kept.
+#: The longest name for which a decision is stored. Names of groups and transactions may have up to 32,767 characters.
 KEPT_CHARACTERS: Final = 256
 #: The most log lines for refusals of one client within a second, unless the log has the level DEBUG.
 MOST_REFUSALS: Final = 100
 _TRACE: Final = logging.DEBUG - 5
 
 logger = logging.getLogger(__name__)
-#: One line for each decision, with the logger name and the words that log pipelines know.
+#: Logs a line for each decision, with Apache Kafka's logger name and words, which log pipelines expect.
 audit_logger = logging.getLogger("kafka.authorizer.logger")
 _DEBUG: Final = logging.DEBUG
-#: The logger's cache of its levels, which it empties when one changes: a call of it costs as much as the decision.
+#: The logger's own cache of enabled levels, which it empties when a level changes. It is read directly, because a call
+#: of the logger costs as much as the decision.
 _levels: Mapping[int, bool] = getattr(audit_logger, "_cache", {})
 
 
 class Decision(NamedTuple):
-    """`rule` as Apache Kafka writes it into the log."""
+    """A decision. `rule`: the rule that decided, as Apache Kafka names it in the log."""
 
     allowed: bool
     rule: Acl | str
@@ -51,7 +52,7 @@ _Question = tuple[str, str, int, int, str | None]
 
 
 class StandardAuthorizer:
-    """One for both halves of a node."""
+    """The authorizer of one half of a node."""
 
     keeps_acls = True
 
@@ -63,14 +64,14 @@ class StandardAuthorizer:
         allow_if_no_acl: bool = False,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`super_users`: principals, "Type:name". `allow_if_no_acl`: allow.everyone.if.no.acl.found. `now` in
+        """`super_users`: principals, "Type:name". `allow_if_no_acl`: allow.everyone.if.no.acl.found. `now` returns
         seconds."""
         self._prefix = f"[StandardAuthorizer {node_id}]"
         self._super_users = frozenset(super_users)
         self._default = Decision(True, "DefaultAllow") if allow_if_no_acl else Decision(False, "DefaultDeny")
         self._index = AclIndex()
         self._decisions: dict[_Question, Decision] = {}
-        #: for metrics: the number of decisions, by result
+        #: the number of decisions, by result; for metrics
         self.allowed = 0
         self.denied = 0
         self._loaded = False
@@ -86,7 +87,8 @@ class StandardAuthorizer:
     # Its ACLs.
 
     def change(self, changes: Mapping[bytes, Acl | None]) -> None:
-        """Add the ACLs with these ids; None removes one. All changes are in force at the next decision."""
+        """Add the ACLs with these ids, or remove an ACL whose value is None. All changes apply from the next decision
+        on."""
         for acl_id, acl in changes.items():
             if acl is None:
                 self._index.remove(acl_id)
@@ -103,14 +105,14 @@ class StandardAuthorizer:
         return self._loaded
 
     def when_loaded(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once: now if the ACLs are loaded already, otherwise when they are."""
+        """Call `callback` once: now if the ACLs are already loaded, otherwise when they are."""
         if self._loaded:
             callback()
         else:
             self._waiting.append(callback)
 
     def complete_initial_load(self) -> None:
-        """All ACLs that were committed when this node started are loaded, so from now on it decides for all
+        """Note that all ACLs that were committed when this node started are loaded. From now on it decides for all
         principals."""
         if self._loaded:
             return
@@ -153,11 +155,12 @@ class StandardAuthorizer:
         return decision.allowed
 
     def explain(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> str:
-        """Return the rule that decides, as in the log."""
+        """Return the rule that decides, as the log has it."""
         return str(self._decision(asker, operation, resource, name))
 
     def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
-        # A name that no ACL is likely to have: it covers super users, rules of `*`, and the default without any rule.
+        # No ACL is likely to have this name, so this call checks super users, rules for `*`, and the default without
+        # any rule.
         if self.authorize(asker, operation, resource, "hardcode", quiet=True):
             return True
         principal, host = asker.principal, asker.client_host
@@ -170,7 +173,8 @@ class StandardAuthorizer:
         return decision.allowed
 
     def _decision(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> Decision:
-        """Return a kept decision or a new one. `authorize` repeats this code to save the call in each request."""
+        """Return a stored decision or a new decision. `authorize` repeats this code to save the call in each
+        request."""
         principal, host = asker.principal, asker.client_host
         kept = self._decisions.get((principal, host, operation, resource, name))
         return kept or self._decide(principal, host, operation, resource, name)
@@ -194,13 +198,14 @@ class StandardAuthorizer:
         if name is not None and len(name) > KEPT_CHARACTERS:
             return
         if len(self._decisions) >= MAX_DECISIONS:
-            # All at once: the next requests decide again, and no request has to keep an order of use.
+            # Drop all at once. The next requests decide again, and no request has to maintain an order of use.
             self._decisions.clear()
         self._decisions[question] = decision
 
 
 class _Flood:
-    """Refusals of one client in a row: a request may name so many resources that their lines would fill a disk."""
+    """Counts the consecutive refusals of one client. A request may name so many resources that the log lines about its
+    refusals would fill a disk."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -208,7 +213,7 @@ class _Flood:
         self._lines = 0
 
     def is_full(self, principal: str, host: str) -> bool:
-        """Return True if this refusal gets no line; the first time, log that lines are left out."""
+        """Return True if this refusal gets no log line. The first time, log that lines are left out."""
         whose = (principal, host, int(self._now()))
         if whose != self._whose:
             self._whose, self._lines = whose, 0
@@ -242,7 +247,7 @@ def _line(asker: Asker, operation: Operation, resource: Resource, name: str, dec
 
 
 def one_line(text: str) -> str:
-    """Escape a name from a client, which must not begin a line of the log nor control a terminal."""
+    """Escape the text of a log line, so that a name from a client can neither begin a line nor control a terminal."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""The stored form of a user's SCRAM password, in the metadata log, in the image, and for checking a proof."""
+"""The stored form of a user's SCRAM password, which the metadata log and the image have, and which checks a proof."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class StoredKeys(NamedTuple):
-    """The keys of one user and mechanism (RFC 5802). A password can be guessed from them, not read. Its text shows
-    none."""
+    """The keys of one user for one mechanism (RFC 5802). They do not contain the password, but they allow to check
+    guesses of it. Its `repr` shows no key."""
 
     salt: bytes
     stored_key: bytes

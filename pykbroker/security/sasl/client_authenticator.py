@@ -1,10 +1,10 @@
-"""The authentication of this node on a connection that it makes, before any request: SaslHandshake, then the tokens.
+"""The authentication of this node on a connection that it makes, before other requests: SaslHandshake, then the tokens.
 
 Pure: responses in, requests out. Responsible for the order of the messages, and for accepting no success response
 before the mechanism is complete (KIP-43, KIP-152, KIP-368). Not responsible for sockets, versions, time
 (net/sasl_client.py), nor for the content of a token (scram_client.py).
 
-Invariant: a session comes only from an exchange in which the peer has proved what its mechanism requires.
+Invariant: an exchange gives a session only if the peer has proved its identity as far as the mechanism requires it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from pykbroker_wire.errors import ErrorCode, error_name
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-#: After version 0 of SaslHandshake tokens have no header, and so no errors.
+#: After version 0 of SaslHandshake, tokens are sent without a header, so a response has no error code.
 LEAST_HANDSHAKE: Final = 1
 _LONGEST_TEXT: Final = 200
 
 
 class ClientSession(NamedTuple):
-    """The peer has accepted this node. `lifetime_ms`: the time until renewal; None for the life of the connection."""
+    """The session after the peer has accepted this node. `lifetime_ms`: the time until the session ends unless it is
+    renewed; None if it does not end before the connection."""
 
     lifetime_ms: int | None
 
@@ -37,7 +38,7 @@ class _Step(Enum):
 
 
 class ClientAuthenticator:
-    """One exchange. Each method raises LoginRefused; do not use it after that."""
+    """One exchange. Each method may raise LoginRefused. Do not use the object after that."""
 
     __slots__ = ("_client", "_mechanism", "_step")
 
@@ -53,7 +54,7 @@ class ClientAuthenticator:
         return SaslHandshakeRequest(mechanism=self._mechanism)
 
     def handshaken(self, response: SaslHandshakeResponse) -> SaslAuthenticateRequest:
-        """Return the request that follows the response to that of `begin`."""
+        """Return the next request, after the response to the request of `begin`."""
         self._expect(_Step.HANDSHAKE)
         if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             served = ", ".join(response.mechanisms)
@@ -66,14 +67,14 @@ class ClientAuthenticator:
         return SaslAuthenticateRequest(auth_bytes=self._client.first())
 
     def derivation(self, response: SaslAuthenticateResponse) -> Derivation | None:
-        """Return what must be derived before this response goes to `receive`, because the derivation takes
-        milliseconds."""
+        """Return the inputs of the key that must be derived before this response is passed to `receive`, or None. The
+        derivation takes milliseconds."""
         if self._step is not _Step.TOKENS or response.error_code != ErrorCode.NONE:
             return None
         return self._client.derivation(bytes(response.auth_bytes))
 
     def derive(self, derivation: Derivation) -> bytes:
-        """Return the value for the SaltedPasswords. It takes milliseconds and may run on any thread."""
+        """Return the salted password, for the SaltedPasswords. It takes milliseconds and may run on any thread."""
         return self._client.derive(derivation)
 
     def receive(self, response: SaslAuthenticateResponse) -> SaslAuthenticateRequest | ClientSession:

@@ -1,10 +1,10 @@
-"""JAAS texts in, entries out, for `sasl.jaas.config` and for the file of `java.security.auth.login.config`.
+"""Parses JAAS texts into entries, for `sasl.jaas.config` and for the file of `java.security.auth.login.config`.
 
 Words, quotes and comments are those of Java's StreamTokenizer as Apache Kafka's JaasConfig sets it up, so that the same
-line has the same meaning. No class is ever loaded: a login module is a name that is compared.
+line has the same meaning. No class is ever loaded: the name of a login module is only compared.
 
-Invariant: an error contains no word of the text except the names that this module lists, because the text has
-passwords.
+Invariant: because the text contains passwords, an error contains no word of it except the names that this module lists
+(`_TELLABLE`).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Final, NamedTuple
 
 _FLAGS: Final = frozenset({"REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL"})
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-#: Names of options that are certainly no password.
+#: Names of options that are certainly not a password.
 _TELLABLE: Final = frozenset({"username", "password", "serviceName"})
 
 
 class JaasError(ValueError):
-    """A text that is no JAAS configuration."""
+    """The text is not a valid JAAS configuration."""
 
 
 @dataclass(slots=True, frozen=True, repr=False)
 class JaasEntry:
-    """One login module and its options. Its text shows no option."""
+    """One login module and its options. Its `repr` shows no option."""
 
     module: str
     flag: str
@@ -36,7 +36,8 @@ class JaasEntry:
 
 
 class _Token(NamedTuple):
-    """`word`: the text of a word or of quotes. It is None for `mark`, which is a single character or a number."""
+    """`word`: the text of a word, or the text within quotes; None if the token is a single character or a number.
+    `mark`: the kind of the token, or the single character itself."""
 
     word: str | None
     mark: str
@@ -58,7 +59,7 @@ def _tokens(text: str) -> Iterator[_Token]:
             word, position = _quoted(text, position)
             yield _Token(word, char)
         elif char.isascii() and (char.isdigit() or char in "-."):
-            # Java reads a number here, which has no text.
+            # Java's StreamTokenizer reads a number here, whose token has no text.
             begin = position
             position = _behind_number(text, position)
             yield _Token(None, "-" if text[begin:position] == "-" else "0")
@@ -98,7 +99,8 @@ def _behind_number(text: str, position: int) -> int:
 
 
 def _quoted(text: str, position: int) -> tuple[str, int]:
-    """Read up to the same quote, or to the end of the line, because Java requires no closing quote."""
+    """Read up to the closing quote, or to the end of the line if there is none, as Java does. Return the text and the
+    position after it."""
     quote, out = text[position], ""
     position += 1
     while position < len(text) and text[position] not in f"{quote}\r\n":
@@ -141,7 +143,7 @@ def _entry(module: str | None, tokens: Iterator[_Token]) -> JaasEntry:
         if value is None or value.word is None:
             which = f"'{token.word}'" if token.word in _TELLABLE else f"number {len(options) + 1}"
             raise JaasError(f"Value not specified for key {which} in JAAS config")
-        # Java's map uses the word "null" for a key that has none; no module uses such an option.
+        # If the key has no text, Java uses the word "null" as the key; no module uses such an option.
         options[token.word or ""] = value.word
     raise JaasError("JAAS config entry not terminated by semi-colon")
 
@@ -158,8 +160,8 @@ def parse_line(text: str) -> JaasEntry:
 
 
 def parse_file(text: str) -> dict[str, tuple[JaasEntry, ...]]:
-    """Return the contexts of a JAAS file, `KafkaServer { module flag option=value; };`, each with its entries. Raises
-    JaasError."""
+    """Return context name -> its entries, for a JAAS file with contexts such as `KafkaServer { module flag
+    option=value; };`. Raises JaasError."""
     contexts: dict[str, tuple[JaasEntry, ...]] = {}
     tokens = _tokens(text)
     for name in tokens:

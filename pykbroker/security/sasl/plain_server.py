@@ -1,4 +1,5 @@
-"""PLAIN on the server: one token with a name and a password, compared with the users of a JAAS entry. RFC 4616.
+"""PLAIN on the server: one token has a name and a password, which are compared with the users of a JAAS entry. RFC
+4616.
 
 Texts of errors are those of Apache Kafka's PlainSaslServer. Users come from options `user_<name>="<password>"`.
 """
@@ -16,12 +17,12 @@ _USER: Final = "user_"
 
 
 class PlainUsers:
-    """Names and passwords. Its text shows neither."""
+    """Names and passwords of users. Its `repr` shows neither."""
 
     __slots__ = ("_passwords",)
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """`options` of a login module."""
+        """`options`: those of the login module, with a `user_<name>` for each user."""
         self._passwords = {
             name.removeprefix(_USER): password.encode() for name, password in options.items() if name.startswith(_USER)
         }
@@ -30,8 +31,8 @@ class PlainUsers:
         return "PlainUsers([hidden])"
 
     def are(self, name: str, password: str) -> bool:
-        """Return True if the password is that of the user; it takes the same time for every user, and for an unknown
-        one."""
+        """Return True if the password is that of the user. It takes the same time for each user, and for an unknown
+        user."""
         expected = self._passwords.get(name)
         same = hmac.compare_digest(password.encode(), b"" if expected is None else expected)
         return same and expected is not None

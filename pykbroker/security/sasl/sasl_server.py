@@ -1,7 +1,7 @@
-"""The interface of a mechanism's exchange: tokens in, challenges out, a user at its end.
+"""The interface of the server's side of an exchange: it takes tokens, returns challenges, and has a user at its end.
 
-The two errors are those of Apache Kafka: the client reads the text of SaslAuthenticationException, and one text for
-every SaslException.
+The two errors correspond to Apache Kafka's: the client gets the text of a SaslAuthenticationException, but the same
+text for every SaslException.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class AuthenticationFailed(Exception):
 
 
 class InvalidCredentials(Exception):
-    """The exchange failed; the client gets no reason. The text is for the log and has no data of the client."""
+    """The exchange failed; the client gets no reason. The text is for the log and contains no data from the client."""
 
 
 class SaslServer(Protocol):

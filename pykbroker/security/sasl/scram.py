@@ -1,8 +1,8 @@
 """The parts of SCRAM that both sides use: mechanisms, keys, and the messages of the exchange. RFC 5802, RFC 7677;
 KIP-84.
 
-Pure: bytes and texts in, values out. Not responsible for either side's order of messages (scram_server.py,
-scram_client.py). Passwords are taken as UTF-8 without SASLprep, as in Apache Kafka's ScramFormatter.
+Pure. Not responsible for the order of messages on each side (scram_server.py, scram_client.py). Passwords are taken as
+UTF-8 without SASLprep, as in Apache Kafka's ScramFormatter.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from pykbroker.security.stored_keys import StoredKeys
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-#: A longer message is refused. The patterns take 200 bytes of memory for each byte, and clients send messages before
-#: they are authenticated. Names, nonces and keys have some hundred bytes.
+#: A longer message is refused, because the patterns take 200 bytes of memory for each byte of a message, and clients
+#: send messages before they are authenticated. Names, nonces and keys have some hundred bytes.
 MAX_MESSAGE_BYTES: Final = 16 * 1024
 _RANDOM_BITS: Final = 130
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class ScramMechanism(NamedTuple):
-    """`number` is that of the protocol and of the metadata records; `hash_name` is hashlib's."""
+    """`number`: the mechanism's number in the protocol and in metadata records; `hash_name`: the name for hashlib."""
 
     name: str
     number: int
     hash_name: str
-    #: the name in Apache Kafka's messages
+    #: the name in the texts of Apache Kafka's errors
     constant: str
 
     @property
@@ -62,7 +62,7 @@ def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
 
 
 def hash_of(mechanism: ScramMechanism, key: bytes) -> bytes:
-    """H() of the RFC: it turns a client key into the stored key."""
+    """Return H(key) of the RFC. The hash of the client key is the stored key."""
     return hashlib.new(mechanism.hash_name, key).digest()
 
 
@@ -73,7 +73,7 @@ def stored_keys(mechanism: ScramMechanism, salted: bytes, salt: bytes, iteration
 
 
 def xor(one: bytes, other: bytes) -> bytes:
-    """Return the XOR of two strings of the same length. Raises ValueError for others."""
+    """Return the XOR of two byte strings of the same length. Raises ValueError if the lengths differ."""
     if len(one) != len(other):
         raise ValueError("two keys of different sizes")
     return bytes(a ^ b for a, b in zip(one, other, strict=True))
@@ -88,7 +88,7 @@ def in_base_36(number: int) -> str:
 
 
 def random_string(randbits: Callable[[int], int] = secrets.randbits) -> str:
-    """Return a nonce, or as bytes a salt, in the form of Apache Kafka's: 130 random bits in base 36."""
+    """Return 130 random bits in base 36: the form of Apache Kafka's nonces, and, as bytes, of its salts."""
     return in_base_36(randbits(_RANDOM_BITS))
 
 
@@ -96,12 +96,12 @@ def random_string(randbits: Callable[[int], int] = secrets.randbits) -> str:
 
 
 def saslname(user: str) -> str:
-    """Return a user's name in the form of messages."""
+    """Return a user's name in the form that messages have, with escapes."""
     return user.replace("=", "=3D").replace(",", "=2C")
 
 
 def user_of(name: str) -> str:
-    """Return the user of a `saslname` that a pattern has matched."""
+    """Return the user's name for a `saslname` that a pattern has matched."""
     return name.replace("=2C", ",").replace("=3D", "=")
 
 
@@ -110,7 +110,7 @@ def to_base64(data: bytes) -> str:
 
 
 class BadMessage(ValueError):
-    """Bytes that are no message of SCRAM. The text has none of them."""
+    """The bytes are not a SCRAM message. The text contains none of these bytes."""
 
 
 # Only ASCII, as in Apache Kafka's patterns.
@@ -120,7 +120,7 @@ _PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64: Final = "(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
 _EXTENSIONS: Final = f"(?:,[A-Za-z]+={_VALUE})*"
 
-# `m=` is an extension that the server must understand or refuse by the RFC; no pattern has it, so it is refused.
+# By the RFC, the server must understand an extension `m=` or refuse it. No pattern allows it, so it is refused.
 _CLIENT_FIRST: Final = re.compile(
     f"(?P<gs2>n,(?:a=(?P<authzid>{_SASLNAME}))?,)"
     f"(?P<bare>n=(?P<name>{_SASLNAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
@@ -174,7 +174,7 @@ def _matched(pattern: re.Pattern[str], data: bytes, name: str) -> re.Match[str]:
 
 
 def _from_base64(text: str) -> bytes:
-    """Decode the only valid form of each value, in which unused bits are 0."""
+    """Decode base64. Only the form in which unused bits are 0 is accepted. Raises BadMessage for others."""
     try:
         data = base64.b64decode(text, validate=True)
     except binascii.Error:
@@ -185,7 +185,8 @@ def _from_base64(text: str) -> bytes:
 
 
 def parse_client_first(data: bytes) -> ClientFirst:
-    """Raises BadMessage, also for channel binding (`p=`, `y`), which Apache Kafka does not have either."""
+    """Parse the first message of a client. Raises BadMessage, also for channel binding (`p=`, `y`), which Apache Kafka
+    does not support either."""
     found = _matched(_CLIENT_FIRST, data, "client first")
     pairs = (pair.partition("=") for pair in found["extensions"].split(",")[1:])
     extensions = {name: value for name, _, value in pairs}

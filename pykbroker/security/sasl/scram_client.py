@@ -1,8 +1,8 @@
 """The client's side of PLAIN and SCRAM, for the connections that this node makes. RFC 4616, RFC 5802.
 
-Pure: challenges in, tokens out. SCRAM checks the server's signature, because a peer that does not have the password's
-keys is not of this cluster. The one costly step, PBKDF2, can run before `evaluate` (`derivation`), on a thread. Salted
-passwords are kept (`SaltedPasswords`), so the next connection does not need it.
+Pure: it takes challenges and returns tokens. SCRAM checks the server's signature, because a peer that does not have the
+password's keys does not belong to this cluster. The one costly step, PBKDF2, can run on a thread before `evaluate` (see
+`derivation`). Salted passwords are stored (`SaltedPasswords`), so that the next connection does not need this step.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ from pykbroker.security.sasl.scram import (
     xor,
 )
 
-#: Salted passwords of one login: each user has one salt in a cluster, and two while its password changes.
+#: The most salted passwords that are stored for one login. A user has one salt in a cluster, and two while its password
+#: changes.
 _KEPT: Final = 8
 
 
 class LoginRefused(Exception):
-    """The peer refuses this node, or fails to prove its identity. The text has nothing of the password."""
+    """The peer refuses this node, or does not prove its identity. The text contains nothing of the password."""
 
 
 @dataclass(slots=True, frozen=True, repr=False)
 class Login:
-    """The user and the mechanism with which this node authenticates to others."""
+    """The user, the password and the mechanism with which this node authenticates to other nodes."""
 
     mechanism: str
     user: str
@@ -52,21 +53,21 @@ class Login:
         return f"Login({self.mechanism}, [hidden])"
 
     def begin(self, salted: SaltedPasswords | None = None) -> SaslClient:
-        """Begin an exchange. `salted`: the keys that earlier exchanges have derived."""
+        """Begin an exchange. `salted`: the salted passwords that earlier exchanges have derived."""
         if self.mechanism == PLAIN:
             return PlainClient(self)
         return ScramClient(self, MECHANISMS[self.mechanism], salted=salted)
 
 
 class Derivation(NamedTuple):
-    """The inputs from which a salted password of a login is derived."""
+    """The inputs, apart from the password, from which a salted password is derived."""
 
     salt: bytes
     iterations: int
 
 
 class SaltedPasswords:
-    """The last used salted passwords of one login, by the salts that peers chose. Its text shows none."""
+    """The salted passwords of one login that were used last, by the salts that peers chose. Its `repr` shows none."""
 
     __slots__ = ("_known",)
 
@@ -77,7 +78,7 @@ class SaltedPasswords:
         return "SaltedPasswords([hidden])"
 
     def find(self, derivation: Derivation) -> bytes | None:
-        """Return the salted password, or None for one that is not known or no longer kept."""
+        """Return the salted password, or None if it is not stored."""
         salted = self._known.pop(derivation, None)
         if salted is not None:
             self._known[derivation] = salted
@@ -94,7 +95,7 @@ class SaslClient(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """True after the peer has proved what it must."""
+        """True after the peer has proved its identity as far as the mechanism requires it."""
         ...
 
     def first(self) -> bytes:
@@ -102,7 +103,8 @@ class SaslClient(Protocol):
         ...
 
     def derivation(self, challenge: bytes) -> Derivation | None:
-        """Return what `evaluate` of this challenge must derive first, or None. Raises LoginRefused."""
+        """Return the inputs of the key that `evaluate` will need for this challenge, or None if it needs none. Raises
+        LoginRefused."""
         ...
 
     def derive(self, derivation: Derivation) -> bytes:
@@ -153,7 +155,7 @@ class ScramClient:
         self._mechanism = mechanism
         self._nonce = nonce()
         self._bare = f"n={saslname(login.user)},r={self._nonce}"
-        #: the signature that the server must send, once the proof is sent
+        #: the signature that the server must send; None until the proof is sent
         self._signature: bytes | None = None
         self.is_complete = False
 
@@ -203,7 +205,7 @@ class ScramClient:
         if not first.nonce.startswith(self._nonce) or first.nonce == self._nonce:
             raise LoginRefused("the peer's nonce does not begin with this node's")
         if not MIN_ITERATIONS <= first.iterations <= MAX_ITERATIONS:
-            # Few weaken the password; many keep this node busy for the peer.
+            # With few iterations the password is easier to guess. With many, the peer could keep this node busy.
             raise LoginRefused(
                 f"the peer wants {first.iterations} iterations, allowed are {MIN_ITERATIONS} to {MAX_ITERATIONS}"
             )

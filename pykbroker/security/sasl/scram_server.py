@@ -1,10 +1,11 @@
-"""SCRAM on the server: two tokens, checked with the user's keys from the metadata log. RFC 5802, KIP-84.
+"""SCRAM on the server: two tokens, which are checked with the user's keys from the metadata log. RFC 5802, KIP-84.
 
-It is stricter than Apache Kafka's ScramSaslServer, as the RFC is. It compares the nonce of the last message as a whole,
+It follows the RFC more strictly than Apache Kafka's ScramSaslServer. It compares the whole nonce of the last message,
 requires the header of the first message as channel binding, and refuses a mandatory extension (`m=`).
 
-Beyond Apache Kafka: a user without credentials gets a first message like any other, and fails at the last step. Its
-salt must be the same each time and from each broker, so it is an HMAC of the name (`Decoys`).
+In addition to Apache Kafka's checks, it hides which users exist: a user without credentials gets a first message like
+any other user, and fails at the last step. The salt for such a user must be the same each time and from each broker, so
+it is an HMAC of the name (`Decoys`).
 
 Invariant: an exchange is complete only when the proof was made with the user's key.
 """
@@ -33,17 +34,18 @@ from pykbroker.security.sasl.scram import (
 )
 from pykbroker.security.stored_keys import StoredKeys
 
-#: (mechanism number, user name) -> the stored keys of the password; None for a user without it
+#: (mechanism number, user name) -> the stored keys of the user's password, or None if the user has none for the
+#: mechanism
 FindKeys = Callable[[int, str], StoredKeys | None]
 _SALT_BITS: Final = 130
 
 
 class Decoys:
-    """Keys for users that have none: the same for one name on every broker, and never those of a password.
+    """Keys for users that have none. A name has the same keys on every broker, and they belong to no password.
 
-    The secret comes from the cluster id, which all brokers have in their directories, and which clients get only after
-    authentication. So a client that has logged in once can find out which users exist, and other clients cannot. A
-    separate secret would need a record of the metadata log that Apache Kafka does not have.
+    The secret is derived from the cluster id, which all brokers have in their directories, and which clients get only
+    after authentication. So only a client that has logged in once can find out which users exist. A separate secret
+    would need a metadata record that Apache Kafka does not have.
     """
 
     __slots__ = ("_secret",)
@@ -56,7 +58,7 @@ class Decoys:
 
     def keys_for(self, mechanism: ScramMechanism, user: str) -> StoredKeys:
         derived = hmac.digest(self._secret, f"{mechanism.name}\0{user}".encode(), "sha512")
-        # In the form of the salts that Apache Kafka's tools make.
+        # The salt has the form of the salts that Apache Kafka's tools make.
         salt = in_base_36(int.from_bytes(derived[:17], "big") >> (17 * 8 - _SALT_BITS)).encode()
         key = hash_of(mechanism, derived)
         return StoredKeys(salt, key, key, MIN_ITERATIONS)
@@ -122,7 +124,8 @@ class ScramServer:
         first = parse_client_first(token)
         if first.extensions.get("tokenauth", "").lower() == "true":
             raise InvalidCredentials("delegation tokens are not served")
-        # Made for each user, because it takes a third of the time, which must not reveal if the user exists.
+        # The decoy is made for each user. It takes a third of the time of this step, and that time must not reveal if
+        # the user exists.
         decoy = self._decoys.keys_for(self._mechanism, first.user)
         found = self._find(self._mechanism.number, first.user)
         self._known = found is not None

@@ -1,17 +1,19 @@
-"""The authentication of a client on a SASL connection: frames in, responses and a verdict out. Pure, no clock.
+"""The authentication of a client on a SASL connection: takes frames, returns responses and a verdict. Pure, without a
+clock.
 
-As in Apache Kafka's SaslServerAuthenticator: ApiVersions at most once, SaslHandshake, then the tokens of the mechanism,
-in SaslAuthenticate requests (SaslHandshake version 1, KIP-152) or as bare frames (version 0). Re-authentication is
-another exchange on the same connection, begun with SaslHandshake, by the same mechanism and for the same user
-(KIP-368). Not responsible for framing, for time, nor for the permissions of a principal.
+As in Apache Kafka's SaslServerAuthenticator, a client sends ApiVersions at most once, then SaslHandshake, then the
+tokens of the mechanism. After version 1 of SaslHandshake the tokens are in SaslAuthenticate requests (KIP-152), after
+version 0 they are bare frames. Re-authentication is another exchange on the same connection. It begins with
+SaslHandshake, and must have the same mechanism and the same user (KIP-368). Not responsible for framing, for time, nor
+for the permissions of a principal.
 
-Stricter than Apache Kafka: no body of any other API is read before authentication, so such a request gets no response;
-and there are at most MAX_FRAMES frames.
+Two rules are stricter than in Apache Kafka. Before authentication no body of a request of another API is read, so such
+a request gets no response. An exchange has at most MAX_FRAMES frames.
 
 Invariants
-* Only COMPLETE has a user, and only a SaslServer with a user leads there.
+* An exchange has an authenticated user only in the state COMPLETE, which it reaches only if its SaslServer has a user.
 * A failed exchange stays failed.
-* No error and no log line has data that a client sent, except the name of an API.
+* No error and no log line contains data that a client sent, except the name of an API.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest, S
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from pykbroker_wire.primitives import Buffer, DecodeError
 
-#: A client needs five: ApiVersions twice, SaslHandshake, and two tokens.
+#: The most frames of an exchange. A client needs five: ApiVersions twice, SaslHandshake, and two tokens.
 MAX_FRAMES: Final = 12
 
 AnswerFrame = list[Buffer]
@@ -42,9 +44,9 @@ class AuthenticationState(Enum):
     HANDSHAKE_OR_VERSIONS = auto()
     #: SaslHandshake must come.
     HANDSHAKE = auto()
-    #: The mechanism's tokens, in SaslAuthenticate or bare.
+    #: The mechanism's tokens must come, in SaslAuthenticate requests or as bare frames.
     AUTHENTICATE = auto()
-    #: Re-authentication by another mechanism: its first token fails.
+    #: The client re-authenticates by another mechanism, so its first token fails.
     BAD_MECHANISM = auto()
     COMPLETE = auto()
     FAILED = auto()
@@ -52,7 +54,8 @@ class AuthenticationState(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Mechanism:
-    """`begin` makes the server's side of an exchange. `max_reauth_ms`: the life of a session; 0 means without end."""
+    """`begin` makes the server's side of an exchange. `max_reauth_ms`: the lifetime of a session; 0 means without
+    end."""
 
     begin: Callable[[], SaslServer]
     max_reauth_ms: int = 0
@@ -68,8 +71,8 @@ class ListenerRules:
 
 @dataclass(slots=True, frozen=True)
 class Authenticated:
-    """`lifetime_ms`: the session ends after this unless it is renewed; None if it does not end. `is_renewable`: the
-    client uses SaslAuthenticate 1 or newer, and so can renew it (KIP-368)."""
+    """A session. `lifetime_ms`: it ends after this time unless it is renewed; None if it does not end. `is_renewable`:
+    the client uses SaslAuthenticate 1 or newer, so it can renew the session (KIP-368)."""
 
     user: str
     mechanism: str
@@ -92,11 +95,11 @@ class SaslStep:
 
 
 class _OtherUser(AuthenticationFailed):
-    """A session is renewed as another user. The text, which only the client gets, has the names of both."""
+    """The client tries to renew its session as another user. Only the client gets the text, which has both names."""
 
 
 class _Failed(Exception):
-    """The exchange ends; `answer` goes to the client."""
+    """The exchange has failed. `answer` is for the client; it is empty if there is no response."""
 
     def __init__(self, reason: str, answer: AnswerFrame | None = None) -> None:
         super().__init__(reason)
@@ -104,7 +107,7 @@ class _Failed(Exception):
 
 
 class ServerAuthenticator:
-    """One exchange. `renewed`: the session that it renews."""
+    """One exchange. `renewed`: the session that it renews, or None for the first exchange."""
 
     __slots__ = ("_frames", "_is_renewable", "_mechanism", "_renewed", "_rules", "_server", "_with_headers", "state")
 
@@ -113,7 +116,7 @@ class ServerAuthenticator:
         self._renewed = renewed
         self._server: SaslServer | None = None
         self._mechanism = ""
-        #: True if tokens come in SaslAuthenticate
+        #: True if tokens come in SaslAuthenticate requests
         self._with_headers = False
         self._is_renewable = False
         self._frames = 0
@@ -139,7 +142,7 @@ class ServerAuthenticator:
         except _Failed as failure:
             return SaslStep(failure.answer, failed=str(failure))
         except DecodeError:
-            # Without the error's text, because it may have data that the client sent.
+            # The error's text is left out, because it may contain data that the client sent.
             return SaslStep(failed="a request that cannot be decoded")
         return outcome
 
@@ -209,7 +212,7 @@ class ServerAuthenticator:
             except AuthenticationFailed as error:
                 raise _Failed(_reason(error), _refused(header, str(error))) from None
             except InvalidCredentials as error:
-                # One text for every reason, so that a client learns nothing about users.
+                # All reasons have the same text, so that a client cannot find out anything about users.
                 text = f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism "
                 raise _Failed(str(error), _refused(header, text + self._mechanism)) from None
             # Without an error the text is empty, as in Apache Kafka.
@@ -260,7 +263,7 @@ def _name_of(header: RequestHeader) -> str:
 
 
 def _check_version(header: RequestHeader) -> None:
-    """Raises _Failed for an unknown version, in which no response can be written."""
+    """Raise _Failed for an unknown version, because no response can be encoded in it."""
     api = APIS[header.api_key]
     if not api.min_version <= header.version <= api.max_version:
         raise _Failed(f"{api.name} of version {header.version}")
@@ -277,7 +280,8 @@ def _refused(header: RequestHeader, text: str) -> AnswerFrame:
 
 
 def _illegal_state(header: RequestHeader) -> AnswerFrame:
-    """Return the error for the APIs that a client may use before authentication; other bodies are not read here."""
+    """Return the ILLEGAL_SASL_STATE response for the APIs that a client may use before authentication, or an empty
+    frame for any other API."""
     api = APIS[header.api_key]
     if not api.min_version <= header.version <= api.max_version:
         return []

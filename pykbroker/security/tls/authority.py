@@ -1,7 +1,7 @@
-"""A certificate authority for development and tests: its own certificate, and those of nodes and clients.
+"""A certificate authority for development and tests: makes its own certificate, and those of nodes and clients.
 
-Responsible for certificates that OpenSSL and Java both accept. Not for files (tools/commands/), and not for production,
-because the key of the authority is stored next to the certificates that it has issued.
+Responsible for certificates that both OpenSSL and Java accept. Not responsible for files (tools/commands/). Not for use
+in production, because the key of the authority is stored next to the certificates that it has issued.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-#: A certificate is valid from this long before it was made, because clocks differ.
+#: A certificate is already valid this long before it was made, because the clocks of machines differ.
 _BEFORE = datetime.timedelta(hours=1)
 
 
@@ -86,7 +86,7 @@ class Authority:
 
     @classmethod
     def load(cls, key_pem: bytes, certificate_pem: bytes) -> Authority:
-        """Load an authority that was created before. Raises ValueError for other files."""
+        """Load an authority that was created before. Raises ValueError if the files are not those of an authority."""
         key = load_pem_private_key(key_pem, None)
         certificate = x509.load_pem_x509_certificate(certificate_pem)
         if not isinstance(key, EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
@@ -103,19 +103,19 @@ class Authority:
         return self.certificate.public_bytes(Encoding.PEM)
 
     def truststore(self, password: str) -> bytes:
-        """Return PKCS #12 with the authority's certificate, in the form of a Java trust store."""
+        """Return a PKCS #12 store with the authority's certificate, in the form of a Java trust store."""
         entry = pkcs12.PKCS12Certificate(self.certificate, b"authority")
         return pkcs12.serialize_java_truststore([entry], BestAvailableEncryption(password.encode()))
 
     def issue(
         self, subject: x509.Name | str, *, now: datetime.datetime, days: float, hosts: Sequence[str] = ()
     ) -> Issued:
-        """Return a certificate for a node that is reached by one of `hosts`, or, without hosts, for a client. A subject
-        that is a text is the common name."""
+        """Return a new key and its certificate, for a node that is reached at `hosts`, or for a client if there are no
+        hosts. If `subject` is a text, it is the common name."""
         if isinstance(subject, str):
             subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
         key = generate_private_key(SECP256R1())
-        # A node is a client of the other nodes.
+        # A node is also a client of other nodes.
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
         builder = (
             _unsigned(subject, self.certificate.subject, key, now, days)

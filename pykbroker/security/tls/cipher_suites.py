@@ -1,7 +1,8 @@
-"""ssl.cipher.suites: Java's names of cipher suites translated to OpenSSL's. Pure, except for asking OpenSSL for its
-suites.
+"""Translates Java's names of cipher suites in ssl.cipher.suites to OpenSSL's. Pure, except that it asks OpenSSL which
+suites it has.
 
-Python cannot choose among the suites of TLS 1.3: a list has all three of them or none, and without them TLS 1.3 is off.
+Python cannot choose among the suites of TLS 1.3, so a list must have all three of them or none. If it has none, TLS 1.3
+is off.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _OLDER: Final = re.compile(
 
 
 def restrict(context: ssl.SSLContext, suites: tuple[str, ...], versions: tuple[str, ...]) -> tuple[str, ...]:
-    """Let a context use only these suites; return the versions of TLS that are left. Raises ConfigError if that is
-    impossible."""
+    """Let a context use only these suites, and return the versions of TLS that can be used with them. Raises
+    ConfigError if that is impossible."""
     newer = [suite for suite in suites if suite in TLS13_SUITES]
     older = [suite for suite in suites if suite not in TLS13_SUITES]
     for suite in older:

@@ -1,7 +1,8 @@
-"""`ssl.SSLContext`s for the listeners and the connections of a node, from TlsSettings.
+"""Makes the `ssl.SSLContext`s for the listeners and the connections of a node from TlsSettings.
 
-Responsible for what a peer must prove. TLS 1.0, 1.1, renegotiation and compression are always off. A trusted
-certificate need not be a root. Reads the stores; a key without protection goes to OpenSSL only through memory.
+Responsible for the proofs that a peer must give. TLS 1.0, TLS 1.1, renegotiation and compression are always off. A
+trusted certificate need not be a root. It also reads the stores. A key without encryption is passed to OpenSSL only in
+memory.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class Material:
     """The content of a listener's stores."""
 
     key: OwnKey | None
-    #: DER; None if there is no trust store
+    #: trusted certificates (DER), or None if there is no trust store
     trusted: tuple[bytes, ...] | None
 
 
 def read_material(settings: TlsSettings) -> Material:
-    """Read the stores. Raises ConfigError, one line without secrets, for a store that cannot be used."""
+    """Read the stores. Raises ConfigError for a store that cannot be used; its text is one line without secrets."""
     key = trusted = None
     if (store := settings.keystore) is not None:
         if store.key is not None:
@@ -58,7 +59,8 @@ def server_context(settings: TlsSettings, material: Material) -> ssl.SSLContext:
                 "ssl.truststore.location is not set"
             )
         _trust(context, settings, material.trusted)
-        # A client proves its certificate each time, because a ticket could outlive the certificate.
+        # There are no session tickets, because a ticket could be valid for longer than the certificate. So a client
+        # proves its certificate at each connection.
         context.num_tickets = 0
     return context
 

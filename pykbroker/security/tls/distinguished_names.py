@@ -1,11 +1,13 @@
 """The subject of a certificate as text, exactly as Java's `X500Principal.getName()` writes it (RFC 2253).
 
-Responsible for reading the DER itself, because OpenSSL names attributes that Java does not, and ACLs compare whole
-texts. Pure. Not responsible for the use of the text (principal_mapping.py).
+It reads the DER itself, because OpenSSL has names for attributes for which Java has none, and ACLs compare the whole
+text. Pure. Not responsible for the use of the text (principal_mapping.py).
 
-* Relative names are in reverse order, joined with a comma; several attributes of one with a plus.
-* CN, C, L, ST, O, OU, STREET, DC and UID have names. Any other attribute is its OID and `#` with the DER of the value.
-* Java reads the bytes of each kind of string as UTF-8, whatever the kind is.
+* Relative names are in reverse order and joined with commas; several attributes of one relative name are joined with a
+  plus.
+* CN, C, L, ST, O, OU, STREET, DC and UID have names. Any other attribute is written as its OID, and `#` with the DER of
+  the value.
+* Java reads the bytes of every kind of string as UTF-8.
 """
 
 from __future__ import annotations
@@ -24,13 +26,14 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 _SEQUENCE, _SET, _OID, _VERSION = 0x30, 0x31, 0x06, 0xA0
-#: UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; Java takes no UniversalString
+#: UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString; Java does not write a UniversalString as
+#: text
 _STRINGS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 
 
 class MalformedName(ValueError):
-    """These bytes are no certificate, or its subject is no name."""
+    """The bytes are not a certificate, or its subject is not a valid name."""
 
 
 def subject_of(certificate: bytes) -> str:
@@ -75,7 +78,8 @@ def _escaped(text: str) -> str:
     out = []
     for position, char in enumerate(text):
         if char == "\0":
-            # At either end Java also escapes the backslash of a NUL, because a NUL is neither space nor return.
+            # Java writes `\00` before it looks for spaces and returns at both ends. So a NUL ends such a run and gets
+            # no second backslash.
             out.append("\\00")
         elif char in _ESCAPED or position < lead or position >= trail:
             out.append("\\" + char)
@@ -98,8 +102,8 @@ def _dotted(body: bytes) -> str:
 
 
 def _enter(data: bytes, position: int, end: int, tag: int) -> tuple[tuple[int, int], int]:
-    """Return the bounds of the contents of the value at `position`, which must have this tag; and where the value
-    ends."""
+    """Return the bounds of the contents of the value at `position`, which must have this tag, and the end of the
+    value."""
     start, stop, after = _value(data, position, end)
     if data[position] != tag:
         raise MalformedName(f"tag {data[position]:#x} where {tag:#x} is expected")
@@ -107,7 +111,8 @@ def _enter(data: bytes, position: int, end: int, tag: int) -> tuple[tuple[int, i
 
 
 def _value(data: bytes, position: int, end: int) -> tuple[int, int, int]:
-    """Return where the contents of the value at `position` begin and end, and where the next value begins."""
+    """Return the positions at which the contents of the value at `position` begin and end, and at which the next value
+    begins."""
     if position + 2 > end:
         raise MalformedName("it ends too early")
     length, start = data[position + 1], position + 2

@@ -1,9 +1,10 @@
-"""A reader of Java's own key store format (JKS), because no library with a wheel for every system reads it.
+"""A reader of Java's own key store format (JKS). No library that reads it has wheels for every system.
 
 Pure. Responsible for the integrity of the store, its entries, and the protection of its keys. JCEKS is not read.
 
-Layout: magic, version, count; entries of tag, alias, time; a key is an EncryptedPrivateKeyInfo and its chain; a
-trusted entry one certificate. At the end SHA-1 of password, a salt in words, and everything before.
+Layout: magic, version, number of entries, and the entries. An entry begins with tag, alias and time. A key entry then
+has an EncryptedPrivateKeyInfo and the chain, a trusted entry one certificate. At the end is the SHA-1 of the password,
+a fixed salt (two words), and all bytes before.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final
 STORE_MAGIC: Final = b"\xfe\xed\xfe\xed"
 JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
 _SALT: Final = b"Mighty Aphrodite"
-#: 1.3.6.1.4.1.42.2.17.1.1, the protection of keys
+#: The OID 1.3.6.1.4.1.42.2.17.1.1, which names the encryption of keys.
 _PROTECTION: Final = bytes.fromhex("060a2b060104012a02110101")
 _KEY, _TRUSTED = 1, 2
 _DIGEST_BYTES: Final = 20
@@ -25,12 +26,12 @@ _SHORT, _INT = Struct(">H"), Struct(">I")
 
 
 class JksError(ValueError):
-    """The store cannot be read. The text has no secrets."""
+    """The store cannot be read. The text contains no secrets."""
 
 
 @dataclass(slots=True, frozen=True)
 class JksKey:
-    """An entry with a key. protected: still encrypted. chain: DER, the key's own certificate first."""
+    """An entry with a key. protected: the encrypted key. chain: certificates (DER), the key's own certificate first."""
 
     alias: str
     protected: bytes
@@ -97,8 +98,9 @@ def read_jks(data: bytes, password: str | None) -> JksStore:
 
 
 def unprotected(key: JksKey, password: str) -> bytes:
-    """Return the key of an entry: PKCS #8, DER. Raises JksError for a wrong password."""
-    # SEQUENCE { SEQUENCE { OID, NULL }, OCTET STRING }: only the last is needed, and its length follows from the rest.
+    """Return the decrypted key of an entry (PKCS #8, DER). Raises JksError for a wrong password."""
+    # SEQUENCE { SEQUENCE { OID, NULL }, OCTET STRING }: only the OCTET STRING is needed, which comes after OID and
+    # NULL.
     at = key.protected.find(_PROTECTION)
     if at < 0:
         raise JksError(f"the key {key.alias} is protected in an unknown way")

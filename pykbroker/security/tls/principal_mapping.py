@@ -1,10 +1,12 @@
-"""ssl.principal.mapping.rules: from the subject of a client's certificate to the name of its principal (KIP-371).
+"""ssl.principal.mapping.rules: maps the subject of a client's certificate to the name of its principal (KIP-371).
 
-Pure. The rules are tried in order: `DEFAULT` takes the whole subject, `RULE:pattern/replacement/[LU]` takes a subject
-that the whole pattern matches. A subject that no rule takes has no name, and its connection ends.
+Pure. The rules are tried in order. `DEFAULT` applies to each subject and returns it unchanged.
+`RULE:pattern/replacement/[LU]` applies to a subject if the pattern matches all of it. If no rule applies to a subject,
+there is no name, and the connection ends.
 
-The patterns are regular expressions of Java. A pattern that has another meaning in Python, or that Python does not
-have, is a ConfigError; so is a replacement that Java would refuse only when a client connects.
+The patterns are Java's regular expressions. A pattern that Python does not support, or for which Python warns of
+another meaning, raises ConfigError. A replacement that Java would refuse only when a client connects also raises
+ConfigError.
 """
 
 from __future__ import annotations
@@ -26,14 +28,15 @@ _NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
 @dataclass(slots=True, frozen=True)
 class _Rule:
     pattern: re.Pattern[str]
-    #: texts and numbers of groups
+    #: the parts of the replacement: texts, and numbers of groups
     replacement: tuple[str | int, ...]
     case: str
 
     def apply(self, subject: str) -> str | None:
         if self.pattern.fullmatch(subject) is None:
             return None
-        # Not with `sub`, which after an empty match looks for another at the same place, while Java continues after it.
+        # `sub` is not used: after an empty match it looks for another match at the same place, while Java continues
+        # after it.
         out, position, kept = [], 0, 0
         while position <= len(subject) and (match := self.pattern.search(subject, position)) is not None:
             out += [subject[kept : match.start()], self._replaced(match)]
@@ -55,7 +58,7 @@ class PrincipalMapper:
         self._rules = _parse(rules.strip())
 
     def name_of(self, subject: str) -> str | None:
-        """Return the principal's name without its type, or None if no rule takes the subject."""
+        """Return the principal's name without its type, or None if no rule applies to the subject."""
         for rule in self._rules:
             name = subject if rule is None else rule.apply(subject)
             if name is not None:
@@ -84,7 +87,7 @@ def _parse(text: str) -> list[_Rule | None]:
 def _rule(rules: str, pattern: str, replacement: str, case: str) -> _Rule:
     try:
         with warnings.catch_warnings():
-            # Sets within sets, which Java has, are only a warning in Python.
+            # For a set within a set, which Java supports, Python only warns. Treat the warning as an error.
             warnings.simplefilter("error")
             compiled = re.compile(_NAMED_GROUP.sub("(?P<", pattern), re.ASCII)
     except (re.error, Warning) as error:
@@ -110,7 +113,7 @@ def _replacement(rules: str, text: str, pattern: re.Pattern[str]) -> list[str | 
             if int(digits) <= pattern.groups:
                 parts.append(int(digits))
             elif pattern.groups:
-                # Apache Kafka takes a reference to a missing group as text.
+                # Apache Kafka treats a reference to a missing group as text.
                 parts.append(f"${digits}")
             else:
                 raise _wrong(rules, f"the pattern has no group {digits}, which {text!r} refers to")

@@ -1,7 +1,8 @@
-"""The ssl.* keys of one listener as a value: a key with the listener's prefix has priority over one without.
+"""The ssl.* keys of one listener as a value. A key with the listener's prefix has priority over the key without it.
 
-Responsible for Apache Kafka's rules about them, and for refusing settings that this version cannot honour. Not for
-reading stores (stores.py) nor for making contexts (contexts.py). Its errors are lines without secrets.
+Responsible for Apache Kafka's rules about these keys, and for refusing settings that pykbroker does not support. Not
+responsible for reading stores (stores.py), nor for making contexts (contexts.py). Each error is one line without
+secrets.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 #: Oldest first.
 SERVED_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-#: Versions that Java knows and no longer supports.
+#: Names of versions that Java accepts but no longer supports.
 _GONE_VERSIONS: Final = frozenset({"SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1"})
 _STORE_TYPES: Final = frozenset({"JKS", "PKCS12", "PEM"})
 #: Keys for which only these values are supported.
@@ -30,7 +31,7 @@ SERVED_VALUES: Final = {
 
 @dataclass(slots=True, frozen=True)
 class StoreSettings:
-    """The source of certificates: a file, or texts of PEM. keyword: `keystore` or `truststore`, for messages."""
+    """The source of keys and certificates: a file, or PEM texts. keyword: `keystore` or `truststore`, for messages."""
 
     keyword: str
     location: str | None
@@ -45,7 +46,7 @@ class TlsSettings:
     """The settings of one listener, or of the connections that this node makes to it."""
 
     listener: str
-    #: None without our own certificate
+    #: None if this node has no certificate of its own
     keystore: StoreSettings | None
     truststore: StoreSettings | None
     #: required, requested or none
@@ -55,7 +56,7 @@ class TlsSettings:
     #: Java's names; empty for the default
     cipher_suites: tuple[str, ...]
     principal_mapping_rules: str
-    #: True if a peer's certificate must have its host name
+    #: True if a peer's certificate must contain the peer's host name
     checks_host_names: bool
     #: True if SASL authenticates the user, so that the certificate only allows the connection
     is_below_sasl: bool
@@ -69,7 +70,7 @@ class _Keys:
         self.prefix = f"listener.name.{listener.lower()}."
 
     def name(self, key: str) -> str:
-        """Return the key as it is written, for messages."""
+        """Return the key as the configuration has it, with or without the prefix."""
         return key if self._config.is_default(self.prefix + key) else self.prefix + key
 
     def value(self, key: str) -> Value:
@@ -90,7 +91,7 @@ class _Keys:
 
 
 def settings_of(config: Config, listener: str) -> TlsSettings:
-    """Raises ConfigError for settings that are wrong or cannot be honoured."""
+    """Return the settings of a listener. Raises ConfigError for settings that are wrong or not supported."""
     keys = _Keys(config, listener)
     for key in ("ssl.engine.factory.class", "ssl.provider"):
         if keys.value(key):
@@ -117,7 +118,8 @@ def settings_of(config: Config, listener: str) -> TlsSettings:
 def _client_auth(config: Config, keys: _Keys, listener: str) -> str:
     key = "ssl.client.auth"
     if _is_below_sasl(config, listener) and config.is_default(keys.prefix + key):
-        # As in Apache Kafka: SASL authenticates the user, and a key for all listeners is not meant for this one.
+        # As in Apache Kafka, a key without the listener's prefix does not apply here, because SASL authenticates the
+        # user.
         return "none"
     return str(keys.value(key))
 
@@ -192,8 +194,8 @@ def _truststore(keys: _Keys) -> StoreSettings | None:
 
 
 def _type(keys: _Keys, key: str) -> str:
-    """Return the type. It decides which other keys are allowed, as in Apache Kafka; the file's first bytes decide its
-    format."""
+    """Return the type of a store. As in Apache Kafka, the type decides which other keys are allowed. The first bytes of
+    the file decide its format."""
     kind = (keys.text(key) or "").upper()
     if kind not in _STORE_TYPES:
         raise keys.wrong(key, f"{keys.text(key)} is not served, only {', '.join(sorted(_STORE_TYPES))}")

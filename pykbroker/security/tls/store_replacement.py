@@ -1,9 +1,10 @@
-"""The check that new stores may replace those of a listener, by the rules of Apache Kafka's SslFactory.
+"""The check that new stores may replace the stores of a listener, by the rules of Apache Kafka's SslFactory.
 
-Responsible for the verdict. The certificate has the same name and no fewer hosts (`ssl.allow.dn.changes`,
-`ssl.allow.san.changes`), and there is no store where there was none before. On the listener between brokers, old and
-new stores trust each other both ways, and the first stores trust themselves. Not responsible for when stores are read,
-nor for their use.
+Responsible for the verdict. The new certificate must have the same name and all hosts of the old one, unless
+`ssl.allow.dn.changes` or `ssl.allow.san.changes` allows a change. A store cannot be added where there was none, and a
+key store cannot be removed. On the listener between brokers, old and new stores must trust each other in both
+directions, and the first stores must trust themselves. Not responsible for the times at which stores are read, nor for
+their use.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Stores(NamedTuple):
 
 
 class Allowed(NamedTuple):
-    """dn, san: the parts of the certificate that may change. trusts_itself: old and new stores must trust each
-    other."""
+    """dn, san: True if the name or the hosts of the certificate may change. trusts_itself: True if old and new stores
+    must trust each other."""
 
     dn: bool
     san: bool
@@ -38,12 +39,12 @@ class Allowed(NamedTuple):
 
 
 def read_stores(settings: TlsSettings) -> Stores:
-    """Raises ConfigError, one line without secrets."""
+    """Read the stores of these settings. Raises ConfigError; its text is one line without secrets."""
     return Stores(settings, read_material(settings))
 
 
 def check_replacement(old: Stores, new: Stores, allowed: Allowed) -> None:
-    """Raises ConfigError, in Apache Kafka's words if it has some, for stores that must not be used."""
+    """Raise ConfigError if the new stores must not be used. The text is Apache Kafka's if it has one."""
     had, has = old.material, new.material
     if had.key is None and has.key is not None:
         raise _refusal("Cannot add SSL keystore to an existing listener for which no keystore was configured.")
@@ -64,7 +65,7 @@ def check_replacement(old: Stores, new: Stores, allowed: Allowed) -> None:
 
 
 def check_itself(stores: Stores) -> None:
-    """Raises ConfigError, in Apache Kafka's words, for stores with which brokers would not trust each other."""
+    """Raise ConfigError, with Apache Kafka's text, if brokers that use these stores would not trust each other."""
     if reason := _failed_handshake(stores, stores):
         raise ConfigError(
             f"listener {stores.settings.listener}: A client SSLEngine created with the provided settings can't connect "
@@ -99,8 +100,8 @@ def _check_hosts(certificates: dict[str, tuple[str, bytes]]) -> None:
 
 
 def hosts_of(certificate: bytes) -> frozenset[tuple[int, str]]:
-    """Return the subject alternative names of a certificate (DER): the kind as X.509 numbers it, and the name. Raises
-    ConfigError for names that cannot be read."""
+    """Return the subject alternative names of a certificate (DER), each as X.509's number of its kind, and the name.
+    Raises ConfigError for names that cannot be read."""
     from cryptography import x509
 
     kinds: dict[type, int] = {
@@ -126,8 +127,8 @@ def _text_of(name: object) -> str:
 
 
 def _failed_handshake(server: Stores, client: Stores) -> str | None:
-    """Return why a client with these stores cannot connect, or None if it can. It runs in memory, without comparing
-    host names, as in Apache Kafka."""
+    """Return the reason why a client with the stores `client` cannot connect to the stores `server`, or None if it can.
+    The handshake runs in memory. As in Apache Kafka, host names are not compared."""
     accepting = server_context(server.settings, server.material)
     connecting = client_context(replace(client.settings, checks_host_names=False), client.material)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()

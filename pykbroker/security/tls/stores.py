@@ -1,12 +1,12 @@
-"""Key stores and trust stores: bytes of PEM, PKCS #12 or JKS in, a key with its chain or certificates out.
+"""Key stores and trust stores: reads a key with its chain, or certificates, from the bytes of PEM, PKCS #12 or JKS.
 
-Pure. The first bytes of a store decide its format, whatever the configuration calls it, because Java's tools have
-written PKCS #12 into files named .jks since 2017. Keys stay in memory. Every error is one line that names the store and
-no secret.
+Pure. The content of a store decides its format, not the type in the configuration, because Java's tools have written
+PKCS #12 into files named .jks since 2017. Keys stay in memory. Every error is one line that names the store and
+contains no secret.
 
-Differences from Java: a store with several keys is refused, and none of them is chosen. In PKCS #12 a certificate is
-trusted if it has an alias. Java requires an attribute that only its own tools write, and they always write an alias
-with it.
+There are two differences from Java. A store with several keys is refused, while Java chooses one of them. In PKCS #12 a
+certificate is trusted if it has an alias, while Java requires an attribute that only its own tools write. These tools
+always write an alias with the attribute.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _SEQUENCE: Final = 0x30
 
 @dataclass(slots=True, frozen=True)
 class OwnKey:
-    """pem: the key without protection, then its chain. chain: DER, the key's own certificate first. alias: the name of
-    the entry in its store, as Java has it."""
+    """A key and its chain. pem: the key without encryption, then the chain. chain: certificates (DER), the key's own
+    certificate first. alias: Java's name for the entry in its store."""
 
     pem: bytes = field(repr=False)
     chain: tuple[bytes, ...]
@@ -42,7 +42,7 @@ class OwnKey:
 
 @dataclass(slots=True, frozen=True)
 class StorePasswords:
-    """The password of a store, and that of the key in it if it is another one."""
+    """The password of a store, and the password of its key if that is a different one."""
 
     store: str | None = None
     key: str | None = None
@@ -52,7 +52,7 @@ class StorePasswords:
 
 
 def read_key(data: bytes, passwords: StorePasswords, name: str) -> OwnKey:
-    """Return the one key of a store. `name` is the name of the store in errors."""
+    """Return the only key of a store. `name` is the name of the store in errors. Raises ConfigError."""
     try:
         with _refused("it cannot be read"):
             match _kind(data):
@@ -68,7 +68,7 @@ def read_key(data: bytes, passwords: StorePasswords, name: str) -> OwnKey:
 
 
 def read_trusted(data: bytes, password: str | None, name: str) -> tuple[bytes, ...]:
-    """Return the certificates (DER) that a store trusts, at least one."""
+    """Return the certificates (DER) that a store trusts, at least one. Raises ConfigError."""
     try:
         with _refused("it cannot be read"):
             match _kind(data):
@@ -108,7 +108,8 @@ def _kind(data: bytes) -> str:
 
 
 def _blocks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield label and DER of each block. Any white space is accepted: a properties file may have it all in one line."""
+    """Yield the label and the DER of each block. Any white space is accepted, because a properties file may have all
+    blocks in one line."""
     for label, body in _BLOCK.findall(data):
         try:
             yield label, base64.b64decode(b"".join(body.split()), validate=True)
@@ -158,7 +159,7 @@ def _pkcs12_key(data: bytes, passwords: StorePasswords) -> tuple[Any, list[bytes
 
 
 def _chain(leaf: Certificate, others: list[Certificate]) -> list[Certificate]:
-    """Return a certificate and then its issuers, because in a PKCS #12 store they have no order."""
+    """Return a certificate followed by its issuers. In a PKCS #12 store the certificates have no order."""
     chain = [leaf]
     while chain[-1].issuer != chain[-1].subject:
         issuer = next((each for each in others if each.subject == chain[-1].issuer and each not in chain), None)
@@ -194,7 +195,8 @@ def _jks_key(data: bytes, passwords: StorePasswords) -> tuple[Any, list[bytes], 
 
 @contextmanager
 def _refused(reason: str) -> Iterator[None]:
-    """Turn errors of cryptography into a _StoreError: they have many types, and their texts may contain anything."""
+    """Turn errors of the library cryptography into a _StoreError. They have many types, and their texts may contain
+    anything."""
     from cryptography.exceptions import UnsupportedAlgorithm
 
     try:

@@ -1,4 +1,4 @@
-"""The TLS of a listener: the context of its connections, and the names of authenticated clients."""
+"""The TLS of a listener: the context of its connections, and the principals of clients with a certificate."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from pykbroker.security.tls.store_replacement import Stores, check_itself, read_
 
 
 class UnmappedClient(ValueError):
-    """A certificate that no principal can be derived from."""
+    """No principal can be derived from the certificate of a client."""
 
 
 class TlsServer:
     """The TLS of one listener."""
 
     def __init__(self, context: ssl.SSLContext, mapper: PrincipalMapper | None, stores: Stores | None = None) -> None:
-        """`mapper`: None if certificates name no principal, because SASL does. `stores`: the content of `context`."""
-        #: for new connections
+        """`mapper`: None if principals do not come from certificates, because SASL authenticates users. `stores`: the
+        content of `context`."""
+        #: the context for new connections
         self.context = context
         self.stores = stores
         self._mapper = mapper
 
     def prepare(self, stores: Stores) -> Callable[[], None]:
-        """Return a function after which new connections use other stores. Raises ConfigError for stores that cannot be
-        used, and changes nothing then. The new context has new keys for tickets, so no session from before is
-        resumed."""
+        """Return a function that makes new connections use `stores`. Raises ConfigError for stores that cannot be used.
+        The new context has new keys for tickets, so no earlier TLS session is resumed."""
         context = server_context(*stores)
 
         def take() -> None:
@@ -40,7 +40,8 @@ class TlsServer:
         return take
 
     def session_of(self, certificate: bytes | None) -> PeerSession:
-        """Return the principal of a client, by its proved certificate (DER). Raises UnmappedClient if it has none."""
+        """Return the principal of a client with this proved certificate (DER). Raises UnmappedClient if the certificate
+        gives no principal."""
         if certificate is None or self._mapper is None:
             return ANONYMOUS
         try:
@@ -54,7 +55,8 @@ class TlsServer:
 
 
 def tls_server(config: Config, listener: str) -> TlsServer:
-    """Return the TLS of a listener from its keys and stores. Raises ConfigError, one line without secrets."""
+    """Return the TLS of a listener from its keys and stores. Raises ConfigError; its text is one line without
+    secrets."""
     settings = settings_of(config, listener)
     warn_of_client_auth(config, listener)
     mapper = None if settings.is_below_sasl else PrincipalMapper(settings.principal_mapping_rules)
