@@ -1,7 +1,7 @@
 """The control loop's end of the messages between the loops of a node.
 
-Responsible for handing metadata, lease and quorum state over to the broker half, and for passing each message of the
-broker half to the part of the control loop that it is for.
+Hands metadata, lease and quorum state over to the broker half. Passes each message of the broker half to the part of
+the control loop that it is for.
 """
 
 from __future__ import annotations

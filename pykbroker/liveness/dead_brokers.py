@@ -37,8 +37,9 @@ class DeadBrokers:
 
     def when_settled(self, answer: Callable[[], R]) -> R | Promise:
         """Return `answer()`, or a Promise of it. If there are other brokers and this node watches them, the answer
-        waits for UNREAD_SECONDS, because a broker may have died just now, and this node has not yet read the end of its
-        connection. The answer also waits while it is unknown if a broker is gone. A client that gets the name of a dead
+        waits for UNREAD_SECONDS. A broker may have died just now, and this node may not have read the end of its
+        connection yet. The answer also waits while it is unknown if a broker is gone. A client that gets the name of a
+        dead
         leader may ask again only after a second (librdkafka)."""
         wait = self._call_later if self._has_others else None
         if wait is None and not self._doubts:

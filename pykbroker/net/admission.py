@@ -3,7 +3,7 @@
 Responsible for Apache Kafka's bounds max.connections, max.connections.per.ip (with overrides) and
 max.connection.creation.rate. Not responsible for a connection once it is served.
 
-As in Apache Kafka, a connection over max.connections or over the rate waits as it would in the accept queue, and a
+As in Apache Kafka, a connection over max.connections or over the rate waits as it would in the accept queue. A
 connection over the bound of its address is closed. All bounds may change while the node runs.
 
 Invariants

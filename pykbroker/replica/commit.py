@@ -1,7 +1,7 @@
 """The committed part of a partition's log, and the requests that wait for a commit or a flush; pure.
 
-Responsible for the offset up to which readers may read while records owe a flush, and for calling back when a flush or
-a commit has reached an offset, or never will. Not responsible for the replica set (leader.py), for flushing
+Responsible for the offset up to which readers may read while records owe a flush. It also calls back when a flush or a
+commit has reached an offset, or never will. Not responsible for the replica set (leader.py), for flushing
 (storage/flush_rounds.py), nor for the log's high watermark, which partition.py moves as far as this part and the leader
 allow.
 

@@ -1,7 +1,8 @@
 """Passes the ISR changes of the partitions that this node leads to the controller, and its answers to the partitions.
 
-Responsible for proposing changes (after each fetch of a follower, and at intervals of half of replica.lag.time.max.ms),
-for the effect of each answer on the leader, the log lines and the counters. Not responsible for the choice of a change
+Proposes changes after each fetch of a follower, and at intervals of half of replica.lag.time.max.ms. Responsible for
+the effect of each answer on the leader, for the log lines and for the counters. Not responsible for the choice of a
+change
 (leader.py), nor for sending to the controller until there is an answer (node_to_controller/isr_changes.py).
 
 An answer is ignored if the partition has another leader epoch by then, or if the metadata has a newer ISR. If an answer

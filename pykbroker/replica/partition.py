@@ -1,8 +1,8 @@
 """One partition on this node: its role, which is from the metadata, and its log, which storage has.
 
-Responsible for taking over a role, appends and reads in that role, moving the high watermark as far as the leader
-(leader.py) and owed flushes (commit.py) allow, and waking parked fetches. Not responsible for the bytes (log/), whether
-the log is open (storage/log_handle.py), requesting another ISR (isr_updates.py), nor for which partitions exist
+Responsible for taking over a role, for appends and reads in that role, and for waking parked fetches. It moves the high
+watermark as far as the leader (leader.py) and owed flushes (commit.py) allow. Not responsible for the bytes (log/), for
+opening the log (storage/log_handle.py), for requesting another ISR (isr_updates.py), nor for the choice of partitions
 (table.py).
 
 A role change waits for the end of a truncation. Until then the partition keeps its role.

@@ -1,7 +1,7 @@
 """Runs a fetcher: its connection, its timer, and the effects of its answers on the logs.
 
-Responsible for sending one request after the other to one leader, for carrying out the effects in the order of the
-answer, and for limiting the work in one turn of the loop. It reports to the fetcher how each effect ended. Not
+Sends one request after the other to one leader, carries out the effects in the order of the answer, and limits the work
+in one turn of the loop. It reports to the fetcher how each effect ended. Not
 responsible for the content of requests and the meaning of answers (fetcher.py), nor for the choice of partitions
 (manager.py).
 
