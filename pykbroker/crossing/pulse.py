@@ -2,8 +2,8 @@
 
 The control loop asks for a sign of life every `interval`, unless an earlier question waits, and counts the time until
 the answer comes. Only time in which the control loop itself turned counts. If the whole process was stopped, the broker
-loop is not at fault.
-Responsible for the count. Not responsible for asking (control_end.py), nor for the consequences. Pure.
+loop is not at fault. Responsible for the count. Not responsible for asking (control_end.py), nor for the consequences.
+Pure.
 
 Invariant: `silent_seconds` is never more than the time since the last sign of life.
 """

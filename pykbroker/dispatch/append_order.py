@@ -3,12 +3,10 @@
 Clients send several requests on one connection without waiting for answers. Apache Kafka reads the next request when
 the one before it is answered. This broker dispatches a request without waiting for earlier answers, and most requests
 append while they are dispatched. A request that must wait before it appends (for the coordinator of a transaction, for
-logs that are not
-open, for a producer id) mutes its connection. No later request of the connection is dispatched before the waiting
-request has appended or failed. A request that waits for acknowledgements, flushes or answers has already appended, so
-it mutes nothing. An offset commit that waits for a shard's load mutes nothing either, because the shard runs waiting
-requests
-in their order and before any later request (coordinator/held_requests.py).
+logs that are not open, for a producer id) mutes its connection. No later request of the connection is dispatched before
+the waiting request has appended or failed. A request that waits for acknowledgements, flushes or answers has already
+appended, so it mutes nothing. An offset commit that waits for a shard's load mutes nothing either, because the shard
+runs waiting requests in their order and before any later request (coordinator/held_requests.py).
 
 Responsible for pairing each `mute` of a waiting request with one `unmute`. Not responsible for how a muted connection
 stops (net/connection.py), nor for what a request waits for.

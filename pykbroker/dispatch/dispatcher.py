@@ -3,8 +3,7 @@
 Responsible for: request headers, the row of the API, decoding, the context, and `finish`. Each frame of a served
 version ends in `finish`, whether `handle` or `handle_frame` answers it, at once or later. It counts the request under
 Kafka's names, and returns the bytes of the answer. Not responsible for framing or order (net/), nor for any API (its
-own
-module).
+own module).
 
 A frame that cannot be decoded ends its connection, as in Apache Kafka, because there is no version in which to answer.
 The one exception is ApiVersions in an unknown version, answered in version 0 with UNSUPPORTED_VERSION (KIP-511).

@@ -6,9 +6,8 @@ changes, or it stays silent, the request is tried again. When TIMEOUT_MS have pa
 REQUEST_TIMED_OUT. The controller may have carried out a try whose answer was lost. The client of a CreateTopics may
 then get TOPIC_ALREADY_EXISTS from the next try. If the controller does not serve Envelopes, or answers an Envelope with
 an error, the client gets UNKNOWN_SERVER_ERROR, because it can do nothing about the error. The log has the reason (at
-DEBUG). If the controller does
-not serve the version of the request inside, the broker ends the client's connection, so that the client asks for the
-versions again. All this is as in Apache Kafka (ForwardingManager).
+DEBUG). If the controller does not serve the version of the request inside, the broker ends the client's connection, so
+that the client asks for the versions again. All this is as in Apache Kafka (ForwardingManager).
 
 One thing differs: if the connection to the controller ends, each request that was under way on it is sent again alone,
 on another connection (suspects.py). If the controller ends that connection too, the request is answered with

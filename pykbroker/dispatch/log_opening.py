@@ -1,4 +1,5 @@
-"""Opens the logs that a request names before the request continues. A log is not open until a request has used it.
+"""Opens the logs that a request names before the request continues. After the start of a node, a log may still be
+closed when a request uses it.
 
 Not responsible for opening only a few logs in each turn of the loop (storage/opening.py).
 """

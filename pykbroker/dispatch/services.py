@@ -1,7 +1,7 @@
 """The parts of a node that handlers reach: one struct for the broker half, one for the controller half.
 
-The two halves of a node (pykbroker/node/) fill them. Only the attributes of `Services` exist in both. The broker
-half sends its requests to the controller half through `controller_channel`, as protocol messages.
+The two halves of a node (pykbroker/node/) fill them. Only the attributes of `Services` exist in both. The broker half
+sends its requests to the controller half through `controller_channel`, as protocol messages.
 """
 
 from __future__ import annotations

@@ -39,8 +39,7 @@ class DeadBrokers:
         """Return `answer()`, or a Promise of it. If there are other brokers and this node watches them, the answer
         waits for UNREAD_SECONDS. A broker may have died just now, and this node may not have read the end of its
         connection yet. The answer also waits while it is unknown if a broker is gone. A client that gets the name of a
-        dead
-        leader may ask again only after a second (librdkafka)."""
+        dead leader may ask again only after a second (librdkafka)."""
         wait = self._call_later if self._has_others else None
         if wait is None and not self._doubts:
             return answer()

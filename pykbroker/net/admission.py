@@ -11,8 +11,7 @@ Invariants
   another.
 * The listener between brokers never waits for the other listeners: over max.connections, its new connection takes the
   place of that connection of another listener that was idle longest (KIP-402). Its addresses are also counted apart
-  from those of
-  clients.
+  from those of clients.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ class Listener:
         """The listeners of one server share `admission`, `memory`, `cold_reads` and `handshakes`; the listeners of one
         node share `places`. Without `admission`, `memory` or `places` their bounds do not exist. `between_nodes`: other
         nodes connect to this listener, and their handshakes do not wait for the handshakes of clients. Raises
-        ConfigError for a protocol
-        that connections do not support, so that no client takes a plain socket for a secured one."""
+        ConfigError for a protocol that connections do not support, so that no client takes a plain socket for a secured
+        one."""
         if security_protocol not in SECURITY_PROTOCOLS or (tls is not None) != (security_protocol in TLS_PROTOCOLS):
             raise ConfigError(f"listener {name}: {security_protocol} is not served")
         self.tls = tls

@@ -4,8 +4,8 @@ the file and encrypts.
 
 Responsible for the order, for the number of bytes that are sent in one turn of the loop, and for never waiting for a
 device on the loop. Before a piece of a region is sent, the kernel is asked if the piece is in memory. If it is not, a
-thread loads it first. Not
-responsible for flow control towards the client's requests (connection.py reads `unsent_bytes`).
+thread loads it first. Not responsible for flow control towards the client's requests (connection.py reads
+`unsent_bytes`).
 
 Invariants:
 * While something is queued, the transport has only the few bytes that it got so that it reports when the socket has

@@ -76,8 +76,8 @@ class _TooManyRecords(Exception):
 
 class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
     """The layer of one connection. `loop`, `handshakes` and `receive_view` are shared. `receive_view` is only used
-    during one read. It must not be the memory into which the connections above receive, because they
-    receive while records still wait in it."""
+    during one read. It must not be the memory into which the connections above receive, because they receive while
+    records still wait in it."""
 
     __slots__ = (
         "_below",

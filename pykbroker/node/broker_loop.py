@@ -1,9 +1,8 @@
 """The broker half and its event loop, with the interface that the rest of the node uses.
 
 It is made on the control loop. Responsible for both ends of the messages between the loops, for this broker's lifecycle
-(on the control loop), and for the order in which the broker half starts and stops. Not responsible
-for the
-parts of the broker half (broker_half.py).
+(on the control loop), and for the order in which the broker half starts and stops. Not responsible for the parts of the
+broker half (broker_half.py).
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 As soon as a client connects, the line is written and the connection is closed; nothing is read. So an answer proves
 that the control loop turns. The line contains a `NodeHealth`, which also has the state of the broker loop. Responsible
-for the socket
-at `pykbroker.health.socket` (only its owner may connect). `pykbroker health` reads it (entry/health.py).
+for the socket at `pykbroker.health.socket` (only its owner may connect). `pykbroker health` reads it (entry/health.py).
 """
 
 from __future__ import annotations

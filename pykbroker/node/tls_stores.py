@@ -5,8 +5,7 @@ Responsible for the times at which stores are read again. The first is an AlterC
 `listener.name.<listener>.ssl.*` of this broker, also if only the file has changed (Apache Kafka's DynamicBrokerConfig).
 The second, with pykbroker.ssl.store.watch.interval.ms, is a change of a file. Either all TlsServers and TlsClients of a
 listener get the new stores, or none of them; existing connections continue. Once a day the certificates that expire
-soon are logged. Not
-responsible for the rules of replacement (security/tls/store_replacement.py).
+soon are logged. Not responsible for the rules of replacement (security/tls/store_replacement.py).
 """
 
 from __future__ import annotations

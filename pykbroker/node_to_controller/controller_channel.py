@@ -4,8 +4,7 @@ is active.
 
 Each purpose has its own channel, and so its own connection, as in Apache Kafka, for example: lifecycle, forwarding,
 directories, changes of ISRs. So a slow forwarded request delays no heartbeat, and a heartbeat that times out ends no
-forwarded
-request.
+forwarded request.
 
 Responsible for sending a request to the present controller. Not responsible for trying again, which
 controller_sender.py and dispatch/forwarding.py do. If there is no answer, the future fails with `ConnectionError` or

@@ -2,8 +2,7 @@
 incarnation.
 
 Standby controllers register too. Responsible for sending registrations until the metadata shows this incarnation.
-controller_sender.py finds
-the active controller and tries again.
+controller_sender.py finds the active controller and tries again.
 """
 
 from __future__ import annotations

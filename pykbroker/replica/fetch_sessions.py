@@ -2,8 +2,7 @@
 
 Responsible for the partitions of a fetch, and for the choice of partitions in an incremental answer. Not responsible
 for reading. Bounded by max.incremental.fetch.session.cache.slots and, beyond Apache Kafka, by KEPT_PARTITIONS, because
-any
-client may name partitions that do not exist. A client that gets no session sends full fetches.
+any client may name partitions that do not exist. A client that gets no session sends full fetches.
 
 The session epoch is 0 in a fetch that asks for a new session, and -1 in a fetch that wants no session. Otherwise it
 counts 1, 2, … 2^31-1, and then from 1 again.

@@ -2,8 +2,7 @@
 
 Proposes changes after each fetch of a follower, and at intervals of half of replica.lag.time.max.ms. Responsible for
 the effect of each answer on the leader, for the log lines and for the counters. Not responsible for the choice of a
-change
-(leader.py), nor for sending to the controller until there is an answer (node_to_controller/isr_changes.py).
+change (leader.py), nor for sending to the controller until there is an answer (node_to_controller/isr_changes.py).
 
 An answer is ignored if the partition has another leader epoch by then, or if the metadata has a newer ISR. If an answer
 does not show whether the change was made, the change stays in flight until the metadata shows it.

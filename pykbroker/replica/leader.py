@@ -2,9 +2,8 @@
 
 Responsible for the effect of a follower's fetch, for the offset up to which the log is committed, and for followers
 that join or leave the ISR. It also computes the number of replicas that acks=all needs, and the low watermark. Not
-responsible for the log
-(partition.py), for requests that wait (commit.py, low_watermark.py), nor for asking the controller about the ISR
-(isr_updates.py).
+responsible for the log (partition.py), for requests that wait (commit.py, low_watermark.py), nor for asking the
+controller about the ISR (isr_updates.py).
 
 The high watermark follows Kafka's rule (KIP-966). It stands still while the ISR is smaller than min.insync.replicas. It
 also waits for followers outside the ISR that keep up and may join the ISR. Without this wait, a follower that lags only

@@ -1,8 +1,8 @@
 """Accepts the connections of one listener from its listening sockets.
 
 Refuses connections before a transport is made for them, limits the number of connections that are accepted in one turn
-of the loop, and continues after an accept() that failed. Not responsible for choosing the
-connections to refuse (`accept`).
+of the loop, and continues after an accept() that failed. Not responsible for choosing the connections to refuse
+(`accept`).
 
 The server of the event loop is not used, because it cannot refuse a connection before it makes a transport. The server
 of uvloop also closes its listening socket for good after one accept() that failed because no descriptor was left.

@@ -3,8 +3,7 @@
 Rules are stored by pattern, and within a pattern by principal and host. So a decision does not iterate over 100,000
 ACLs of other patterns, nor over 100,000 ACLs of other users on the same pattern. Responsible for the decisions of
 Apache Kafka's StandardAuthorizerData, except those for super users. Not responsible for super users, for caching nor
-for log lines
-(standard_authorizer.py).
+for log lines (standard_authorizer.py).
 
 Invariant: after any adds and removes the index decides like an index that is built from the remaining ACLs
 (CVE-2024-27309). Each ACL has its own id. Two ids may have the same rule, which then counts until both are removed.

@@ -1,9 +1,8 @@
 """Runs a fetcher: its connection, its timer, and the effects of its answers on the logs.
 
 Sends one request after the other to one leader, carries out the effects in the order of the answer, and limits the work
-in one turn of the loop. It reports to the fetcher how each effect ended. Not
-responsible for the content of requests and the meaning of answers (fetcher.py), nor for the choice of partitions
-(manager.py).
+in one turn of the loop. It reports to the fetcher how each effect ended. Not responsible for the content of requests
+and the meaning of answers (fetcher.py), nor for the choice of partitions (manager.py).
 
 Invariants:
 * A request is sent only when all effects of the last answer are done, as in Apache Kafka, whose fetcher is one thread.
