@@ -1,5 +1,5 @@
-"""Reads partitions for a follower, from the leader, up to the log end. The fetch also proves to the leader that the
-follower has all records before the fetch offset.
+"""Reads partitions for a follower, from the leader, up to the log end. A fetch also proves to the leader that the
+follower has all records before its fetch offset.
 
 Only the first pass of a fetch is a proof. Later passes, while the fetch waits, have the same fetch offsets, so they
 prove nothing new. A throttled replica that is not in sync gets nothing while the leader's quota is exceeded

@@ -53,7 +53,8 @@ class QuorumWatch:
         #: voter id -> its probe in the present round
         self._probes: RunningProbes[int] = RunningProbes(prober)
         self._refused = 0
-        # The end of the first of the consecutive rounds in which the other voters are no majority, or None.
+        # The end of the first of the consecutive rounds in which the voters that do not refuse are not a majority, or
+        # None.
         self._refused_since: float | None = None
         self._timer: asyncio.TimerHandle | None = runtime.loop.call_later(FIRST_SECONDS, self._round)
 

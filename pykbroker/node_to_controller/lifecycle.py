@@ -7,7 +7,7 @@ and for the time at which each message is sent. Not responsible for finding the 
 `ready_to_unfence` when the logs are open, and serves clients after that.
 
 There are no fixed waits. After an event that may change the controller's answer, the next message is sent at once: a
-new leader of the quorum, this broker's registration in the metadata, the broker half is ready.
+new leader of the quorum, this broker's registration in the metadata, or `ready_to_unfence`.
 """
 
 from __future__ import annotations
