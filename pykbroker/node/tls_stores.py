@@ -102,8 +102,8 @@ class TlsStores:
 
     def update(self, config: Config, *, is_start: bool = False) -> None:
         """Read the stores of the present configuration. `is_start`: no client is served yet. The new stores are then
-        not compared with the stores of the properties file, which may be older than the ones that the change was
-        compared with."""
+        not compared with the stores of the properties file, because these files may be older than the dynamic
+        configuration."""
         for listener in self._current:
             try:
                 self._wanted[listener] = settings_of(config, listener)

@@ -36,7 +36,7 @@ async def run_there(
 
     call_there(begin)
     cancelled: asyncio.CancelledError | None = None
-    # Continue to wait after each cancellation, because the work on the other loop ends only when `ended` is done.
+    # Continue to wait after each cancellation, because the work on the other loop has not ended before `ended` is done.
     while not ended.done():
         try:
             await asyncio.shield(ended)

@@ -5,7 +5,7 @@ idle, when its job is cancelled, or when this process ends. Not responsible for 
 
 A job is a generator function at the top of a module. It is called as `job(disk, *args)` with the worker's own disk. It
 yields the number of bytes that it has processed since the last yield (or parts of its result, which do not count), and
-returns its result. Arguments and results are pickled, so they should be small, such as names of files and ranges. A
+returns its result. Arguments and results are pickled, so they are plain values, such as names of files and ranges. A
 worker may be killed at any moment, so a job must leave usable files at every step.
 
 A worker scans files through memory maps. If a file is cut off or its device cannot read, the access to the map causes a

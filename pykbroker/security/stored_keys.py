@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class StoredKeys(NamedTuple):
-    """The keys of one user for one mechanism (RFC 5802). They do not contain the password, but they allow to check
-    guesses of it. Its `repr` shows no key."""
+    """The keys of one user for one mechanism (RFC 5802). They do not contain the password, but guesses of it can be
+    checked with them. Its `repr` shows no key."""
 
     salt: bytes
     stored_key: bytes

@@ -194,8 +194,8 @@ def _truststore(keys: _Keys) -> StoreSettings | None:
 
 
 def _type(keys: _Keys, key: str) -> str:
-    """Return the type of a store. As in Apache Kafka, the type decides which other keys are allowed. The first bytes of
-    the file decide its format."""
+    """Return the type of a store. As in Apache Kafka, the type decides which other keys are allowed. The content of the
+    file decides its format."""
     kind = (keys.text(key) or "").upper()
     if kind not in _STORE_TYPES:
         raise keys.wrong(key, f"{keys.text(key)} is not served, only {', '.join(sorted(_STORE_TYPES))}")
