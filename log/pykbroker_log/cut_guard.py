@@ -36,8 +36,8 @@ class CutGuard:
 
     #: Every record below this offset was durable.
     flushed: int
-    #: True if no record from `flushed` on was ever acknowledged. False if that is unknown. Then a cut before whole
-    #: batches is refused, because the records may have been acknowledged.
+    #: True if no record from `flushed` on was ever acknowledged, False if that is unknown. If it is False, a cut is
+    #: refused when whole batches come after it, because their records may have been acknowledged.
     is_exact: bool
     #: Records below this offset are held elsewhere too, in a snapshot.
     covered: int = 0
@@ -48,7 +48,7 @@ class CutGuard:
     #: Returns why a batch with a good checksum cannot stand at its place, or "" if it can. It is called for the first
     #: batch of each segment and wherever the leader epoch changes.
     judge: Callable[[BatchHeader, memoryview], str] = allow_batch
-    #: The first lost offset whose loss the owner accepted.
+    #: The first lost offset of a cut that `is_replaceable` or `given_up_from` permitted, or None without such a cut.
     gave_up: int | None = None
 
     def before_cut(self, where: str, offset: int, *, is_followed: bool) -> None:

@@ -6,7 +6,7 @@ to checkpoint, nor for when to give up a directory: the caller decides that and 
 
 Invariants:
 * `.kafka_cleanshutdown` exists only from a clean stop until a later run changes a partition, and only if every folder
-  had been recovered (clean_shutdown.py has the argument).
+  had been recovered (clean_shutdown.py explains why).
 * A checkpoint keeps the entries of partitions that were not opened in this run.
 * A recovery point in the checkpoint file is never beyond what is on disk: it is lowered there before a log is
   truncated.
@@ -540,7 +540,7 @@ class LogDir:
         return self._cleaner_offsets.get((log.topic, log.partition))
 
     def set_cleaner_offset(self, log: PartitionLog, offset: int) -> None:
-        """Record that the log may have gaps from now on. Durable with the next `prepare_cleaner_offsets`."""
+        """Record that the log may have gaps from now on. The next write of the cleaner offsets makes it durable."""
         self._cleaner_offsets[log.topic, log.partition] = offset
         log.files.segments.is_gapless = False
 
@@ -552,7 +552,7 @@ class LogDir:
             is_needed = log.config.is_tiered or start > log.files.first_stored_offset
             if is_needed or (key in self._log_starts and not log.files.is_closed):
                 # An entry stays, even if the first segment begins at the same offset: until a clean stop has fsynced
-                # the folder, a power loss may bring back some of the files before it.
+                # the folder, a power loss may bring back deleted files of segments before that offset.
                 self._log_starts[key] = start
             else:
                 self._log_starts.pop(key, None)

@@ -13,7 +13,7 @@ from pykbroker.security.authorizer import Operation
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-#: From this version on the request must have both.
+#: From this version on the request must have a protocol type and a protocol name.
 _PROTOCOL_TYPE_AND_NAME_FROM = 5
 
 

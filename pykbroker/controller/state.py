@@ -50,7 +50,8 @@ class Checkpoint(NamedTuple):
 
 
 class HeldElections:
-    """Unclean elections that wait for brokers that were fenced early, until their sessions would be over.
+    """Unclean elections that wait for brokers that were fenced early. An election waits at most until the broker's
+    session would have ended without the early fence.
 
     If only an unclean election can give a partition a leader, the election waits as long as it would without the early
     fence, because the broker may come back with the records. The wait ends once the broker serves again. Then the
@@ -118,7 +119,7 @@ class ControllerState:
 
     @property
     def is_empty(self) -> bool:
-        """True until a record was replayed. The log then belongs to a new cluster."""
+        """True until a record is replayed or a snapshot is read. While it is True, the log is that of a new cluster."""
         return self.image.offset < 0
 
     @property
@@ -165,7 +166,7 @@ class ControllerState:
             self.replay(records, base_offset, epoch)
 
     def _show(self, image: MetadataImage) -> None:
-        """Set `image` to one that does not follow from the last image by one delta."""
+        """Set `image` to an image that does not follow from the last image by one delta."""
         self.image = image
         self._existing_acls = None
         self.collisions = {}
@@ -283,8 +284,8 @@ class ControllerState:
                 yield UsableBroker(broker.id, broker.rack, broker.fenced)
 
     def default_directory(self, broker_id: int) -> bytes:
-        """Return the directory of a new replica on the broker. If the broker has several, it will choose itself
-        (KIP-858)."""
+        """Return the directory of a new replica on the broker. If the broker has several directories, the broker will
+        choose one of them (KIP-858)."""
         broker = self.image.brokers.get(broker_id)
         if broker is None:
             return DIRECTORY_UNASSIGNED

@@ -1,5 +1,5 @@
-"""Forwarding: a broker passes the requests of TABLE's `forward` rows on to the active controller, as it received them
-(KIP-590).
+"""Forwarding: a broker passes the requests of the APIs with `forward=True` (pykbroker.api.TABLE) on to the active
+controller, as it received them (KIP-590).
 
 Not responsible for finding the controller: the channel finds it again for each try. While there is no controller, or it
 changes, or it stays silent, the request is tried again. When TIMEOUT_MS have passed, it is answered with
@@ -39,7 +39,8 @@ RETRY_SECONDS = 0.05
 #: controller.socket.timeout.ms).
 TIMEOUT_MS = 60_000
 TRY_MS = 30_000
-#: More than an Envelope's header, its length fields and an address together take; this broker's client id is short.
+#: An upper bound for the bytes of an Envelope's header, its length fields and an address together. It holds
+#: because this broker's client id is short.
 _ENVELOPE_BYTES = 1024
 
 

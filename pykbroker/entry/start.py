@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pykbroker.config.kinds import ConfigError
 from pykbroker.entry.command_parser import CommandParser, add_properties, integer, one_of
 
-# Only the start of a node makes other imports, so that the help and the completion of a shell come at once.
+# All other modules are imported only when the command runs, so that the help and the completion of a shell are fast.
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
     from pykbroker.entry.status_line import StatusLine

@@ -2,9 +2,9 @@
 without effect.
 
 It is a publisher of the loader. AlterConfigs refuses such promises (api/incremental_alter_configs.py), so if the
-metadata has one, Apache Kafka or another release wrote it. The node then ends with one line, because otherwise it would
-serve without the protection. A topic with remote.storage.enable is refused, as Apache Kafka refuses it on a broker
-without tiered storage. Keys and client quotas without effect are logged once in each run of the node.
+metadata has one, Apache Kafka or another release wrote it. The node then logs one line and stops, because otherwise it
+would serve without the protection. A topic with remote.storage.enable is refused, as Apache Kafka refuses it on a
+broker without tiered storage. Keys and client quotas without effect are logged once in each run of the node.
 """
 
 from __future__ import annotations

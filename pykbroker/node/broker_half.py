@@ -99,7 +99,8 @@ class BrokerHalf:
         assert to_brokers is not None, "this is the side of a broker"
 
         def channel(purpose: str) -> ControllerChannel:
-            """Return a channel for one purpose. Each purpose has its own connection, and its name is Apache Kafka's."""
+            """Return a channel for one purpose. Each purpose has its own connection. The names of the purposes are
+            Apache Kafka's, except `suspects`."""
             made = ControllerChannel(
                 runtime,
                 control,

@@ -227,15 +227,15 @@ class Node:
         controller = self._controller = ControllerHalf(shared) if config.is_controller else None
         if controller is not None:
             controller.start(parts)
-        # The loader starts after the controller, so that the controller is active before a part gets this node as the
-        # leader from the loader.
+        # The loader starts after the controller, so that the controller is active before the loader notifies any part
+        # that this node is the leader.
         shared.load()
         if controller is not None:
             await controller.serve(parts)
             controller.register(self._channel_to_controller("registration"), parts)
         if self._broker_loop is not None:
             await self._broker_loop.start(parts, None if controller is None else controller.call)
-            # Since before KRaft, tools wait for this log line.
+            # Some tools wait for this log line, which Apache Kafka's brokers already wrote before KRaft.
             logger.info("[KafkaServer id=%d] started", config.node_id)
         if self._broker_loop is None or self._broker_loop.has_own_loop:
             parts.add(
@@ -263,7 +263,7 @@ class Node:
             self._parts.add("metrics listener", close)
 
     def _channel_to_controller(self, purpose: str) -> ControllerChannel:
-        """Return a channel for one purpose. Each purpose has its own connection, and its name is Apache Kafka's."""
+        """Return a channel for one purpose, named as in Apache Kafka. Each purpose has its own connection."""
         channel = ControllerChannel(
             self.runtime,
             self.shared.quorum,
@@ -292,7 +292,8 @@ class Node:
         logger.info("[KafkaRaftServer nodeId=%d] shut down completed", self.config.node_id)
 
     def _ending(self) -> KeptStop:
-        """Return the record of this stop. It is called at the end, when the broker half is closed."""
+        """Return the record of this stop. `SharedServer` calls this when it closes the log directories, after the
+        broker half was closed."""
         broker = self._broker_loop
         if broker is None or broker.half is None:
             return KeptStop(clean=False, broker_epoch=-1)

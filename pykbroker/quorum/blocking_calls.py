@@ -1,4 +1,4 @@
-"""The driver's blocking calls: each runs on a thread, and its callback runs on the loop when it returns.
+"""The driver's blocking calls: each call runs on a thread, and when it returns, its callback runs on the loop.
 
 Responsible for knowing the calls under way, so that the disk is closed after the last one. Not responsible for their
 order, nor for their errors, which the callback reads from the future.
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class BlockingCalls:
-    """The blocking calls of one driver. All methods belong to the loop."""
+    """The blocking calls of one driver. All methods must be called on the loop."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

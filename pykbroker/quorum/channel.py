@@ -45,7 +45,8 @@ def response_to(outgoing: Outgoing, sent: asyncio.Future[Any]) -> Any | None:
     if error is None:
         return sent.result()
     if isinstance(error, UnsupportedVersion):
-        # As in Apache Kafka's channel. For example, an older voter does not support pre-vote.
+        # The caller gets a response with UNSUPPORTED_VERSION, as from Apache Kafka's channel. For example, an older
+        # voter does not support pre-vote.
         response: Any = APIS[outgoing.request.API_KEY].response
         return response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not isinstance(error, (ConnectionError, TimeoutError, OSError)):

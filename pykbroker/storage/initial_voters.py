@@ -22,8 +22,8 @@ class InitialVotersError(ValueError):
 
 def standalone_voter(config: Config, directory_id: bytes) -> VoterSet:
     """Return a set of this node alone, at its first controller listener. A listener without a host is written as
-    localhost, as by Apache Kafka's tool. The machine that formats may differ from the one that starts, so the first
-    leader writes its real name."""
+    localhost, as by Apache Kafka's tool. The machine that formats may not be the one that runs the node, so the node
+    writes its own name when it becomes the first leader."""
     point = config.listeners.advertised_controller[0]
     return _voters([(config.node_id, point.host or "localhost", point.port, directory_id)], config)
 

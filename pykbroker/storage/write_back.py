@@ -1,7 +1,8 @@
 """Writes new data of logs to the device, a little at a time.
 
 Responsible for when it looks at a log: every 20 ms while much is written to it. Not responsible for which stretches are
-due (pykbroker_log/unwritten.py), nor for the look at all logs, which finds such a log (upkeep.py).
+due (pykbroker_log/unwritten.py), nor for the check of all logs that finds the logs to which much is written
+(upkeep.py).
 
 The device gets small portions for this reason: an append to a file waits while the kernel hands over that file's data,
 and the kernel waits while the device's queue is full. With a portion every 200 ms an append took up to 100 ms.
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pykbroker.runtime import Runtime
 
 _PORTION_S = 0.02
-#: After this time without due data a log is looked at only together with all others.
+#: A log that has had no due data for this time is looked at only in the check of all logs.
 _QUIET_S = 0.5
 
 
@@ -55,7 +56,7 @@ class WriteBack:
         return True
 
     def look(self, log: PartitionLog) -> None:
-        """Write the due data of a log, and look at it again soon if there was some."""
+        """Write the due data of a log. If the log had due data, look at it again soon."""
         now = self._runtime.loop.time()
         found = unwritten(log.files.segments, self._least_bytes) if log.files.is_open else []
         if found:

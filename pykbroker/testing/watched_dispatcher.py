@@ -5,7 +5,7 @@ A node uses it in place of `Dispatcher` only if the caller passes it (`Node(make
 unchanged. Responsible for applying the action of a rule; not responsible for the choice of the rule (faults/).
 
 It is between the listeners of the broker half and the handlers. Rules do not apply to requests to a controller, nor to
-requests of the node in memory.
+requests that the node's process passes to the broker half in memory.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class _Exchange:
     def _settle(promise: Promise, end: Callable[[], Any]) -> None:
         try:
             answer = end()
-        except Exception as error:  # noqa: BLE001  # the connection tells it apart and logs it
+        except Exception as error:  # noqa: BLE001  # the connection handles CloseConnection, and logs other errors
             promise.set_exception(error)
             return
         if isinstance(answer, Promise):
@@ -254,8 +254,8 @@ class _Exchange:
             promise.set_result(answer)
 
     def _end(self, response: Any) -> Any:
-        """Return the answer for the client, made from the broker's. `response`: None if the request was not executed,
-        or if the client waits for no answer. Raises CloseConnection."""
+        """Return the answer for the client, made from the broker's answer `response`. That is None if the request was
+        not executed, or if the client waits for no answer. Raises CloseConnection."""
         verdict = self._verdict
         if verdict is None:
             return self._noted(response)

@@ -4,9 +4,9 @@ Responsible for when a follower sends them, and for handling the response. The l
 kraft.version 1 a voter sends UpdateRaftVoter if its entry in the voter set is out of date. With kraft.version 0 each
 voter sends it once to each new leader, which must know all directories before kraft.version can be raised.
 
-With `controller.quorum.auto.join.enable` (KIP-1186) a controller that is no voter of a dynamic quorum adds itself; the
-leader accepts it once it is caught up. If a voter has its id and another directory, the disk was replaced, and the
-controller removes that voter first.
+With `controller.quorum.auto.join.enable` (KIP-1186) a controller that is no voter of a dynamic quorum adds itself. The
+leader accepts the controller once it is caught up. If a voter has the id of this controller but another directory, the
+disk was replaced, and the controller removes that voter first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pykbroker_wire.errors import ErrorCode
 
 
 class OwnMembership:
-    """Acts for one replica; without state of its own."""
+    """Acts for one replica, and has no state of its own."""
 
     def __init__(
         self, config: RaftConfig, roles: CurrentRole, log: ReplicaLog, outbox: Outbox, news: LeaderNews
@@ -75,8 +75,8 @@ class OwnMembership:
         )
 
     def handle_join_response(self, source: Destination, response: Any, now: Now) -> bool:
-        """Handle the response to AddRaftVoter and RemoveRaftVoter. The log shows if it was successful; else it is tried
-        again."""
+        """Handle the response to AddRaftVoter and RemoveRaftVoter. The log shows if the request was successful. If not,
+        the replica sends it again."""
         return ErrorCode.received(response.error_code) in (
             ErrorCode.NONE,
             ErrorCode.REQUEST_TIMED_OUT,

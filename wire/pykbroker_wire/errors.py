@@ -1,7 +1,7 @@
 """Apache Kafka's error codes, and the one exception that carries them.
 
 Numbers, names and the retriable errors are Kafka's; the wording is pykbroker's. A handler raises
-`KafkaError(ErrorCode.X)`; `api/` turns it into a field of a response, once.
+`KafkaError(ErrorCode.X)`; `api/` turns it into a field of a response.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-# The two errors for bytes can be imported from here too, together with KafkaError.
+# DecodeError and EncodeError can be imported from here too, together with KafkaError.
 from pykbroker_wire.primitives import DecodeError as DecodeError
 from pykbroker_wire.primitives import EncodeError as EncodeError
 

@@ -29,7 +29,7 @@ Home = Literal["group", "transaction", "share"]
 
 
 class UnknownRecordType(DecodeError):
-    """A whole record of an unknown type: a newer Kafka wrote it. Loading may skip it."""
+    """The type of a record is unknown, because a newer Kafka wrote the record. Loading may skip the record."""
 
     def __init__(self, record_type: int) -> None:
         super().__init__(f"unknown record type {record_type}")

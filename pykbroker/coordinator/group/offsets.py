@@ -39,8 +39,8 @@ class CommittedOffset:
         self.value: OffsetCommitValue = decode_offset(entry[_AT_BYTES:])
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Return True if it was committed for the topic with this id, or if one of the two ids is unknown. The name
-        does not decide, because a new topic may have the name of a deleted topic."""
+        """Return True if the offset was committed for the topic with this id, or if one of the two ids is unknown. The
+        name does not decide, because a new topic may have the name of a deleted topic."""
         return topic_id == ZERO_UUID or self.value.topic_id in (topic_id, ZERO_UUID)
 
     def expired(self, retained_from_ms: int, now_ms: int, retention_ms: int) -> bool:
@@ -77,8 +77,8 @@ class Offsets:
     def replay(self, key: OffsetCommitKey, value: bytes | None, at: int, producer_id: int = NO_PRODUCER_ID) -> None:
         if value is None:
             self._remove(key.group, key.topic, key.partition)
-            # The tombstone is later in the log than the undecided commit, so that commit never counts, however it is
-            # decided.
+            # The tombstone is later in the log than the undecided commit. Therefore the commit is dropped, whether the
+            # transaction commits or aborts.
             for producer in self._open.get(key.group, {}).get((key.topic, key.partition), ()):
                 self._pending[producer].pop((key.group, key.topic, key.partition), None)
             self._close(key.group, key.topic, key.partition)
@@ -196,7 +196,7 @@ class Offsets:
             for topic, partitions in self._by_group.get(group, {}).items()
         ]
 
-    # -- tombstones: decisions, not changes ---------------------------------------------------------------------------
+    # -- tombstones: these methods return records and change nothing --------------------------------------------------
 
     def delete(self, group: str, topic: str, partition: int) -> list[CoordinatorRecord]:
         known = partition in self._by_group.get(group, {}).get(topic, {})

@@ -1,10 +1,11 @@
-"""Writes markers on the leader of their partition. Each is one control batch in the log, answered when it is committed.
+"""Writes markers on the leader of their partition. Each marker is one control batch in the log. Its sender gets the
+answer when the batch is committed.
 
 This is the receiving end of WriteTxnMarkers, for requests of other brokers (api/write_txn_markers.py) and for the
 coordinator on this node, which calls it without a request. Not responsible for choosing partitions (markers.py).
 
-A marker for `__consumer_offsets` goes through the group coordinator's runtime, because the group's shard must get it as
-an input when it is appended.
+A marker for `__consumer_offsets` goes through the group coordinator's runtime, because the call that writes the marker
+must also pass the decision to the group's shard.
 """
 
 from __future__ import annotations

@@ -38,7 +38,8 @@ class Placement:
         self._counts_once: list[int] = self._counted[:, 0].astype(int).tolist()
         self.distances: Floats = np.where(self._counted, self.totals - self._targets, 0.0)
         self._limited = bool(np.isfinite(load.capacity).any())
-        # If another replica leads a partition, its load changes by `change`: change * scale, and change ** 2 * scale.
+        # (P, R) the load by which leading a partition exceeds following it. `_own_change` is the sum of
+        # change ** 2 * scale over the resources.
         change = self.leading - self.following
         self._scaled_change: Floats = change * self.scale
         self._own_change: Floats = (change * self._scaled_change).sum(axis=1)
@@ -92,7 +93,7 @@ class Placement:
         return float(2 * distance + sides * self._own_change[partition])
 
     def lead(self, partition: int, place: int) -> None:
-        """Make the replica at `place` the preferred one."""
+        """Make the replica at `place` the preferred leader."""
         row = self.replicas[partition]
         change = self.leading[partition] - self.following[partition]
         self._add(row[0], -change)
@@ -112,8 +113,9 @@ class Placement:
         return found
 
     def allowed(self, partitions: Ints, places: Ints, *, mends_racks: bool = False) -> Flags:
-        """(N, B) True where the replica may go to the broker: the broker may take replicas and has none of the
-        partition. The racks must not get worse, or with `mends_racks` must get better. `room` checks capacities."""
+        """(N, B) True where the replica may go to the broker: the broker may take replicas and has no replica of the
+        partition. The number of the partition's pairs of replicas in one rack must not rise above its present value or
+        the fewest possible, whichever is greater. With `mends_racks` it must fall. `room` checks capacities."""
         load = self.load
         count = len(partitions)
         found: Flags = np.repeat(load.may_take[None, :], count, axis=0)

@@ -263,8 +263,8 @@ class AskedCluster:
 
 
 def _unreachable(connection: AskedNode) -> str | None:
-    """Return the reason why no connection can be made, or None if there is a connection. This requests at most the
-    versions of the node, so the caller can still send its own request to another node. Raises AskFailed for an error
+    """Return the reason why no connection can be made, or None if there is a connection. This asks the node for nothing
+    but its API versions, so the caller can still send its own request to another node. Raises AskFailed for an error
     that every other node would return as well."""
     try:
         connection.versions()

@@ -1,4 +1,5 @@
-"""The parts of a partition move besides the reassignment request: the current assignment, and throttles.
+"""The steps of moving partitions, other than the reassignment request: checking brokers and racks, reading the current
+assignment, setting throttles, and moving replicas between directories.
 
 Responsible for the steps that `kafka-reassign-partitions` and `pykbroker reassign` share. Not responsible for their
 output.

@@ -70,7 +70,8 @@ class CommandGroup(click.Group):
 
 
 class Program(CommandGroup):
-    """The commands of a table. Each is in the module of its name, or in pykbroker/entry."""
+    """The program, with the commands of `sections` and `hidden`. Each command is in the module of its name, or in
+    pykbroker/entry."""
 
     def __init__(
         self,

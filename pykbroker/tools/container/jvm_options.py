@@ -1,4 +1,4 @@
-"""Java agents in the JVM options of a container's variables. No property has the effect of an agent."""
+"""Finds Java agents in the JVM options of a container's variables. No agent runs, because there is no JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entry of every tool: finds the tool by name, and converts its exceptions to Kafka's last line and exit status.
+"""The entry of every tool: finds the tool by name, runs it, and returns its exit status.
 
 It imports little, so that --help and --version are answered before a client is imported.
 """
