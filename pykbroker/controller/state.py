@@ -118,11 +118,6 @@ class ControllerState:
         self._effective: tuple[DynamicConfigs, Config] = (DynamicConfigs(), config)
 
     @property
-    def is_empty(self) -> bool:
-        """True until a record is replayed or a snapshot is read. While it is True, the log is that of a new cluster."""
-        return self.image.offset < 0
-
-    @property
     def transaction_offset(self) -> int:
         """The offset of an open metadata transaction's beginning, otherwise -1."""
         return self._replay.begun_at
