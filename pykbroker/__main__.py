@@ -17,7 +17,6 @@ from importlib.util import find_spec
 from types import FrameType
 
 from pykbroker.entry import failures
-from pykbroker.entry.command_parser import UsageError
 from pykbroker.entry.own_commands import COMPLETE_VARIABLE, OWN_COMMANDS, run_own_command
 
 
@@ -50,7 +49,7 @@ def _without_tools(command: str) -> int:
             print(f"  {name:<8}  {text}")
         print(f"\nThe other commands need more packages: {how_to_install('tools')}")
     else:
-        raise UsageError(f"`pykbroker {command}` needs more packages: {how_to_install('tools')}")
+        raise failures.missing_tools(command)
     return 0
 
 

@@ -13,7 +13,6 @@ _OF_EXTRA: Final = re.compile(r"^(?P<package>[^;]+?)\s*;.*\bextra == ['\"](?P<ex
 _NESTED: Final = re.compile(r"^pykbroker\[(?P<extra>.+)\]$")
 #: extra -> the modules of its packages that pykbroker imports
 _MODULES: Final = {
-    "balance": {"numpy"},
     "testcontainers": {"docker", "testcontainers"},
     "tools": {"click", "kafka", "rich"},
 }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
 from pykbroker.entry.own_commands import OWN_COMMANDS
 from pykbroker.tools.commands.main import HIDDEN, SECTIONS
+from tests.long_runs import git
 from tests.parsed import parsed
 
 ROOT = Path(__file__).parents[1]
@@ -32,9 +32,8 @@ SKIPPED = (
 
 def texts() -> dict[str, str]:
     """Return the texts that may start a module or a command: sources, scripts, files of images, pages."""
-    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     found = {}
-    for name in names:
+    for name in git("ls-files").splitlines():
         path = ROOT / name
         if name.startswith(SKIPPED) or not path.is_file():
             continue

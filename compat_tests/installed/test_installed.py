@@ -1,5 +1,5 @@
-"""The wheel in environments of applications: with each kafka-python that they have, with the oldest packages that
-pyproject.toml allows, and with every extra."""
+"""The wheel in environments of applications: with each kafka-python that they have, and with exactly the oldest
+packages that pyproject.toml allows, those of the tools among them."""
 
 from __future__ import annotations
 

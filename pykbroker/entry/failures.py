@@ -56,6 +56,13 @@ def exit_status(act: Callable[[], int | None]) -> int:
     return int(status or 0)
 
 
+def missing_tools(command: str) -> UsageError:
+    """Return the error for a command whose packages, those of the extra `tools`, are not all installed."""
+    from pykbroker.extras import how_to_install
+
+    return UsageError(f"`pykbroker {command}` needs more packages: {how_to_install('tools')}")
+
+
 def say(line: str) -> None:
     """Write a failure's line to standard error, after the program's name."""
     sys.stdout.flush()

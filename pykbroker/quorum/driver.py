@@ -421,7 +421,7 @@ class QuorumDriver:
                     self._lines.snapshot_installed(last.id)
                     self.node.snapshot_installed(last.id, size, content.voters, content.kraft_version, self._now())
                 self._execute(ready, values)
-            except Exception as execute_error:  # noqa: BLE001
+            except Exception as execute_error:  # noqa: BLE001  # as in `_work`
                 self._fail(execute_error)
             self._work()
 

@@ -99,8 +99,7 @@ class ParkedFetch:
             return
         try:
             found = self._read(final)
-        # a bug of this request alone, because others wait for the same partition
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001  # a bug of this request alone: others wait for the partition too
             self.future.set_exception(error)
             return
         self._take(found)

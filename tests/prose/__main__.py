@@ -7,12 +7,12 @@ one, and does not count them.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.long_runs import git
 from tests.prose.rules import FAILING, Finding, findings
 from tests.prose.texts import of_page, of_source
 
@@ -28,8 +28,7 @@ _SKIPPED: Final = (
 
 
 def read_all(beginnings: Iterable[str] = ("",)) -> Iterator[Finding]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in sorted(filter(None, listed.split("\0"))):
+    for name in sorted(git("ls-files").splitlines()):
         path = ROOT / name
         if name.startswith(_SKIPPED) or not name.startswith(tuple(beginnings)) or not path.is_file():
             continue

@@ -18,7 +18,7 @@ from tests.parsed import parsed
 
 _LOG_METHODS: Final = {"debug", "info", "warning", "error", "critical", "exception"}
 #: Comments that are for a program, and lines that divide a file.
-_NO_PROSE: Final = re.compile(r"#\s*(noqa|type:|fmt:|pragma|mypy:|--|!|===|shellcheck)|#[:\s]*$|#.*?->")
+_NO_PROSE: Final = re.compile(r"#\s*(noqa|type:|fmt:|pragma|mypy:|--|!|===|shellcheck)|#[:\s]*$|#[^.]*?->")
 _FENCE: Final = re.compile(r"^ *(```|~~~)")
 _LIST_ITEM: Final = re.compile(r"^\s*([*+-]|\d+[.)])\s+")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pykbroker.entry import failures
 from pykbroker.entry.own_commands import COMPLETE_VARIABLE, OWN_COMMANDS
-from pykbroker.extras import how_to_install, is_of_extra
+from pykbroker.extras import is_of_extra
 
 if TYPE_CHECKING:
     from pykbroker.tools.commands.command_group import Program
@@ -93,6 +93,5 @@ def _run(given: list[str]) -> int | None:
     except ImportError as error:
         if not is_of_extra(error.name, "tools"):
             raise
-        failures.say(f"`pykbroker {given[0]}` needs more packages: {how_to_install('tools')}")
-        return failures.USAGE
+        raise failures.missing_tools(given[0]) from None
     return status
