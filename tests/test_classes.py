@@ -12,42 +12,43 @@ from tests.test_house import MODULES, is_generated
 
 MOST_METHODS: Final = 30
 MOST_ATTRIBUTES: Final = 16
-#: Classes that are left to be divided, with their methods and attributes. They may not grow, no new one may come, and
-#: a class that has become small enough leaves the list. The goal is twelve, each with a reason.
-LEFT: Final[dict[str, tuple[int, int]]] = {
-    "pykbroker.controller.active.ActiveController": (25, 18),
-    "pykbroker.controller.state.ControllerState": (24, 17),
-    "pykbroker.coordinator.group.classic.classic_group.ClassicGroup": (31, 16),
-    "pykbroker.coordinator.group.consumer.consumer_group.ConsumerGroup": (33, 22),
-    "pykbroker.coordinator.host.Host": (2, 20),
-    "pykbroker.crossing.control_end.ControlEnd": (14, 18),
-    "pykbroker.load_reports.load_reporter.LoadReporter": (13, 17),
-    "pykbroker.metadata.delta.MetadataDelta": (36, 14),
-    "pykbroker.net.client.ClientConnection": (23, 17),
-    "pykbroker.net.connection.Connection": (36, 26),
-    "pykbroker.net.listener.Listener": (13, 22),
-    "pykbroker.net.tls_layer.TlsLayer": (39, 34),
-    "pykbroker.node.loop_side.LoopSide": (9, 17),
-    "pykbroker.node.shared.SharedServer": (20, 18),
-    "pykbroker.node_to_controller.lifecycle.BrokerLifecycle": (28, 31),
-    "pykbroker.quorum.driver.QuorumDriver": (46, 23),
-    "pykbroker.replica.fetching.fetcher.Fetcher": (32, 13),
-    "pykbroker.replica.fetching.runner.FetcherRunner": (25, 18),
-    "pykbroker.replica.partition.Partition": (48, 16),
-    "pykbroker.replica.table.ReplicaTable": (20, 20),
-    "pykbroker.storage.logs.Logs": (15, 17),
-    "pykbroker.storage.moves.Move": (3, 18),
-    "pykbroker.storage.moves.Moves": (32, 16),
-    "pykbroker.storage.recovery.LogRecovery": (30, 18),
-    "pykbroker.testing.cluster.Cluster": (32, 8),
-    "pykbroker.tools.balance.costed_placement.Placement": (20, 20),
-    "pykbroker_log.log_dirs.LogDir": (54, 17),
-    "pykbroker_log.log_loading.LogLoader": (29, 19),
-    "pykbroker_log.memory_disk.MemoryDisk": (37, 14),
-    "pykbroker_log.partition_log.PartitionLog": (45, 16),
-    "pykbroker_log.segment.Segment": (56, 21),
-    "pykbroker_raft.current_role.CurrentRole": (32, 10),
-    "pykbroker_raft.raft_node.RaftNode": (37, 15),
+NOT_YET: Final = "not divided yet"
+#: Classes that are left, with their methods, their attributes and the reason why they stay whole. They may not grow, no
+#: new one may come, and a class that has become small enough leaves the list. The goal is twelve, and none `NOT_YET`.
+LEFT: Final[dict[str, tuple[int, int, str]]] = {
+    "pykbroker.controller.active.ActiveController": (25, 18, NOT_YET),
+    "pykbroker.controller.state.ControllerState": (24, 17, NOT_YET),
+    "pykbroker.coordinator.group.classic.classic_group.ClassicGroup": (31, 16, NOT_YET),
+    "pykbroker.coordinator.group.consumer.consumer_group.ConsumerGroup": (33, 22, NOT_YET),
+    "pykbroker.coordinator.host.Host": (2, 20, NOT_YET),
+    "pykbroker.crossing.control_end.ControlEnd": (14, 18, NOT_YET),
+    "pykbroker.load_reports.load_reporter.LoadReporter": (13, 17, NOT_YET),
+    "pykbroker.metadata.delta.MetadataDelta": (36, 14, NOT_YET),
+    "pykbroker.net.client.ClientConnection": (23, 17, NOT_YET),
+    "pykbroker.net.connection.Connection": (36, 26, NOT_YET),
+    "pykbroker.net.listener.Listener": (13, 22, NOT_YET),
+    "pykbroker.net.tls_layer.TlsLayer": (39, 34, NOT_YET),
+    "pykbroker.node.loop_side.LoopSide": (9, 17, NOT_YET),
+    "pykbroker.node.shared.SharedServer": (20, 18, NOT_YET),
+    "pykbroker.node_to_controller.lifecycle.BrokerLifecycle": (28, 31, NOT_YET),
+    "pykbroker.quorum.driver.QuorumDriver": (46, 23, NOT_YET),
+    "pykbroker.replica.fetching.fetcher.Fetcher": (32, 13, NOT_YET),
+    "pykbroker.replica.fetching.runner.FetcherRunner": (25, 18, NOT_YET),
+    "pykbroker.replica.partition.Partition": (48, 16, NOT_YET),
+    "pykbroker.replica.table.ReplicaTable": (20, 20, NOT_YET),
+    "pykbroker.storage.logs.Logs": (15, 17, NOT_YET),
+    "pykbroker.storage.moves.Move": (3, 18, NOT_YET),
+    "pykbroker.storage.moves.Moves": (32, 16, NOT_YET),
+    "pykbroker.storage.recovery.LogRecovery": (30, 18, NOT_YET),
+    "pykbroker.testing.cluster.Cluster": (32, 8, NOT_YET),
+    "pykbroker.tools.balance.costed_placement.Placement": (20, 20, NOT_YET),
+    "pykbroker_log.log_dirs.LogDir": (54, 17, NOT_YET),
+    "pykbroker_log.log_loading.LogLoader": (29, 19, NOT_YET),
+    "pykbroker_log.memory_disk.MemoryDisk": (37, 14, NOT_YET),
+    "pykbroker_log.partition_log.PartitionLog": (45, 16, NOT_YET),
+    "pykbroker_log.segment.Segment": (56, 21, NOT_YET),
+    "pykbroker_raft.current_role.CurrentRole": (32, 10, NOT_YET),
+    "pykbroker_raft.raft_node.RaftNode": (37, 15, NOT_YET),
 }
 
 
@@ -92,5 +93,11 @@ def test_no_class_has_a_second_noun() -> None:
         if methods > MOST_METHODS or attributes > MOST_ATTRIBUTES
     }
     assert large.keys() == LEFT.keys(), "divide it; or it is small enough, and leaves the list"
-    grown = {name: size for name, size in large.items() if any(a > b for a, b in zip(size, LEFT[name], strict=True))}
+    grown = {
+        name: size for name, size in large.items() if any(a > b for a, b in zip(size, LEFT[name][:2], strict=True))
+    }
     assert not grown
+
+
+def test_each_class_that_is_left_has_a_reason() -> None:
+    assert not {name for name, (_, _, reason) in LEFT.items() if not reason.strip()}
