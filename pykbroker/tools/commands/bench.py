@@ -266,7 +266,7 @@ def _print(out: Output, work: str, result: LoadResult) -> int:
     value: dict[str, Any] = {"work": work, **asdict(row), "notes": result.notes}
     if result.failure:
         value["failure"] = result.failure
-    out.tables(value, Table(BenchRow, [row]))
+    out.tables(value, Table(BenchRow, [row], is_object=True))
     if not out.is_json:
         for note in result.notes:
             click.echo(f"- {note}")

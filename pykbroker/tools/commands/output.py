@@ -3,12 +3,15 @@
 Responsible for both shapes and for the option that chooses. Rows are frozen dataclasses: their fields are the columns
 of a table and the keys of JSON. Programs depend on these names, so they do not change.
 
-Invariant: output to a pipe is plain, in columns that are never wrapped; only a terminal gets colours.
+Invariant: output to a pipe is plain, one row a line, in columns that are never wrapped. Only a terminal gets colours,
+and tables that fit its width (table_layout.py).
 """
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass
@@ -18,8 +21,11 @@ from typing import Any, Final
 
 import click
 
+from pykbroker.entry.failures import one_line
+
 _TITLE: Final = "title"
 _GAP: Final = "  "
+_WITHOUT_TERMINAL: Final = (80, 24)
 
 
 def column(title: str, **settings: Any) -> Any:
@@ -30,11 +36,13 @@ def column(title: str, **settings: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of one kind; `heading` is printed above them on a line of its own."""
+    """Rows of one kind; `heading` is printed above them, in lines of its own."""
 
     kind: type
     rows: Sequence[object]
     heading: str = ""
+    #: The one row is an object, which a terminal shows as lines of a key and its value.
+    is_object: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +116,10 @@ def _print_table(table: Table) -> None:
     ]
     lines = [[_cell(value) for value in row] for row in values]
     if sys.stdout.isatty():
-        _print_rich(table.heading, titles, are_numbers, lines)
+        _print_to_terminal(table, titles, are_numbers, lines)
         return
     if table.heading:
-        click.echo(table.heading)
+        click.echo(one_line(table.heading))
     widths = [max(len(line[place]) for line in [titles, *lines]) for place in range(len(titles))]
     for line in [titles, *lines]:
         cells = [
@@ -121,18 +129,31 @@ def _print_table(table: Table) -> None:
         click.echo(_GAP.join(cells).rstrip())
 
 
-def _print_rich(heading: str, titles: list[str], are_numbers: list[bool], lines: list[list[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table as RichTable
-    from rich.text import Text
+def _print_to_terminal(table: Table, titles: list[str], are_numbers: list[bool], lines: list[list[str]]) -> None:
+    from pykbroker.tools.commands.table_layout import (
+        CellKind,
+        LaidColumn,
+        lines_of_objects,
+        lines_of_table,
+        wrapped,
+    )
 
-    drawn = RichTable(box=None, pad_edge=False, header_style="bold", title=heading or None, title_justify="left")
-    for title, is_number in zip(titles, are_numbers, strict=True):
-        drawn.add_column(title, justify="right" if is_number else "left", overflow="fold")
-    for line in lines:
-        # A `Text`, because brackets in a plain string would be markup of rich.
-        drawn.add_row(*map(Text, line))
-    Console().print(drawn)
+    columns = []
+    for place, (title, is_number) in enumerate(zip(titles, are_numbers, strict=True)):
+        cells = [line[place] for line in lines]
+        is_list = any("," in cell for cell in cells)
+        kind = CellKind.NUMBER if is_number else CellKind.LIST if is_list else CellKind.TEXT
+        columns.append(LaidColumn(title, kind, cells))
+    width = shutil.get_terminal_size(_WITHOUT_TERMINAL).columns
+    heading = wrapped(one_line(table.heading), width) if table.heading else []
+    drawn = lines_of_objects if table.is_object else lines_of_table
+    click.echo("\n".join([*heading, *drawn(columns, width, _bold)]))
+
+
+def _bold(text: str) -> str:
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb":
+        return text
+    return click.style(text, bold=True)
 
 
 def _title(each: Field[Any]) -> str:
@@ -150,4 +171,4 @@ def _cell(value: object) -> str:
         return ",".join(f"{key}={one}" for key, one in value.items()) or "-"
     if isinstance(value, (list, tuple)):
         return ",".join(map(_cell, value)) or "-"
-    return str(value)
+    return one_line(str(value))

@@ -116,7 +116,7 @@ def describe(client: ClientOptions, out: Output, names: tuple[str, ...]) -> None
         )
         for one in found
     ]
-    out.rows(TransactionDetail, rows)
+    out.tables(rows, Table(TransactionDetail, rows, is_object=len(rows) == 1))
 
 
 @command.command(
