@@ -39,8 +39,7 @@ from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersions
 from pykbroker_wire.primitives import DecodeError, EncodeError, TopLevel
 
 if TYPE_CHECKING:
-    from pykbroker.net.sasl_client import OutgoingExchange, OutgoingLogin
-    from pykbroker.net.tls_client import TlsClient
+    from pykbroker.net.peer_security import AuthenticationOfNode, LoginToPeer, TlsToPeer
 
 logger = logging.getLogger(__name__)
 
@@ -68,9 +67,9 @@ class ConnectionSetup:
     reconnect_ms: int = 50
     greatest_reconnect_ms: int = 500
     #: None without TLS
-    tls: TlsClient | None = None
+    tls: TlsToPeer | None = None
     #: None if the peer does not authenticate this node
-    login: OutgoingLogin | None = None
+    login: LoginToPeer | None = None
 
 
 class _Request:
@@ -149,14 +148,14 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         receive_buffer_bytes: int = -1,
         *,
         speaks_tls: bool = False,
-        login: OutgoingLogin | None = None,
+        login: LoginToPeer | None = None,
     ) -> None:
         """`speaks_tls`: the transport is a TLS layer, which calls `secured`. `login`: the user of this node, which is
         authenticated when the versions of the peer are known."""
         super().__init__(MADE)
         self._speaks_tls = speaks_tls
         self._login = login
-        self._exchange: OutgoingExchange | None = None
+        self._exchange: AuthenticationOfNode | None = None
         #: True if the peer refused to authenticate this node; the log then has the reason
         self.was_refused = False
         self._receive_buffer_bytes = receive_buffer_bytes
@@ -338,11 +337,8 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         if self._login is None:
             self.authenticated()
             return
-        # A node without SASL does not import this module, so that it starts faster.
-        from pykbroker.net.sasl_client import OutgoingExchange
-
         self.become(ConnectionState.AUTHENTICATING)
-        self._exchange = OutgoingExchange(self._login, self)
+        self._exchange = self._login.exchange(self)
         self._exchange.begin()
 
     # -- authentication (see AuthenticatingConnection) ----------------------------------------------------------------

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from pykbroker.net.listener_metrics import ListenerMetrics
+    from pykbroker.net.peer_security import TlsOfListener
     from pykbroker.plugins.plugin_principals import PluginPrincipals
     from pykbroker.runtime.cold_reads import ColdReads
-    from pykbroker.security.tls.tls_server import TlsServer
 
 #: the type of a connection
 C_contra = TypeVar("C_contra", contravariant=True)
@@ -115,7 +115,7 @@ class ConnectionHome(Protocol[C_contra]):
     def metrics(self) -> ListenerMetrics: ...
 
     @property
-    def tls(self) -> TlsServer | None: ...
+    def tls(self) -> TlsOfListener | None: ...
 
     @property
     def principals(self) -> PluginPrincipals | None: ...

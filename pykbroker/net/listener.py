@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pykbroker.config.kinds import ConfigError
@@ -18,18 +17,16 @@ from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission, AdmissionLimits
 from pykbroker.net.connection import Connection, DispatchFrame
-from pykbroker.net.connection_home import Limits, WaitingMemory
+from pykbroker.net.connection_home import BeginsConnection, Limits, WaitingMemory
 from pykbroker.net.listener_metrics import ListenerMetrics
 from pykbroker.net.places import Places
 from pykbroker.runtime.cold_reads import ColdReads
 from pykbroker.runtime.line_limit import LineLimit
 
 if TYPE_CHECKING:
-    from pykbroker.net.handshakes import Handshakes
-    from pykbroker.net.sasl_connection import ListenerAuthentication
+    from pykbroker.net.peer_security import TlsOfListener
     from pykbroker.plugins.plugin_principals import PluginPrincipals
     from pykbroker.runtime import ListeningSocket, Runtime
-    from pykbroker.security.tls.tls_server import TlsServer
 
 logger = logging.getLogger(__name__)
 
@@ -46,21 +43,17 @@ class Listener:
         limits: Limits,
         *,
         security_protocol: str = "PLAINTEXT",
-        tls: TlsServer | None = None,
-        handshakes: Handshakes | None = None,
+        tls: TlsOfListener | None = None,
         admission: Admission | None = None,
         places: Places | None = None,
         memory: WaitingMemory | None = None,
         cold_reads: ColdReads | None = None,
         metrics: Metrics | None = None,
         principals: PluginPrincipals | None = None,
-        between_nodes: bool = False,
     ) -> None:
-        """The listeners of one server share `admission`, `memory`, `cold_reads` and `handshakes`; the listeners of one
-        node share `places`. Without `admission`, `memory` or `places` their bounds do not exist. `between_nodes`: other
-        nodes connect to this listener, and their handshakes do not wait for the handshakes of clients. Raises
-        ConfigError for a protocol that connections do not support, so that no client takes a plain socket for a secured
-        one."""
+        """The listeners of one server share `admission`, `memory` and `cold_reads`; the listeners of one node share
+        `places`. Without `admission`, `memory` or `places` their bounds do not exist. Raises ConfigError for a protocol
+        that connections do not support, so that no client takes a plain socket for a secured one."""
         if security_protocol not in SECURITY_PROTOCOLS or (tls is not None) != (security_protocol in TLS_PROTOCOLS):
             raise ConfigError(f"listener {name}: {security_protocol} is not served")
         self.tls = tls
@@ -85,20 +78,9 @@ class Listener:
         self.port = 0
         self._dispatch: DispatchFrame | None = None
         #: None if the listener does not authenticate its clients with SASL
-        self.authentication: ListenerAuthentication | None = None
+        self.authentication: BeginsConnection[Connection] | None = None
         self._socket: ListeningSocket | None = None
         self._tidy_timer: asyncio.TimerHandle | None = None
-        self._make_protocol: Callable[[], asyncio.BaseProtocol] = self._make_connection
-        if tls is not None:
-            from pykbroker.net.handshakes import Handshakes, Side
-            from pykbroker.net.tls_layer import TlsLayer
-
-            shared = handshakes if handshakes is not None else Handshakes(runtime)
-            side = Side.NODE if between_nodes else Side.CLIENT
-            encrypted_view = memoryview(bytearray(RECEIVE_BYTES))
-            self._make_protocol = lambda: TlsLayer(
-                self.loop, self._make_connection(), tls.context, shared, encrypted_view, side=side
-            )
 
     async def bind(self, host: str, port: int, backlog: int) -> None:
         """Take the port, so that it can be advertised. Raises OSError."""
@@ -117,7 +99,7 @@ class Listener:
         assert self._dispatch is not None, f"listener {self.name} does not serve yet"
         return self._dispatch
 
-    def answer_with(self, dispatch: DispatchFrame, authentication: ListenerAuthentication | None = None) -> None:
+    def answer_with(self, dispatch: DispatchFrame, authentication: BeginsConnection[Connection] | None = None) -> None:
         """Pass every request to `dispatch`, after `authentication`. Call it once. Raises RuntimeError for a SASL
         listener without authentication, and for any other listener with authentication."""
         if self._dispatch is not None:
@@ -127,7 +109,7 @@ class Listener:
         self._dispatch = dispatch
         self.authentication = authentication
 
-    async def serve(self, dispatch: DispatchFrame, authentication: ListenerAuthentication | None = None) -> None:
+    async def serve(self, dispatch: DispatchFrame, authentication: BeginsConnection[Connection] | None = None) -> None:
         """Accept connections, also those that have waited since `bind`, and pass their requests to `dispatch`."""
         self.answer_with(dispatch, authentication)
         assert self._socket is not None
@@ -147,7 +129,8 @@ class Listener:
                     more,
                 )
             return None
-        return self._make_protocol()
+        connection = self._make_connection()
+        return connection if self.tls is None else self.tls.layer(connection)
 
     def _make_connection(self) -> Connection:
         connection = Connection(self)

@@ -13,15 +13,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final
 
-from pykbroker.net.connection_state import End
+from pykbroker.net.peer_security import AuthenticatingConnection
 from pykbroker.runtime import Runtime
 from pykbroker.security.sasl.client_authenticator import LEAST_HANDSHAKE, ClientAuthenticator, ClientSession
 from pykbroker.security.sasl.scram_client import Derivation, Login, LoginRefused, SaltedPasswords
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeResponse
-from pykbroker_wire.primitives import TopLevel
 
 logger = logging.getLogger(__name__)
 
@@ -31,27 +30,6 @@ _RENEWED_FROM: Final = 0.85
 _SPREAD: Final = 0.1
 #: The timeout of a renewal.
 RENEWAL_SECONDS: Final = 30.0
-
-
-class AuthenticatingConnection(Protocol):
-    """The interface of a connection for its exchange (net/client.py)."""
-
-    @property
-    def address(self) -> str: ...
-
-    @property
-    def end(self) -> End | None: ...
-
-    def ask(self, message: TopLevel, least_version: int, answered: Callable[[Any], None]) -> None:
-        """Send one request of the exchange."""
-
-    def authenticated(self) -> None:
-        """Send the waiting requests, because the peer has accepted this node."""
-
-    def refused(self, reason: str) -> None:
-        """End the connection, because the peer has refused this node. The reason is in the log."""
-
-    def close(self, reason: str) -> None: ...
 
 
 class OutgoingLogin:
@@ -65,6 +43,9 @@ class OutgoingLogin:
         self._deriving: dict[Derivation, list[Callable[[], None]]] = {}
         #: addresses that have refused this node, and have not accepted it since
         self._refused_by: set[str] = set()
+
+    def exchange(self, connection: AuthenticatingConnection) -> OutgoingExchange:
+        return OutgoingExchange(self, connection)
 
     def begin(self) -> ClientAuthenticator:
         return ClientAuthenticator(self._login, self._salted)

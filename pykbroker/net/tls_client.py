@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from pykbroker.config.load import Config
 from pykbroker.net.handshakes import Handshakes
-from pykbroker.net.tls_layer import SecuredProtocol, TlsLayer
+from pykbroker.net.peer_security import SecuredProtocol
+from pykbroker.net.tls_layer import TlsLayer
 from pykbroker.runtime import Runtime
 from pykbroker.security.tls.contexts import client_context
 from pykbroker.security.tls.settings import settings_of

@@ -26,9 +26,10 @@ import os
 import ssl
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pykbroker.net.handshakes import Handshakes, Side
+from pykbroker.net.peer_security import SecuredProtocol
 from pykbroker.net.sending import CUT_OFF
 from pykbroker.net.socket_room import SocketRoom
 from pykbroker.net.tls_records import HEADER_BYTES, TlsRecords
@@ -50,24 +51,6 @@ TURN_BYTES: Final = 1 << 20
 TURN_SECONDS: Final = 0.005
 #: The transport below holds about this many encrypted bytes; the rest waits unencrypted.
 _ENCRYPTED_BYTES: Final = 256 * 1024
-
-
-class SecuredProtocol(Protocol):
-    """The connection above the layer."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
-    def connection_lost(self, exc: BaseException | None) -> None: ...
-    def get_buffer(self, sizehint: int) -> memoryview: ...
-    def buffer_updated(self, nbytes: int) -> None: ...
-    def eof_received(self) -> bool | None: ...
-    def pause_writing(self) -> None: ...
-    def resume_writing(self) -> None: ...
-
-    def secured(self, certificate: bytes | None) -> None:
-        """The handshake is done; the peer has proved `certificate` (DER), which is None if it has sent none."""
-
-    def insecure(self, reason: str) -> None:
-        """The handshake failed, or later bytes are not TLS. The connection must close."""
 
 
 class _TooManyRecords(Exception):

@@ -95,8 +95,8 @@ class BrokerHalf:
         self._make_dispatcher = make_dispatcher
         self.lease = lease = control.lease
         self._space = DiskSpace(runtime)
-        to_brokers = side.setup_between_brokers
-        assert to_brokers is not None, "this is the side of a broker"
+        assert side.ways.to_brokers is not None, "this is the side of a broker"
+        to_brokers = side.ways.to_brokers.setup
 
         def channel(purpose: str) -> ControllerChannel:
             """Return a channel for one purpose. Each purpose has its own connection. The names of the purposes are
@@ -106,7 +106,7 @@ class BrokerHalf:
                 control,
                 metadata,
                 f"broker-{node_id}",
-                side.setup_to_controllers,
+                side.ways.to_controllers.setup,
                 local=control.call_controller if place.has_controller else None,
             )
             parts.add(f"{purpose} channel to the controller", made.close)

@@ -113,7 +113,7 @@ class BrokerLoop:
             shared.quorum,
             loader,
             f"broker-{node_id}",
-            shared.side.setup_to_controllers,
+            shared.side.ways.to_controllers.setup,
             local=controller,
         )
         parts.add("heartbeat channel to the controller", heartbeats.close)

@@ -24,7 +24,7 @@ from pykbroker.metrics.registry import Metrics
 from pykbroker.net.handshakes import Handshakes
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import Authentication, Ports, tls_servers, without_sasl
-from pykbroker.node.ways_to_nodes import setup_between_brokers, setup_to_controllers
+from pykbroker.node.ways_to_nodes import WaysToNodes, way_to_brokers, way_to_controllers
 from pykbroker.runtime import Runtime
 from pykbroker.runtime.cold_reads import ColdReads
 from pykbroker.security.authorizer import AllowAll, Authorizer
@@ -69,11 +69,10 @@ class LoopSide:
             self._authentication(config),
             self.metrics,
         )
-        #: None if this half makes no connections to brokers
-        self.setup_between_brokers = (
-            setup_between_brokers(config, runtime, handshakes) if points == config.listeners.broker else None
+        self.ways = WaysToNodes(
+            way_to_controllers(config, runtime, handshakes),
+            way_to_brokers(config, runtime, handshakes) if points == config.listeners.broker else None,
         )
-        self.setup_to_controllers = setup_to_controllers(config, runtime, handshakes)
         #: None if this half uses no TLS
         self.stores = self._tls_stores()
         self.authorizer: Authorizer = AllowAll()
@@ -150,11 +149,12 @@ class LoopSide:
     def _tls_stores(self) -> TlsStores | None:
         config, is_broker = self.config, self.points == self.config.listeners.broker
         users: dict[str, list[UsesStores]] = {name: [server] for name, server in self.ports.tls.items()}
-        if self.setup_between_brokers is not None and self.setup_between_brokers.tls is not None:
-            users.setdefault(self.setup_between_brokers.tls.listener, []).append(self.setup_between_brokers.tls)
+        to_brokers, to_controllers = self.ways.to_brokers, self.ways.to_controllers
+        if to_brokers is not None and to_brokers.tls is not None:
+            users.setdefault(to_brokers.tls.listener, []).append(to_brokers.tls)
         own = frozenset(users)
-        if self.setup_to_controllers.tls is not None:
-            users.setdefault(self.setup_to_controllers.tls.listener, []).append(self.setup_to_controllers.tls)
+        if to_controllers.tls is not None:
+            users.setdefault(to_controllers.tls.listener, []).append(to_controllers.tls)
         if is_broker:
             # A broker half checks each change of the configuration, also of keys that only the controller half uses.
             for name, server in tls_servers(config, config.listeners.controller).items():

@@ -269,7 +269,7 @@ class Node:
             self.shared.quorum,
             self.loader,
             f"broker-{self.config.node_id}",
-            self.shared.side.setup_to_controllers,
+            self.shared.side.ways.to_controllers.setup,
             local=None if self._controller is None else self._controller.call,
         )
         self._parts.add(f"{purpose} channel to the controller", channel.close)

@@ -23,7 +23,7 @@ from pykbroker.net.admission import Admission
 from pykbroker.net.connection import DispatchFrame
 from pykbroker.net.connection_home import WaitingMemory
 from pykbroker.net.from_config import admission_limits, limits_of
-from pykbroker.net.handshakes import Handshakes
+from pykbroker.net.handshakes import Handshakes, Side
 from pykbroker.net.listener import Listener
 from pykbroker.net.places import Places, own_places
 from pykbroker.node.parts import StartedParts
@@ -33,6 +33,7 @@ from pykbroker_wire.messages.api_versions import ApiVersionsResponse
 
 if TYPE_CHECKING:
     from pykbroker.net.sasl_connection import ListenerAuthentication
+    from pykbroker.net.tls_listener import TlsListener
     from pykbroker.plugins.plugin_principals import PluginPrincipals
     from pykbroker.security.tls.tls_server import TlsServer
 
@@ -105,19 +106,28 @@ class Ports:
                 point.listener_name,
                 limits,
                 security_protocol=point.security_protocol,
-                tls=self._tls.get(point.listener_name),
-                handshakes=self._handshakes,
+                tls=self._tls_at(point, is_protected),
                 admission=admission,
                 places=places,
                 memory=memory_between if is_protected else memory,
                 cold_reads=self._cold_reads,
                 metrics=self._metrics,
                 principals=self._principals,
-                between_nodes=is_protected or point in config.listeners.controller,
             )
             parts.add(f"listener {listener.name}", listener.close)
             await listener.bind(point.host, point.port, config.int("socket.listen.backlog.size"))
             self._listeners.append(listener)
+
+    def _tls_at(self, point: EndPoint, is_between_brokers: bool) -> TlsListener | None:
+        server = self._tls.get(point.listener_name)
+        if server is None:
+            return None
+        # The module needs OpenSSL, which a node without TLS never imports.
+        from pykbroker.net.tls_listener import TlsListener
+
+        # Handshakes of other nodes do not wait for the handshakes of clients.
+        is_between_nodes = is_between_brokers or point in self._live.static.listeners.controller
+        return TlsListener(self._runtime, server, self._handshakes, Side.NODE if is_between_nodes else Side.CLIENT)
 
     async def serve(
         self, points: tuple[EndPoint, ...], dispatch: DispatchFrame, versions: AnswerVersions, parts: StartedParts

@@ -141,7 +141,7 @@ class SharedServer:
                 left=lambda address: self._left(*address),
             )
             parts.add("lost peers", lost.close)
-        peers = SocketPeers(self.runtime, f"raft-client-{config.node_id}", self.side.setup_to_controllers, lost)
+        peers = SocketPeers(self.runtime, f"raft-client-{config.node_id}", self.side.ways.to_controllers.setup, lost)
         assert self._formatted is not None, "the shared part is not open"
         quorum = self._quorum = QuorumDriver(
             self.runtime,

@@ -8,8 +8,8 @@ modules of TLS and SASL are imported only if they are used.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.listeners import TLS_PROTOCOLS
@@ -19,23 +19,43 @@ from pykbroker.net.from_config import setup_timeout
 from pykbroker.net.handshakes import Handshakes
 from pykbroker.runtime import Runtime
 
+if TYPE_CHECKING:
+    from pykbroker.net.tls_client import TlsClient
+
 _TO_CONTROLLERS: Final = "sasl.mechanism.controller.protocol"
 
 
-def setup_between_brokers(config: Config, runtime: Runtime, handshakes: Handshakes) -> ConnectionSetup:
-    """Return the setup of connections to brokers. Raises ConfigError for unusable settings; its text is one line
-    without secrets."""
+@dataclass(slots=True, frozen=True)
+class Way:
+    """The setup of the connections to one listener of other nodes, and its TLS, whose stores can be replaced."""
+
+    setup: ConnectionSetup
+    #: None without TLS
+    tls: TlsClient | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class WaysToNodes:
+    """The ways of one half of a node."""
+
+    to_controllers: Way
+    #: None if this half makes no connections to brokers
+    to_brokers: Way | None = None
+
+
+def way_to_brokers(config: Config, runtime: Runtime, handshakes: Handshakes) -> Way:
+    """Return the way to brokers. Raises ConfigError for unusable settings; its text is one line without secrets."""
     if not config.is_broker:
-        return setup_timeout(config)
+        return Way(setup_timeout(config))
     listener = config.listeners.inter_broker_name
-    return _setup(config, runtime, handshakes, listener, "sasl.mechanism.inter.broker.protocol")
+    return _way(config, runtime, handshakes, listener, "sasl.mechanism.inter.broker.protocol")
 
 
-def setup_to_controllers(config: Config, runtime: Runtime, handshakes: Handshakes) -> ConnectionSetup:
-    """Return the setup of connections to controllers, also between voters. Raises ConfigError."""
+def way_to_controllers(config: Config, runtime: Runtime, handshakes: Handshakes) -> Way:
+    """Return the way to controllers, also between voters. Raises ConfigError."""
     refuse_scram_of_voters(config, len(config.voters))
     listener = config.listeners.controller_names[0]
-    return _setup(config, runtime, handshakes, listener, _TO_CONTROLLERS)
+    return _way(config, runtime, handshakes, listener, _TO_CONTROLLERS)
 
 
 def refuse_scram_of_voters(config: Config, voters: int) -> None:
@@ -63,22 +83,21 @@ def why_one_voter(config: Config) -> str | None:
     )
 
 
-def _setup(
-    config: Config, runtime: Runtime, handshakes: Handshakes, listener: str, mechanism_key: str
-) -> ConnectionSetup:
-    setup = setup_timeout(config)
+def _way(config: Config, runtime: Runtime, handshakes: Handshakes, listener: str, mechanism_key: str) -> Way:
+    setup, tls = setup_timeout(config), None
     protocol = _protocol(config, listener)
     if protocol in TLS_PROTOCOLS:
         # The module needs cryptography.
         from pykbroker.net.tls_client import TlsClient
 
-        setup = replace(setup, tls=TlsClient(runtime, config, listener, handshakes))
+        tls = TlsClient(runtime, config, listener, handshakes)
+        setup = replace(setup, tls=tls)
     if protocol.startswith("SASL_"):
         from pykbroker.config.sasl_settings import login_of
         from pykbroker.net.sasl_client import OutgoingLogin
 
         setup = replace(setup, login=OutgoingLogin(runtime, login_of(config, listener, mechanism_key)))
-    return setup
+    return Way(setup, tls)
 
 
 def _protocol(config: Config, listener: str) -> str:

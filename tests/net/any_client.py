@@ -19,7 +19,7 @@ from pykbroker.net.handshakes import Handshakes
 from pykbroker.net.listener import Listener
 from pykbroker.net.promise import Promise
 from pykbroker.net.sasl_connection import ListenerAuthentication
-from pykbroker.net.tls_layer import TlsLayer
+from pykbroker.net.tls_listener import TlsListener
 from pykbroker.node.sasl_listeners import SaslListeners
 from pykbroker.runtime import Runtime
 from pykbroker.security.sasl.plain_server import PlainServer, PlainUsers
@@ -154,9 +154,11 @@ class AnyClient:
         self.is_tls = self.kind.endswith("SSL")
         self.is_sasl = self.kind.startswith("SASL_")
         mapper = None if self.is_sasl else PrincipalMapper("DEFAULT")
-        tls = TlsServer(cast(ssl.SSLContext, self.own), mapper) if self.is_tls else None
+        runtime = cast(Runtime, self.runtime)
+        server = TlsServer(cast(ssl.SSLContext, self.own), mapper)
+        tls = TlsListener(runtime, server, Handshakes(runtime)) if self.is_tls else None
         self.listener = Listener(
-            cast(Runtime, self.runtime),
+            runtime,
             self.kind,
             Limits(frame_bytes=FRAME_BYTES, frame_seconds=10, idle_seconds=600, unanswered_requests=20),
             security_protocol=self.kind,
@@ -167,14 +169,8 @@ class AnyClient:
         self.connection = Connection(self.listener)
         self.below: FakeTransport = Below() if self.is_tls else FakeTransport()
         self._top: asyncio.BufferedProtocol = self.connection
-        if self.is_tls:
-            layer = TlsLayer(
-                cast(asyncio.AbstractEventLoop, self.loop),
-                self.connection,
-                cast(ssl.SSLContext, self.own),
-                Handshakes(cast(Runtime, self.runtime)),
-                self.listener.receive_view,
-            )
+        if tls is not None:
+            layer = tls.layer(self.connection)
             cast(Below, self.below).layer = layer
             self._top = layer
             self._to_peer, self._from_peer = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -16,9 +16,11 @@ import uvloop
 
 from pykbroker.net.connection import Connection
 from pykbroker.net.connection_home import Limits
+from pykbroker.net.handshakes import Handshakes
 from pykbroker.net.listener import Listener
 from pykbroker.net.replies import AnswerBuffers
 from pykbroker.net.tls_layer import PIECE_BYTES, TlsLayer
+from pykbroker.net.tls_listener import TlsListener
 from pykbroker.runtime import OsRuntime
 from pykbroker.security.tls.principal_mapping import PrincipalMapper
 from pykbroker.security.tls.tls_server import TlsServer
@@ -70,7 +72,8 @@ class World:
         self.file.fsync()
         self.runtime = OsRuntime(loop, self.disk)
         self.tls = client_context(folder) if is_tls else None
-        tls = TlsServer(server_context(), PrincipalMapper("DEFAULT")) if is_tls else None
+        server = TlsServer(server_context(), PrincipalMapper("DEFAULT")) if is_tls else None
+        tls = TlsListener(self.runtime, server, Handshakes(self.runtime)) if server is not None else None
         protocol = "SSL" if is_tls else "PLAINTEXT"
         self.listener = Listener(self.runtime, protocol, limits, security_protocol=protocol, tls=tls)
         self.expected = bytearray()

@@ -17,8 +17,10 @@ from pykbroker.net.connection_home import Limits
 from pykbroker.net.connection_state import ConnectionState
 from pykbroker.net.handshakes import RUNNING_AT_ONCE, Handshakes, Side
 from pykbroker.net.listener import Listener
+from pykbroker.net.peer_security import SecuredProtocol
 from pykbroker.net.promise import Promise
-from pykbroker.net.tls_layer import HANDSHAKE_BYTES, SecuredProtocol, TlsLayer
+from pykbroker.net.tls_layer import HANDSHAKE_BYTES, TlsLayer
+from pykbroker.net.tls_listener import TlsListener
 from pykbroker.runtime import Runtime
 from pykbroker.security.peer_session import PeerSession
 from pykbroker.security.tls.principal_mapping import PrincipalMapper
@@ -479,13 +481,13 @@ class Served:
     def __init__(self, peer: ssl.SSLContext, own: ssl.SSLContext, rules: str = "DEFAULT") -> None:
         self.frames: list[bytes] = []
         self.answers: list[Waiting] = []
-        runtime = SteppedRuntime()
+        runtime = cast(Runtime, SteppedRuntime())
         self.listener = Listener(
-            cast(Runtime, runtime),
+            runtime,
             "SSL",
             Limits(frame_seconds=10),
             security_protocol="SSL",
-            tls=TlsServer(own, PrincipalMapper(rules)),
+            tls=TlsListener(runtime, TlsServer(own, PrincipalMapper(rules)), Handshakes(runtime)),
         )
         self.listener.answer_with(self._dispatch)
         self.connection = Connection(self.listener)

@@ -12,7 +12,9 @@ import uvloop
 
 from pykbroker.net import tls_records
 from pykbroker.net.connection_home import Limits
+from pykbroker.net.handshakes import Handshakes
 from pykbroker.net.listener import Listener
+from pykbroker.net.tls_listener import TlsListener
 from pykbroker.net.tls_records import FIRST_WITHOUT_DATA
 from pykbroker.runtime import OsRuntime
 from pykbroker.security.tls.principal_mapping import PrincipalMapper
@@ -153,7 +155,7 @@ def test_a_flood_of_updates_keeps_no_other_client_out(tmp_path: Path) -> None:
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
         runtime = OsRuntime(loop)
-        tls = TlsServer(server_context(), PrincipalMapper("DEFAULT"))
+        tls = TlsListener(runtime, TlsServer(server_context(), PrincipalMapper("DEFAULT")), Handshakes(runtime))
         listener = Listener(runtime, "SSL", Limits(), security_protocol="SSL", tls=tls)
         await listener.bind("127.0.0.1", 0, 50)
 

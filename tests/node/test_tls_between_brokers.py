@@ -13,7 +13,7 @@ from pykbroker.config.load import development_profile, load
 from pykbroker.net.client import BrokerConnection, Disconnected
 from pykbroker.net.handshakes import Handshakes
 from pykbroker.node.node import Node
-from pykbroker.node.ways_to_nodes import setup_between_brokers, setup_to_controllers
+from pykbroker.node.ways_to_nodes import way_to_brokers, way_to_controllers
 from pykbroker.runtime import OsRuntime
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
@@ -70,7 +70,7 @@ def trio_leader(wire: Wire, not_by: int = -1) -> int:
 async def ask(runtime: OsRuntime, port: int, host: str, properties: dict[str, str]) -> object:
     """Send one request over TLS, by the rules of a broker with these properties."""
     config = load({**development_profile("/nowhere", 0), **SECURED_BETWEEN, **properties})
-    setup = setup_between_brokers(config, runtime, Handshakes(runtime))
+    setup = way_to_brokers(config, runtime, Handshakes(runtime)).setup
     connection = BrokerConnection(runtime, host, port, "test", setup)
     try:
         return await connection.send(MetadataRequest(topics=[]), PATIENCE_MS)
@@ -163,7 +163,7 @@ def test_a_listener_of_controllers_in_small_letters_keeps_its_protection() -> No
     loop = asyncio.new_event_loop()
     runtime = OsRuntime(loop)
     try:
-        setup = setup_to_controllers(config, runtime, Handshakes(runtime))
+        setup = way_to_controllers(config, runtime, Handshakes(runtime)).setup
     finally:
         runtime.close()
         loop.close()

@@ -215,7 +215,7 @@ def test_between_brokers_old_and_new_stores_must_trust_each_other(folder: Folder
         tmp_path / "data",
         folder.properties(**{"inter.broker.listener.name": "SSL", "ssl.client.auth": "required"}),
     ) as node:
-        between = node.node.broker.side.setup_between_brokers
+        between = node.node.broker.side.ways.to_brokers
         assert between is not None
         client = between.tls
         assert client is not None
