@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from bench import raw
 from bench.measurements import Figure, Kind, Measurement, new_topic
 from bench.servers import LoneNode, Server, free_port
-from pykbroker.security.sasl.scram_client import Login, ScramClient
-from pykbroker.security.tls.authority import Authority
+from pykbroker.sasl.sasl_client import Login, ScramClient
+from pykbroker.tls.authority import Authority
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest

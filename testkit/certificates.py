@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pykbroker.security.tls.authority import Authority, Issued
+    from pykbroker.tls.authority import Authority, Issued
 
 NODE_HOSTS = ("localhost", "127.0.0.1")
 
@@ -24,7 +24,7 @@ def authority(name: str = "Authority of the tests") -> Authority:
 
 @functools.cache
 def _authority(name: str) -> Authority:
-    from pykbroker.security.tls.authority import Authority
+    from pykbroker.tls.authority import Authority
 
     return Authority.create(name, now=now(), days=30)
 

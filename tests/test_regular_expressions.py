@@ -21,9 +21,9 @@ from pykbroker.config.listeners import _LISTENER, security_protocol_map
 from pykbroker.dispatch import request_log
 from pykbroker.entry import failures
 from pykbroker.metadata import topic_names
+from pykbroker.sasl import scram
 from pykbroker.security import client_software
-from pykbroker.security.sasl import scram
-from pykbroker.security.tls import stores
+from pykbroker.tls import stores
 from tests.growth import assert_grows_no_faster
 from tests.parsed import parsed
 from tests.test_house import MODULES, is_generated
@@ -52,13 +52,13 @@ APART: Final = {
     "pykbroker.metrics.exposition._NOT_IN_NAMES": "names of metrics, whose topics are legal names",
     "pykbroker.metrics.registry._RATE": "names of metrics, whose topics are legal names",
     "pykbroker.runtime.kafka_opts._OPTION": FILE,
-    "pykbroker.security.tls.cipher_suites._OLDER": "names of OpenSSL's cipher suites",
-    "pykbroker.security.tls.principal_mapping._END_OF_RULE": FILE,
-    "pykbroker.security.tls.principal_mapping._NAMED_GROUP": FILE,
-    "pykbroker.security.tls.principal_mapping._RULE": FILE,
-    "pykbroker.security.tls.principal_mapping.compiled": CERTIFICATE,
-    "pykbroker.security.tls.principal_mapping 'match' '[0-9]+'": FILE,
-    "pykbroker.security.tls.principal_mapping 'match' '\\\\{([a-zA-Z][a-zA-Z0-9]*)\\\\}'": FILE,
+    "pykbroker.tls.cipher_suites._OLDER": "names of OpenSSL's cipher suites",
+    "pykbroker.tls.principal_mapping._END_OF_RULE": FILE,
+    "pykbroker.tls.principal_mapping._NAMED_GROUP": FILE,
+    "pykbroker.tls.principal_mapping._RULE": FILE,
+    "pykbroker.tls.principal_mapping.compiled": CERTIFICATE,
+    "pykbroker.tls.principal_mapping 'match' '[0-9]+'": FILE,
+    "pykbroker.tls.principal_mapping 'match' '\\\\{([a-zA-Z][a-zA-Z0-9]*)\\\\}'": FILE,
     "pykbroker.resource_configs.broker_loggers 'fullmatch' '[+-]?[0-9]{1,10}'": BOUNDED,
     "pykbroker.resource_configs.config_changes 'fullmatch' _INTEGER": BOUNDED,
     "pykbroker.storage.initial_voters._NUMBER": FILE,
@@ -103,17 +103,15 @@ MET: Final = {
     "pykbroker.entry.failures._STEERS": Met(failures.one_line, ("\n", "a", "\x1b[", "\u2028a")),
     "pykbroker.metadata.topic_names._LEGAL": Met(topic_names._LEGAL.fullmatch, ("a", ".")),
     "pykbroker.security.client_software._SOFTWARE": Met(client_software._SOFTWARE.fullmatch, ("a", "-", "a-", ".")),
-    "pykbroker.security.sasl.scram._CLIENT_FIRST": Met(
+    "pykbroker.sasl.scram._CLIENT_FIRST": Met(
         scram._CLIENT_FIRST.fullmatch, ("n,,n=", "a", "n,,n=a,r=", ",a=b", "n,a=", "=2C")
     ),
-    "pykbroker.security.sasl.scram._CLIENT_FINAL": Met(
+    "pykbroker.sasl.scram._CLIENT_FINAL": Met(
         scram._CLIENT_FINAL.fullmatch, ("c=", "abcd", "c=,r=a", ",a=b", ",p=", "=")
     ),
-    "pykbroker.security.sasl.scram._SERVER_FINAL": Met(scram._SERVER_FINAL.fullmatch, ("v=", "abcd", ",", "e=a")),
-    "pykbroker.security.sasl.scram._SERVER_FIRST": Met(
-        scram._SERVER_FIRST.fullmatch, ("r=a", "r=a,s=", "abcd", "1", ",i=1")
-    ),
-    "pykbroker.security.tls.stores._BLOCK": Met(
+    "pykbroker.sasl.scram._SERVER_FINAL": Met(scram._SERVER_FINAL.fullmatch, ("v=", "abcd", ",", "e=a")),
+    "pykbroker.sasl.scram._SERVER_FIRST": Met(scram._SERVER_FIRST.fullmatch, ("r=a", "r=a,s=", "abcd", "1", ",i=1")),
+    "pykbroker.tls.stores._BLOCK": Met(
         lambda text: stores._BLOCK.findall(text.encode()),
         ("-----BEGIN A-----\n", "-----BEGIN ", "-", "A", "-----BEGIN A-----\nAAAA-----END ", "\n"),
     ),

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer
 from cryptography import x509
 
 from compat_tests.sasl.test_change_to_sasl_ssl import Writing
-from pykbroker.security.tls.authority import Issued
+from pykbroker.tls.authority import Issued
 from pykbroker_wire.errors import ErrorCode
 from testkit.background import InBackground
 from testkit.certificates import NODE_HOSTS, authority, now

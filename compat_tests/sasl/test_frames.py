@@ -16,8 +16,8 @@ import pytest
 from compat_tests.node import Node, make_node
 from compat_tests.oracle.kafka import kafka_libs
 from compat_tests.sasl.secured import Ports, add_users
-from pykbroker.security.sasl.scram import MECHANISMS
-from pykbroker.security.sasl.scram_client import Login, ScramClient
+from pykbroker.sasl.sasl_client import Login, ScramClient
+from pykbroker.sasl.scram import MECHANISMS
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest

@@ -165,7 +165,7 @@ def test_librdkafka(secured: SecuredNode) -> None:
 
 
 def test_java_with_stores_of_keytool_and_ours(secured: SecuredNode) -> None:
-    """The trust store is that of keytool, then that of `pykbroker.security.tls.authority`."""
+    """The trust store is that of keytool, then that of `pykbroker.tls.authority`."""
     kafka_libs()
     lines = "".join(f"{chr(97 + index) * 300_000}\n" for index in range(3))
     where = ["--bootstrap-server", secured.address, "--topic", "java", "--command-config"]

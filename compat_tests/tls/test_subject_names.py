@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from compat_tests import needs
-from pykbroker.security.tls.distinguished_names import name_of
+from pykbroker.tls.distinguished_names import name_of
 
 PROGRAM = Path(__file__).with_name("SubjectNames.java")
 #: attributes that both Java and OpenSSL name, that only one of them names, and that neither of them names

@@ -12,7 +12,7 @@ from pykbroker.controller.result import OK, RecordList, Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.features import SCRAM_FROM
 from pykbroker.metadata.scram_record import scram_record
-from pykbroker.security.sasl.scram import (
+from pykbroker.sasl.scram import (
     BY_NUMBER,
     MAX_ITERATIONS,
     MIN_ITERATIONS,

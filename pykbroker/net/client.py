@@ -3,7 +3,7 @@ requests.
 
 Responsible for one peer: connecting, negotiating versions, timeouts, noticing that the peer has vanished, and a pause
 before this node connects again. Not responsible for choosing a node or repeating a request, nor for the authentication
-of this node (sasl_client.py).
+of this node (sasl/).
 
 A request that times out ends alone, and its late response is dropped. A peer answers in order, so all later requests
 wait for the oldest response that it has not sent. If no byte has arrived for the timeout of that oldest request, the

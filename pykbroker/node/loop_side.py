@@ -21,7 +21,6 @@ from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import ConfigResource, MetadataImage
 from pykbroker.metadata.view import MetadataView
 from pykbroker.metrics.registry import Metrics
-from pykbroker.net.handshakes import Handshakes
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import Authentication, Ports, tls_servers, without_sasl
 from pykbroker.node.ways_to_nodes import WaysToNodes, way_to_brokers, way_to_controllers
@@ -29,6 +28,7 @@ from pykbroker.runtime import Runtime
 from pykbroker.runtime.cold_reads import ColdReads
 from pykbroker.security.authorizer import AllowAll, Authorizer
 from pykbroker.security.standard_authorizer import StandardAuthorizer
+from pykbroker.tls.handshakes import Handshakes
 
 if TYPE_CHECKING:
     from pykbroker.node.tls_stores import TlsStores, UsesStores

@@ -23,19 +23,19 @@ from pykbroker.net.admission import Admission
 from pykbroker.net.connection import DispatchFrame
 from pykbroker.net.connection_home import WaitingMemory
 from pykbroker.net.from_config import admission_limits, limits_of
-from pykbroker.net.handshakes import Handshakes, Side
 from pykbroker.net.listener import Listener
 from pykbroker.net.places import Places, own_places
 from pykbroker.node.parts import StartedParts
 from pykbroker.runtime import Runtime
 from pykbroker.runtime.cold_reads import ColdReads
+from pykbroker.tls.handshakes import Handshakes, Side
 from pykbroker_wire.messages.api_versions import ApiVersionsResponse
 
 if TYPE_CHECKING:
-    from pykbroker.net.sasl_connection import ListenerAuthentication
-    from pykbroker.net.tls_listener import TlsListener
     from pykbroker.plugins.plugin_principals import PluginPrincipals
-    from pykbroker.security.tls.tls_server import TlsServer
+    from pykbroker.sasl.sasl_connection import ListenerAuthentication
+    from pykbroker.tls.tls_listener import TlsListener
+    from pykbroker.tls.tls_server import TlsServer
 
 
 #: Returns the ApiVersions response in a version.
@@ -123,7 +123,7 @@ class Ports:
         if server is None:
             return None
         # The module needs OpenSSL, which a node without TLS never imports.
-        from pykbroker.net.tls_listener import TlsListener
+        from pykbroker.tls.tls_listener import TlsListener
 
         # Handshakes of other nodes do not wait for the handshakes of clients.
         is_between_nodes = is_between_brokers or point in self._live.static.listeners.controller
@@ -193,7 +193,7 @@ def tls_servers(config: Config, points: tuple[EndPoint, ...]) -> dict[str, TlsSe
     if not names:
         return {}
     # The module needs cryptography, which a node without TLS never imports.
-    from pykbroker.security.tls.tls_server import tls_server
+    from pykbroker.tls.tls_server import tls_server
 
     return {name: tls_server(config, name) for name in names}
 

@@ -1,6 +1,6 @@
 """The authentication of this node's SASL listeners, from the node's configuration and metadata.
 
-Responsible only for wiring: config/sasl_settings.py reads the configuration, and security/sasl/ runs an exchange.
+Responsible only for wiring: sasl/sasl_settings.py reads the configuration, and sasl/ runs an exchange.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from pykbroker.config.load import Config
-from pykbroker.config.sasl_settings import MechanismSettings, sasl_listeners
-from pykbroker.net.sasl_connection import ListenerAuthentication
 from pykbroker.node.ports import AnswerVersions
-from pykbroker.security.sasl.plain_server import PlainServer
-from pykbroker.security.sasl.sasl_server import SaslServer
-from pykbroker.security.sasl.scram import MECHANISMS
-from pykbroker.security.sasl.scram_server import Decoys, ScramServer
-from pykbroker.security.sasl.server_authenticator import ListenerRules, Mechanism
+from pykbroker.sasl.plain_server import PlainServer
+from pykbroker.sasl.sasl_connection import ListenerAuthentication
+from pykbroker.sasl.sasl_server import SaslServer
+from pykbroker.sasl.sasl_settings import MechanismSettings, sasl_listeners
+from pykbroker.sasl.scram import MECHANISMS
+from pykbroker.sasl.scram_server import Decoys, ScramServer
+from pykbroker.sasl.server_authenticator import ListenerRules, Mechanism
 from pykbroker.security.stored_keys import StoredKeys
 
 Credentials = Mapping[tuple[int, str], StoredKeys]

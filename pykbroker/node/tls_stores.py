@@ -5,7 +5,7 @@ Responsible for the times at which stores are read again. The first is an AlterC
 `listener.name.<listener>.ssl.*` of this broker, also if only the file has changed (Apache Kafka's DynamicBrokerConfig).
 The second, with pykbroker.ssl.store.watch.interval.ms, is a change of a file. Either all TlsServers and TlsClients of a
 listener get the new stores, or none of them; existing connections continue. Once a day the certificates that expire
-soon are logged. Not responsible for the rules of replacement (security/tls/store_replacement.py).
+soon are logged. Not responsible for the rules of replacement (tls/store_replacement.py).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pykbroker.metadata.image import ConfigResource, MetadataImage
 from pykbroker.metrics.registry import Metrics
 from pykbroker.runtime import Runtime
 from pykbroker.runtime.secret_files import version_of
-from pykbroker.security.tls.distinguished_names import subject_of
-from pykbroker.security.tls.settings import TlsSettings, settings_of
-from pykbroker.security.tls.store_replacement import Allowed, Stores, check_itself, check_replacement, read_stores
+from pykbroker.tls.distinguished_names import subject_of
+from pykbroker.tls.settings import TlsSettings, settings_of
+from pykbroker.tls.store_replacement import Allowed, Stores, check_itself, check_replacement, read_stores
 
 logger = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from pykbroker.config.listeners import TLS_PROTOCOLS
 from pykbroker.config.load import Config
 from pykbroker.net.client import ConnectionSetup
 from pykbroker.net.from_config import setup_timeout
-from pykbroker.net.handshakes import Handshakes
 from pykbroker.runtime import Runtime
+from pykbroker.tls.handshakes import Handshakes
 
 if TYPE_CHECKING:
-    from pykbroker.net.tls_client import TlsClient
+    from pykbroker.tls.tls_client import TlsClient
 
 _TO_CONTROLLERS: Final = "sasl.mechanism.controller.protocol"
 
@@ -88,13 +88,13 @@ def _way(config: Config, runtime: Runtime, handshakes: Handshakes, listener: str
     protocol = _protocol(config, listener)
     if protocol in TLS_PROTOCOLS:
         # The module needs cryptography.
-        from pykbroker.net.tls_client import TlsClient
+        from pykbroker.tls.tls_client import TlsClient
 
         tls = TlsClient(runtime, config, listener, handshakes)
         setup = replace(setup, tls=tls)
     if protocol.startswith("SASL_"):
-        from pykbroker.config.sasl_settings import login_of
-        from pykbroker.net.sasl_client import OutgoingLogin
+        from pykbroker.sasl.outgoing_login import OutgoingLogin
+        from pykbroker.sasl.sasl_settings import login_of
 
         setup = replace(setup, login=OutgoingLogin(runtime, login_of(config, listener, mechanism_key)))
     return Way(setup, tls)

@@ -1,6 +1,6 @@
 """Finds the JAAS file of a node in KAFKA_OPTS, the variable whose options Apache Kafka's scripts pass to the JVM.
 
-The only option that is read is `-Djava.security.auth.login.config=<path>`; config/sasl_settings.py reads the file.
+The only option that is read is `-Djava.security.auth.login.config=<path>`; sasl/sasl_settings.py reads the file.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Final
 
 from pykbroker.metadata.features import METADATA_VERSION, SCRAM_FROM, metadata_version_name
 from pykbroker.metadata.scram_record import scram_record
-from pykbroker.security.sasl.scram import (
+from pykbroker.sasl.scram import (
     MAX_ITERATIONS,
     MECHANISMS,
     MIN_ITERATIONS,

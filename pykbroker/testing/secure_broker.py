@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.security.sasl.scram import MECHANISMS, salted_password
-from pykbroker.security.tls.authority import Authority, Issued
+from pykbroker.sasl.scram import MECHANISMS, salted_password
 from pykbroker.testing.embedded import Broker
+from pykbroker.tls.authority import Authority, Issued
 
 if TYPE_CHECKING:
     from pykbroker_wire.messages.alter_user_scram_credentials import (

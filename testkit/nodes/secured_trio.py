@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pykbroker.security.sasl.scram_client import Login
+from pykbroker.sasl.sasl_client import Login
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest

@@ -6,7 +6,7 @@ import pytest
 
 from pykbroker.controller.result import TooManyRecords
 from pykbroker.controller.scram_credentials import alter_credentials
-from pykbroker.security.sasl.scram import SHA_256, salted_password, stored_keys
+from pykbroker.sasl.scram import SHA_256, salted_password, stored_keys
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

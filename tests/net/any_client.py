@@ -15,23 +15,23 @@ from pykbroker.config.load import development_profile, load
 from pykbroker.net.connection import Connection
 from pykbroker.net.connection_home import Limits
 from pykbroker.net.connection_state import ConnectionState
-from pykbroker.net.handshakes import Handshakes
 from pykbroker.net.listener import Listener
 from pykbroker.net.promise import Promise
-from pykbroker.net.sasl_connection import ListenerAuthentication
-from pykbroker.net.tls_listener import TlsListener
 from pykbroker.node.sasl_listeners import SaslListeners
 from pykbroker.runtime import Runtime
-from pykbroker.security.sasl.plain_server import PlainServer, PlainUsers
-from pykbroker.security.sasl.scram import SHA_256, SHA_512, ScramMechanism, salted_password, stored_keys
-from pykbroker.security.sasl.scram_server import Decoys, ScramServer
-from pykbroker.security.sasl.server_authenticator import MAX_FRAMES, ListenerRules, Mechanism
+from pykbroker.sasl.plain_server import PlainServer, PlainUsers
+from pykbroker.sasl.sasl_connection import ListenerAuthentication
+from pykbroker.sasl.scram import SHA_256, SHA_512, ScramMechanism, salted_password, stored_keys
+from pykbroker.sasl.scram_server import Decoys, ScramServer
+from pykbroker.sasl.server_authenticator import MAX_FRAMES, ListenerRules, Mechanism
 from pykbroker.security.stored_keys import StoredKeys
-from pykbroker.security.tls.principal_mapping import PrincipalMapper
-from pykbroker.security.tls.tls_server import TlsServer
+from pykbroker.tls.handshakes import Handshakes
+from pykbroker.tls.principal_mapping import PrincipalMapper
+from pykbroker.tls.tls_listener import TlsListener
+from pykbroker.tls.tls_server import TlsServer
 from pykbroker_wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tests.net.fakes import FakeTransport
-from tests.net.test_tls_layer import Below, SteppedRuntime
+from tests.tls.test_tls_layer import Below, SteppedRuntime
 
 PASSWORDS: Final = {"alice": "alice-secret", "bob": "bob-secret"}
 SCRAM: Final = {"SCRAM-SHA-256": SHA_256, "SCRAM-SHA-512": SHA_512}

@@ -9,8 +9,8 @@ from typing import Any, cast
 from pykbroker.net.connection import Connection, DispatchFrame
 from pykbroker.net.connection_home import Limits
 from pykbroker.net.listener import Listener
-from pykbroker.net.sasl_connection import ListenerAuthentication
 from pykbroker.runtime import Runtime
+from pykbroker.sasl.sasl_connection import ListenerAuthentication
 
 
 class FakeTransport(asyncio.Transport):

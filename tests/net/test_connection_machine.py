@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 )
 
 from pykbroker.net.connection_state import ConnectionState
-from pykbroker.security.sasl.scram_client import Login, LoginRefused, ScramClient
+from pykbroker.sasl.sasl_client import Login, LoginRefused, ScramClient
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
@@ -35,7 +35,7 @@ from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from pykbroker_wire.primitives import DecodeError, TopLevel
 from testkit.certificates import client_context, client_identity
 from tests.net.any_client import DEADLINE_SECONDS, FRAME_BYTES, MECHANISMS, PASSWORDS, SCRAM, AnyClient, SentFrame
-from tests.net.test_tls_layer import server_context
+from tests.tls.test_tls_layer import server_context
 
 USERS = st.sampled_from(sorted(PASSWORDS))
 

@@ -16,21 +16,21 @@ import uvloop
 
 from pykbroker.net.connection import Connection
 from pykbroker.net.connection_home import Limits
-from pykbroker.net.handshakes import Handshakes
 from pykbroker.net.listener import Listener
 from pykbroker.net.replies import AnswerBuffers
-from pykbroker.net.tls_layer import PIECE_BYTES, TlsLayer
-from pykbroker.net.tls_listener import TlsListener
 from pykbroker.runtime import OsRuntime
-from pykbroker.security.tls.principal_mapping import PrincipalMapper
-from pykbroker.security.tls.tls_server import TlsServer
+from pykbroker.tls.handshakes import Handshakes
+from pykbroker.tls.principal_mapping import PrincipalMapper
+from pykbroker.tls.tls_layer import PIECE_BYTES, TlsLayer
+from pykbroker.tls.tls_listener import TlsListener
+from pykbroker.tls.tls_server import TlsServer
 from pykbroker_log.disk import Region
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.os_disk.files import OsRegion
 from testkit.certificates import client_context
 from tests.net.fakes import frame
 from tests.net.socket_client import PATIENCE_SECONDS, SocketClient
-from tests.net.test_tls_layer import server_context
+from tests.tls.test_tls_layer import server_context
 
 SIZE = 3_000_000
 #: The kernel buffers little of the bytes that a client does not read.

@@ -12,9 +12,9 @@ import pytest
 
 from pykbroker.dispatch.principals import encode_principal
 from pykbroker.runtime.secret_files import MAX_SECRET_BYTES
+from pykbroker.sasl.sasl_client import Login
 from pykbroker.security.acl import PatternType, Permission
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.security.sasl.scram_client import Login
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages import alter_configs as legacy

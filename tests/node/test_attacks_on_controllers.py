@@ -17,7 +17,7 @@ import pytest
 from hypothesis import strategies as st
 
 from pykbroker.dispatch.principals import encode_principal
-from pykbroker.net import sasl_connection
+from pykbroker.sasl import sasl_connection
 from pykbroker.security.acl import PatternType, Permission
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode

@@ -19,7 +19,7 @@ from typing import Final
 import pytest
 
 from pykbroker.runtime.descriptor_budget import divide
-from pykbroker.security.sasl.scram_client import Login
+from pykbroker.sasl.sasl_client import Login
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pykbroker.security.sasl.scram_client import Login
+from pykbroker.sasl.sasl_client import Login
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest

@@ -11,10 +11,10 @@ import pytest
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
 from pykbroker.net.client import BrokerConnection, Disconnected
-from pykbroker.net.handshakes import Handshakes
 from pykbroker.node.node import Node
 from pykbroker.node.ways_to_nodes import way_to_brokers, way_to_controllers
 from pykbroker.runtime import OsRuntime
+from pykbroker.tls.handshakes import Handshakes
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.metadata import MetadataRequest

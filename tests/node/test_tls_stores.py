@@ -22,10 +22,10 @@ from pykbroker.config import silent
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
 from pykbroker.metrics.registry import Metrics
-from pykbroker.net.tls_client import TlsClient
 from pykbroker.node.tls_stores import METRIC, TRUSTED_METRIC, TlsStores
-from pykbroker.security.tls.authority import Authority, Issued
-from pykbroker.security.tls.tls_server import tls_server
+from pykbroker.tls.authority import Authority, Issued
+from pykbroker.tls.tls_client import TlsClient
+from pykbroker.tls.tls_server import tls_server
 from pykbroker_wire.errors import ErrorCode
 from testkit.acting import acts
 from testkit.certificates import NODE_HOSTS, authority, client_context, client_identity, node_identity, now

@@ -25,12 +25,12 @@ import pykbroker
 from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import PASSWORD
 from pykbroker.config.load import development_profile
-from pykbroker.config.sasl_settings import sasl_listeners
 from pykbroker.config.start_up import start_config
-from pykbroker.security.sasl.scram_client import Login
-from pykbroker.security.tls.contexts import client_context as outgoing_context
-from pykbroker.security.tls.contexts import read_material, server_context
-from pykbroker.security.tls.settings import settings_of
+from pykbroker.sasl.sasl_client import Login
+from pykbroker.sasl.sasl_settings import sasl_listeners
+from pykbroker.tls.contexts import client_context as outgoing_context
+from pykbroker.tls.contexts import read_material, server_context
+from pykbroker.tls.settings import settings_of
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

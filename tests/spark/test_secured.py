@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pipeline import config, permissions, secured, session
 from pipeline.config import Config
 from pipeline.errors import PipelineError
-from pykbroker.security.tls.authority import Authority
+from pykbroker.tls.authority import Authority
 
 PASSWORD = "hunter2-and-more"
 #: Passes as a whole; tests take one thing away or add one.

@@ -57,7 +57,7 @@ def security_of(properties: Mapping[str, str]) -> dict[str, Any]:
 def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     """Return the context that ssl.* describes. Without a trust store it trusts the system's certificates, as Java does.
     Raises ConfigError, NotServed and OSError."""
-    from pykbroker.security.tls.settings import SERVED_VALUES
+    from pykbroker.tls.settings import SERVED_VALUES
 
     _refuse(properties, _TLS_CLASSES)
     for key, served in SERVED_VALUES.items():
@@ -91,7 +91,7 @@ def _choose_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> 
         raise NotServed(f"ssl.enabled.protocols: {', '.join(named)} is not supported here; {', '.join(_VERSIONS)} are")
     suites = _list(properties, "ssl.cipher.suites")
     if suites:
-        from pykbroker.security.tls.cipher_suites import restrict
+        from pykbroker.tls.cipher_suites import restrict
 
         versions = restrict(context, suites, versions)
     context.minimum_version, context.maximum_version = _VERSIONS[versions[0]], _VERSIONS[versions[-1]]
@@ -106,7 +106,7 @@ def _trusted(properties: Mapping[str, str]) -> bytes | None:
     location, text = properties.get("ssl.truststore.location"), properties.get("ssl.truststore.certificates")
     if location is None and text is None:
         return None
-    from pykbroker.security.tls.stores import read_trusted
+    from pykbroker.tls.stores import read_trusted
 
     name = f"ssl.truststore.location: {location}" if text is None else "ssl.truststore.certificates"
     data = Path(location or "").read_bytes() if text is None else text.encode()
@@ -117,7 +117,7 @@ def _load_key(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     location, text = properties.get("ssl.keystore.location"), properties.get("ssl.keystore.key")
     if location is None and text is None:
         return
-    from pykbroker.security.tls.stores import StorePasswords, read_key
+    from pykbroker.tls.stores import StorePasswords, read_key
 
     if text is not None:
         name = "ssl.keystore.key"
@@ -160,7 +160,7 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, Any]:
 
 def _login(properties: Mapping[str, str]) -> Mapping[str, str]:
     """Return the options of the login module in `sasl.jaas.config`, or else in the JAAS file that KAFKA_OPTS names."""
-    from pykbroker.security.sasl.jaas import JaasError, parse_file, parse_line
+    from pykbroker.sasl.jaas import JaasError, parse_file, parse_line
 
     written = properties.get("sasl.jaas.config", "")
     try:

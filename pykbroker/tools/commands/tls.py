@@ -1,6 +1,6 @@
 """`pykbroker tls create`: certificates for development, as files that nodes and clients read.
 
-Responsible for the options and the files; security/tls/authority.py makes the certificates. A file that exists is not
+Responsible for the options and the files; tls/authority.py makes the certificates. A file that exists is not
 overwritten, and only the owner of a file can read it.
 """
 
@@ -18,7 +18,7 @@ import click
 from pykbroker.tools.commands.command_group import CommandGroup
 
 if TYPE_CHECKING:
-    from pykbroker.security.tls.authority import Authority
+    from pykbroker.tls.authority import Authority
 
 _AUTHORITY_KEY, _AUTHORITY = "authority.key", "authority.pem"
 
@@ -75,7 +75,7 @@ def create(folder: Path, hosts: Sequence[str], clients: Sequence[str], days: int
 def _authority(folder: Path, now: datetime.datetime, days: int) -> Authority:
     """Return the authority in the folder, or a new one."""
     from pykbroker.config.kinds import ConfigError
-    from pykbroker.security.tls.authority import Authority
+    from pykbroker.tls.authority import Authority
 
     if (folder / _AUTHORITY_KEY).exists():
         try:

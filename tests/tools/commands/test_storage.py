@@ -9,7 +9,7 @@ import pytest
 from pykbroker.__main__ import main
 from pykbroker.config.load import load
 from pykbroker.config.properties import parse
-from pykbroker.security.sasl.scram import SHA_256, salted_password, stored_keys
+from pykbroker.sasl.scram import SHA_256, salted_password, stored_keys
 from pykbroker.storage.format import bootstrap_records
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_wire.stored.metadata import UserScramCredentialRecord

@@ -11,8 +11,8 @@ import pytest
 
 from pykbroker.__main__ import main
 from pykbroker.config.properties import parse
-from pykbroker.security.tls.contexts import client_context, read_material, server_context
-from pykbroker.security.tls.settings import settings_of
+from pykbroker.tls.contexts import client_context, read_material, server_context
+from pykbroker.tls.settings import settings_of
 
 
 def test_a_node_and_a_client_read_what_was_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
