@@ -15,6 +15,7 @@ from pykbroker.config.key_table import TOPIC_KEYS
 from pykbroker.config.load import Config
 from pykbroker.controller.heartbeats import BrokerSession, BrokerSessions, Heartbeats
 from pykbroker.controller.placement import UsableBroker
+from pykbroker.liveness import EARLY_FENCING
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import (
     DIRECTORY_MIGRATING,
@@ -27,7 +28,6 @@ from pykbroker.metadata.image import (
     TopicImage,
 )
 from pykbroker.metadata.replay import Change, MetadataReplay
-from pykbroker.net.from_config import EARLY_FENCING
 from pykbroker.plugins.topic_policies import Policies
 from pykbroker.security.acl import Acl
 from pykbroker_wire.errors import ErrorCode, KafkaError

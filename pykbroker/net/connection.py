@@ -8,7 +8,7 @@ Invariants
 * A frame is a view of receive memory and is valid only during `dispatch`; code that keeps it longer copies it.
 * Memory grows with the bytes received, never with the length that a client declares.
 * Only a connection that is READY dispatches (connection_state.py). On a listener that authenticates, frames before that
-  go to sasl_connection.py.
+  go to sasl/sasl_connection.py.
 * While a bound is exceeded, nothing is read or dispatched; bytes that were received stay in this connection's buffer.
 * One turn of the loop dispatches the frames of one connection for TURN_SECONDS at most, plus its last frame.
 

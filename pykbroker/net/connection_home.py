@@ -80,7 +80,7 @@ class WaitingMemory:
 
 
 class BeginsConnection(Protocol[C_contra]):
-    """Authenticates the client of a connection before its first request is dispatched."""
+    """Authenticates the client of a connection before its first request is dispatched (sasl/sasl_connection.py)."""
 
     def begin(self, connection: C_contra) -> None: ...
 

@@ -11,10 +11,6 @@ from pykbroker.net.client import ConnectionSetup
 from pykbroker.net.connection_home import Limits
 from pykbroker.runtime import addresses_of
 
-#: A key that Apache Kafka does not have: if it is on, the end of a process is noticed by its sockets
-#: (docs/decisions/0023-early-fence.md).
-EARLY_FENCING = "pykbroker.early.fencing.enable"
-
 
 def limits_of(config: Config) -> Limits:
     """Return the bounds of one connection."""

@@ -1,6 +1,6 @@
 """Writes the responses of one connection to its socket, in order: bytes through the transport, regions of files through
-an outlet. The outlet of a plain socket uses sendfile(2), which copies nothing. The outlet of TLS (tls_layer.py) reads
-the file and encrypts.
+an outlet. The outlet of a plain socket uses sendfile(2), which copies nothing. The outlet of TLS (tls/tls_layer.py)
+reads the file and encrypts.
 
 Responsible for the order, for the number of bytes that are sent in one turn of the loop, and for never waiting for a
 device on the loop. Before a piece of a region is sent, the kernel is asked if the piece is in memory. If it is not, a

@@ -28,11 +28,11 @@ from pykbroker.dispatch.peers import LocalPeer
 from pykbroker.dispatch.rows import On
 from pykbroker.dispatch.services import BrokerServices
 from pykbroker.dispatch.suspects import Suspects
+from pykbroker.liveness import EARLY_FENCING
 from pykbroker.liveness.dead_brokers import DeadBrokers
 from pykbroker.liveness.lost_peers import LostPeers
 from pykbroker.metadata.features import not_served
 from pykbroker.metadata.view import MetadataView
-from pykbroker.net.from_config import EARLY_FENCING
 from pykbroker.node.loop_side import LoopSide
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import answers_versions

@@ -17,10 +17,10 @@ from pykbroker.crossing.feed import MetadataFeed
 from pykbroker.crossing.hand_over import HandOver
 from pykbroker.crossing.loop_messages import BrokerQuestion, ToBroker, ToControl
 from pykbroker.dispatch.dispatcher import MakeDispatcher
+from pykbroker.liveness import EARLY_FENCING
 from pykbroker.liveness.quorum_watch import QuorumWatch
 from pykbroker.metadata.image import Endpoint
 from pykbroker.metrics.registry import Sample
-from pykbroker.net.from_config import EARLY_FENCING
 from pykbroker.node.broker_half import BrokerHalf, BrokerPlace
 from pykbroker.node.loop_side import LoopSide
 from pykbroker.node.parts import StartedParts

@@ -18,8 +18,8 @@ from pykbroker.dispatch.dispatcher import Dispatcher
 from pykbroker.dispatch.peers import LocalPeer
 from pykbroker.dispatch.rows import On
 from pykbroker.dispatch.services import ControllerServices
+from pykbroker.liveness import EARLY_FENCING
 from pykbroker.liveness.broker_watch import BrokerWatch
-from pykbroker.net.from_config import EARLY_FENCING
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import answers_versions
 from pykbroker.node.shared import SharedServer

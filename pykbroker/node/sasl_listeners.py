@@ -1,6 +1,7 @@
 """The authentication of this node's SASL listeners, from the node's configuration and metadata.
 
-Responsible only for wiring: sasl/sasl_settings.py reads the configuration, and sasl/ runs an exchange.
+Responsible only for wiring: sasl/sasl_settings.py reads the configuration, and sasl/sasl_connection.py runs an
+exchange.
 """
 
 from __future__ import annotations

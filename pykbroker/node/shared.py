@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config
+from pykbroker.liveness import EARLY_FENCING
 from pykbroker.liveness.lost_peers import LostPeers
 from pykbroker.metadata.config_watch import ConfigWatch
 from pykbroker.metadata.loader import MetadataLoader
-from pykbroker.net.from_config import EARLY_FENCING
 from pykbroker.node.advertised import Advertised, NoNameError, advertise
 from pykbroker.node.loop_side import LoopSide
 from pykbroker.node.parts import StartedParts

@@ -2,7 +2,7 @@
 
 Pure: responses in, requests out. Responsible for the order of the messages, and for accepting no success response
 before the mechanism is complete (KIP-43, KIP-152, KIP-368). Not responsible for sockets, versions, time
-(sasl/outgoing_login.py), nor for the content of a token (sasl_client.py).
+(outgoing_login.py), nor for the content of a token (sasl_client.py).
 
 Invariant: an exchange gives a session only if the peer has proved its identity as far as the mechanism requires it.
 """

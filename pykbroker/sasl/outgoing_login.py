@@ -3,8 +3,8 @@ listener share.
 
 Responsible for time and threads: a key is derived off the loop, once for all connections that need it. A session is
 renewed before it ends (KIP-368). After a refusal is logged, further refusals by this peer are not logged until it has
-accepted this node again. Not responsible for the messages (sasl/), nor for pauses between attempts
-(client.py).
+accepted this node again. Not responsible for the messages (client_authenticator.py), nor for pauses between attempts
+(net/client.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """SASL on the connections of a listener: passes frames to the authenticator, and carries out its verdict.
 
 Responsible for time: the delay of a refusal (connection.failed.authentication.delay.ms), a deadline for the whole
-exchange, the end of a session (KIP-368). Not responsible for the meaning of a frame (sasl/).
+exchange, the end of a session (KIP-368). Not responsible for the meaning of a frame
+(server_authenticator.py).
 
 Invariants
 * Between `begin` and a verdict every frame goes to the authenticator, and none to the dispatcher.

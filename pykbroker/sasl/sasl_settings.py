@@ -2,7 +2,7 @@
 
 Responsible for Apache Kafka's rules of prefixes (`listener.name.<listener>.[<mechanism>.]<key>`), for JAAS lines and
 the JAAS file. A mistake raises ConfigError, which stops the start; its text has no part of a JAAS text. Not responsible
-for whether a change may set these keys (protection.py).
+for whether a change may set these keys (config/protection.py).
 """
 
 from __future__ import annotations

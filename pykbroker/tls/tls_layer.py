@@ -3,9 +3,9 @@ connection.
 
 Responsible for the handshake, for decrypting received and encrypting sent bytes, for close_notify, and for two bounds.
 These are the cost of a peer before the end of its handshake, and the bytes that wait to be encrypted or sent. Accepted
-and outgoing connections both use the layer. It is also the outlet of regions of files (sending.py): it reads a piece
-when the transport below has nothing left to send. Not responsible for certificates (tls/), nor for the timeout
-of a handshake (the connection).
+and outgoing connections both use the layer. It is also the outlet of regions of files (net/sending.py): it reads a
+piece when the transport below has nothing left to send. Not responsible for certificates (contexts.py), nor for the
+timeout of a handshake, which the connection has.
 
 Invariants
 * The connection gets no byte before `secured`. It gets either `secured` once, or `insecure` once, or neither.
