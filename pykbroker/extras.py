@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib import metadata
 from typing import Final
 
 #: `click>=8.1,<9; extra == "tools"`, as the metadata of an installed package has it (PEP 508)
@@ -31,6 +30,9 @@ def how_to_install(extra: str) -> str:
 
 
 def _packages(extra: str) -> Iterator[str]:
+    # Imported only for the message, because it takes as long as the rest of a program that prints its help.
+    from importlib import metadata
+
     try:
         requirements = metadata.requires("pykbroker") or []
     except metadata.PackageNotFoundError:

@@ -4,7 +4,7 @@ Responsible for requests, for the node that each goes to, and for the errors aft
 responsible for the one consumer and the one producer of a command, and for the text form of records. Not responsible
 for options or for output (`tools/kafka/`, `tools/commands/`).
 
-kafka-python makes the connections (TCP, TLS, SASL). The messages are those of `pykbroker_wire`, which has every API and
-keeps each error code and message that kafka-python's own admin methods drop (decision 26). The text forms of records
-are those of kcat: its format strings and its JSON envelope.
+Requests go over a blocking socket (node_connection.py). The messages are those of `pykbroker_wire`, which has every API
+and keeps each error code and message of a node (decision 26). kafka-python is imported only where records are produced
+or consumed. The text forms of records are those of kcat: its format strings and its JSON envelope.
 """

@@ -13,10 +13,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
-from pykbroker.tools.cluster.asked_node import Asked, AskedNode, ClientLoop, R
+from pykbroker.tools.cluster.asked_node import Asked, AskedNode
+from pykbroker.tools.cluster.client_security import ClientSecurity
 from pykbroker.tools.cluster.failure import AskFailed, Unreachable, check, failed, timed_out
+from pykbroker.tools.cluster.node_connection import R
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.primitives import TopLevel
 
@@ -49,8 +51,8 @@ class ClusterSettings:
     """The addresses of the cluster, how to connect, and how long to wait."""
 
     bootstrap: str
-    #: kafka-python's own settings: security_protocol, ssl_…, sasl_…, client_id
-    client: Mapping[str, Any] = field(default_factory=dict)
+    security: ClientSecurity = field(default_factory=ClientSecurity)
+    client_id: str = "pykbroker-admin"
     #: `bootstrap` names controllers
     of_controllers: bool = False
     #: default.api.timeout.ms and request.timeout.ms
@@ -66,7 +68,6 @@ class AskedCluster:
 
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
-        self._network = ClientLoop()
         #: by address
         self._connections: dict[str, AskedNode] = {}
         self._first: AskedNode | None = None
@@ -84,7 +85,6 @@ class AskedCluster:
     def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
-        self._network.close()
 
     @property
     def of_controllers(self) -> bool:
@@ -215,7 +215,9 @@ class AskedCluster:
     def _connection(self, address: str) -> AskedNode:
         known = self._connections.get(address)
         if known is None:
-            known = AskedNode(self._network, address, self._settings.client, self._settings.request_timeout_ms)
+            known = AskedNode(
+                address, self._settings.client_id, self._settings.security, self._settings.request_timeout_ms
+            )
             self._connections[address] = known
         return known
 

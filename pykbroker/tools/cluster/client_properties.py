@@ -1,4 +1,4 @@
-"""Converts a Java client's configuration file to kafka-python's settings.
+"""Converts a Java client's configuration file to the settings of a cluster, or of kafka-python's clients.
 
 Responsible for the keys that decide how a client reaches a cluster: time limits, client.id, and, with
 client_security.py, the keys of TLS and SASL. Keys that have no effect in a command are ignored.
@@ -7,29 +7,28 @@ client_security.py, the keys of TLS and SASL. Keys that have no effect in a comm
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.properties import parse_bytes
 from pykbroker.tools.cluster.asked_cluster import ClusterSettings
-from pykbroker.tools.cluster.client_security import security_of
+from pykbroker.tools.cluster.client_security import ClientSecurity, security_of
 
 
 def read_properties(path: str) -> dict[str, str]:
     """Return the pairs of a properties file. Raises OSError, and ConfigError for a line that cannot be read."""
-    return parse_bytes(Path(path).read_bytes())
+    with open(path, "rb") as file:
+        return parse_bytes(file.read())
 
 
 def settings_of(
     properties: Mapping[str, str], bootstrap: str, *, of_controllers: bool = False, patient: bool = True
 ) -> ClusterSettings:
     """Return the settings that reach a cluster, from a client's properties. Raises NotServed and ConfigError."""
-    client = security_of(properties)
-    client["client_id"] = properties.get("client.id", "pykbroker-admin")
     return ClusterSettings(
         bootstrap=bootstrap,
-        client=client,
+        security=security_of(properties),
+        client_id=properties.get("client.id", "pykbroker-admin"),
         of_controllers=of_controllers,
         timeout_ms=_number(properties, "default.api.timeout.ms", 60_000),
         request_timeout_ms=_number(properties, "request.timeout.ms", 30_000),
@@ -67,7 +66,7 @@ def python_settings(
 
     `known`: kafka-python's settings and their defaults, whose types decide how a text is read.
     """
-    settings = security_of(properties)
+    settings = _security_settings(security_of(properties))
     unknown = []
     for key, text in properties.items():
         if key.startswith(("ssl.", "sasl.", "security.")) or key in _WITHOUT_EFFECT:
@@ -80,6 +79,19 @@ def python_settings(
         else:
             settings[name] = _read(key, text, known[name])
     return settings | dict(also or {}), unknown
+
+
+def _security_settings(security: ClientSecurity) -> dict[str, Any]:
+    settings: dict[str, Any] = {"security_protocol": security.protocol}
+    if security.tls is not None:
+        settings["ssl_context"] = security.tls
+        # kafka-python's own setting must agree with the context.
+        settings["ssl_check_hostname"] = security.tls.check_hostname
+    if security.login is not None:
+        settings["sasl_mechanism"] = security.login.mechanism
+        settings["sasl_plain_username"] = security.login.user
+        settings["sasl_plain_password"] = security.login.password
+    return settings
 
 
 def _read(key: str, text: str, default: Any) -> Any:

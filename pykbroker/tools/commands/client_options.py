@@ -112,7 +112,8 @@ def _properties(file: str | None, texts: tuple[str, ...]) -> dict[str, str]:
         with open(file, "rb") as opened:
             found.update(parse_bytes(opened.read()))
     assigned = key_values("-X", texts)
-    _check_keys(assigned)
+    if assigned:
+        _check_keys(assigned)
     found.update(assigned)
     return found
 

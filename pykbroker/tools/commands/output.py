@@ -9,7 +9,6 @@ and tables that fit its width (table_layout.py).
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -74,6 +73,8 @@ class Output:
 
     @staticmethod
     def document(value: object) -> None:
+        import json
+
         click.echo(json.dumps(_plain(value), indent=2, ensure_ascii=False))
 
 

@@ -72,10 +72,12 @@ def test_nothing_is_loaded_that_is_not_needed(words: list[str], env: dict[str, s
 @pytest.mark.slow
 def test_a_command_that_asks_a_cluster_loads_no_node_and_no_tables_for_terminals() -> None:
     found = loaded(["topics", "list", "-b", "127.0.0.1:1"])
-    assert {"kafka", "pykbroker.tools.cluster.asked_cluster"} <= found
+    assert "pykbroker.tools.cluster.asked_cluster" in found
     names = {name.replace("-", "_") for name, _ in program().summaries()} - {"topics"}
     of_others = {name for name in names if f"pykbroker.tools.commands.{name}" in found}
     assert not of_others | found & {"rich", "uvloop", "pykbroker_log", "pykbroker.node", "pykbroker.storage"}
+    # Each of these takes longer to load than the requests of the command take.
+    assert not found & {"kafka", "asyncio", "ssl", "email"}
 
 
 def test_alone_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:

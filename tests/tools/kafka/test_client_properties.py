@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from pykbroker.config.kinds import ConfigError
+from pykbroker.sasl.sasl_client import Login
 from pykbroker.tools.cluster.client_properties import python_settings, read_properties, settings_of
-from pykbroker.tools.cluster.client_security import security_of
+from pykbroker.tools.cluster.client_security import ClientSecurity, security_of
 from pykbroker.tools.cluster.failure import NotServed
 
 LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="al ice" password="a\\"b;c";'
 
 
 def test_sasl() -> None:
-    found = security_of(
-        {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": LOGIN}
-    )
-    assert found == {
+    properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": LOGIN}
+    assert security_of(properties) == ClientSecurity("SASL_PLAINTEXT", login=Login("SCRAM-SHA-512", "al ice", 'a"b;c'))
+    assert python_settings(properties, {})[0] == {
         "security_protocol": "SASL_PLAINTEXT",
         "sasl_mechanism": "SCRAM-SHA-512",
         "sasl_plain_username": "al ice",
@@ -58,8 +58,8 @@ def test_java_code_is_refused_where_it_would_run(protocol: str, key: str, value:
     texts = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": LOGIN, key: value}
     with pytest.raises(NotServed, match=rf"^{key}.* is not supported here"):
         security_of({**texts, "security.protocol": protocol})
-    assert security_of({**texts, "security.protocol": "PLAINTEXT"}) == {"security_protocol": "PLAINTEXT"}
-    assert security_of({**texts, "security.protocol": protocol, key: ""})["security_protocol"] == protocol
+    assert security_of({**texts, "security.protocol": "PLAINTEXT"}) == ClientSecurity()
+    assert security_of({**texts, "security.protocol": protocol, key: ""}).protocol == protocol
 
 
 def test_an_unknown_protocol() -> None:
@@ -68,8 +68,12 @@ def test_an_unknown_protocol() -> None:
 
 
 def test_the_check_of_host_names_can_be_turned_off() -> None:
-    on = security_of({"security.protocol": "SSL"})["ssl_context"]
-    off = security_of({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""})["ssl_context"]
+    on = security_of({"security.protocol": "SSL"}).tls
+    unchecked = {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""}
+    off = security_of(unchecked).tls
+    assert on is not None
+    assert off is not None
+    assert python_settings(unchecked, {})[0]["ssl_check_hostname"] is False
     assert (on.check_hostname, off.check_hostname) == (True, False)
     assert on.verify_mode == off.verify_mode == ssl.CERT_REQUIRED
 
@@ -79,7 +83,7 @@ def test_time_limits_and_the_client_id(tmp_path: Path) -> None:
     file.write_text("default.api.timeout.ms = 1500\nrequest.timeout.ms: 700\nclient.id=me\n")
     settings = settings_of(read_properties(str(file)), "a:1,b:2")
     assert (settings.bootstrap, settings.timeout_ms, settings.request_timeout_ms) == ("a:1,b:2", 1500, 700)
-    assert settings.client == {"security_protocol": "PLAINTEXT", "client_id": "me"}
+    assert (settings.security, settings.client_id) == (ClientSecurity(), "me")
     with pytest.raises(ConfigError, match=r"Invalid value x for configuration request.timeout.ms"):
         settings_of({"request.timeout.ms": "x"}, "a:1")
 

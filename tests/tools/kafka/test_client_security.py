@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.tools.cluster.client_security import client_context, security_of
+from pykbroker.tools.cluster.client_security import ClientSecurity, security_of
+from pykbroker.tools.cluster.client_tls import client_context
 from pykbroker.tools.cluster.failure import NotServed
 from testkit.certificates import authority, client_identity, in_one_line, node_identity
 
@@ -127,9 +128,13 @@ def test_a_jaas_file_of_kafka_opts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     file.write_text('KafkaClient { x.PlainLoginModule required username="bob" password="s"; };')
     properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     monkeypatch.setenv("KAFKA_OPTS", f"-Dx=y -Djava.security.auth.login.config={file}")
-    assert security_of(properties)["sasl_plain_username"] == "bob"
+    assert user_of(security_of(properties)) == "bob"
     line = 'x.PlainLoginModule required username="line" password="s";'
-    assert security_of({**properties, "sasl.jaas.config": line})["sasl_plain_username"] == "line"
+    assert user_of(security_of({**properties, "sasl.jaas.config": line})) == "line"
     file.write_text('Other { x.PlainLoginModule required username="bob" password="s"; };')
     with pytest.raises(ConfigError, match="has 0 login modules for KafkaClient"):
         security_of(properties)
+
+
+def user_of(security: ClientSecurity) -> str | None:
+    return None if security.login is None else security.login.user

@@ -1,0 +1,201 @@
+"""One connection from a tool to a node: a blocking socket that carries one request at a time.
+
+Responsible for connecting, for TLS, for the versions that the node serves, for SASL, and for frames. It shares the pure
+parts of the node's own client (net/versions.py, sasl/), but has no event loop: most commands send three
+requests, and the import of a loop would take longer than they do. Not responsible for the choice of a version, for
+connecting again, nor for the names of failures (asked_node.py).
+
+Invariant: after an exception the connection is closed, because a late answer would be taken for the next one.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+from struct import Struct
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pykbroker import __version__
+from pykbroker.net.versions import PeerVersions, VersionsRefused, after_api_versions
+from pykbroker_wire.apis import APIS, ApiKey
+from pykbroker_wire.errors import DecodeError
+from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykbroker_wire.primitives import TopLevel
+
+if TYPE_CHECKING:
+    from pykbroker.sasl.sasl_client import SaltedPasswords
+    from pykbroker.tools.cluster.client_security import ClientSecurity
+
+R = TypeVar("R", bound=TopLevel)
+
+_SIZE: Final = Struct(">i")
+_MAX_ANSWER_BYTES: Final = 512 * 1024 * 1024
+_PIECE_BYTES: Final = 1024 * 1024
+#: socket.connection.setup.timeout.ms of Apache Kafka's clients
+_CONNECT_SECONDS: Final = 10.0
+#: The part of a session's lifetime after which it is renewed (KIP-368).
+_RENEWED_AFTER: Final = 0.85
+
+
+class UserRefused(Exception):
+    """The node does not accept the user. The text is the node's."""
+
+
+class NodeConnection:
+    """A connection that is ready for requests.
+
+    `deadline` is a time of `time.monotonic()`, after which a method raises TimeoutError. Other failures are OSError,
+    DecodeError, and UserRefused.
+    """
+
+    def __init__(self, address: str, client_id: str, security: ClientSecurity, deadline: float) -> None:
+        """Connect, negotiate the versions, and authenticate the user if `security` has one."""
+        self._client_id = client_id
+        self._login = security.login
+        self._salted: SaltedPasswords | None = None
+        #: when the session must be renewed; None if it lasts as long as the connection
+        self._renew_at: float | None = None
+        self._correlation_id = 0
+        self._nothing_received: tuple[type[OSError], ...] = (BlockingIOError,)
+        self._socket = _connected(address, deadline)
+        try:
+            if security.tls is not None:
+                self._secure(security, address, deadline)
+            #: API key -> the least and the greatest version that the node serves
+            self.versions = self._negotiated(deadline)
+            if self._login is not None:
+                self._authenticate(deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def is_open(self) -> bool:
+        """Return False if the node has closed the connection since the last answer."""
+        try:
+            self._socket.settimeout(0)
+            # With TLS, this takes the session tickets that the node has sent, which are no bytes of an answer.
+            self._socket.recv(1)
+        except self._nothing_received:
+            return True
+        except OSError:
+            return False
+        # This is the end of the stream, or a byte that no request waits for.
+        return False
+
+    def exchange(self, message: TopLevel, answer: type[R], version: int, deadline: float) -> R:
+        """Send a message and return its answer. A session that ends soon is renewed first."""
+        if self._renew_at is not None and time.monotonic() >= self._renew_at:
+            self._authenticate(deadline)
+        return self._exchange(message, answer, version, deadline)
+
+    def _exchange(self, message: TopLevel, answer: type[R], version: int, deadline: float) -> R:
+        self._correlation_id += 1
+        frame = encode_request(message.API_KEY, version, self._correlation_id, self._client_id, message)
+        try:
+            self._socket.settimeout(_seconds_until(deadline))
+            self._socket.sendall(b"".join(frame))
+            (size,) = _SIZE.unpack(self._receive(_SIZE.size, deadline))
+            if not _SIZE.size <= size <= _MAX_ANSWER_BYTES:
+                raise DecodeError(f"it has {size} bytes, allowed are 4 to {_MAX_ANSWER_BYTES}")
+            number, received = decode_response(message.API_KEY, version, self._receive(size, deadline))
+            if number != self._correlation_id:
+                raise DecodeError(f"it has correlation id {number}, expected is {self._correlation_id}")
+        except BaseException:
+            self.close()
+            raise
+        assert isinstance(received, answer)
+        return received
+
+    def _receive(self, count: int, deadline: float) -> memoryview:
+        """Return the next bytes. Memory grows with the bytes that arrive, not with the size that a frame declares."""
+        pieces = []
+        while count:
+            self._socket.settimeout(_seconds_until(deadline))
+            piece = self._socket.recv(min(count, _PIECE_BYTES))
+            if not piece:
+                raise ConnectionError("the node closed the connection")
+            pieces.append(piece)
+            count -= len(piece)
+        return memoryview(b"".join(pieces))
+
+    # -- before the first request -------------------------------------------------------------------------------------
+
+    def _secure(self, security: ClientSecurity, address: str, deadline: float) -> None:
+        from ssl import SSLWantReadError
+
+        assert security.tls is not None
+        self._nothing_received = (BlockingIOError, SSLWantReadError)
+        self._socket.settimeout(_seconds_until(deadline))
+        self._socket = security.tls.wrap_socket(self._socket, server_hostname=_host_and_port(address)[0])
+
+    def _negotiated(self, deadline: float) -> Mapping[int, tuple[int, int]]:
+        request = ApiVersionsRequest(client_software_name="pykbroker", client_software_version=__version__)
+        version = APIS[ApiKey.API_VERSIONS].max_version
+        try:
+            while True:
+                found = after_api_versions(version, self._exchange(request, ApiVersionsResponse, version, deadline))
+                if isinstance(found, PeerVersions):
+                    return found.ranges
+                version = found
+        except (DecodeError, VersionsRefused) as error:
+            raise ConnectionError(f"the first answer cannot be used: {error}") from None
+
+    def _authenticate(self, deadline: float) -> None:
+        """Begin a session of the user, or renew it."""
+        from pykbroker.sasl.client_authenticator import LEAST_HANDSHAKE, ClientAuthenticator, ClientSession
+        from pykbroker.sasl.sasl_client import LoginRefused, SaltedPasswords
+        from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateResponse
+        from pykbroker_wire.messages.sasl_handshake import SaslHandshakeResponse
+
+        assert self._login is not None
+        versions = PeerVersions(self.versions)
+        self._salted = self._salted or SaltedPasswords()
+        authenticator = ClientAuthenticator(self._login, self._salted)
+        first = authenticator.begin()
+        version = versions.choose(first.API_KEY, LEAST_HANDSHAKE)
+        try:
+            following = authenticator.handshaken(self._exchange(first, SaslHandshakeResponse, version, deadline))
+            version = versions.choose(following.API_KEY)
+            while True:
+                answer = self._exchange(following, SaslAuthenticateResponse, version, deadline)
+                if answer.error_code and answer.error_message:
+                    # Users' scripts search for the text that the node has sent.
+                    raise UserRefused(answer.error_message)
+                received = authenticator.receive(answer)
+                if isinstance(received, ClientSession):
+                    break
+                following = received
+        except LoginRefused as error:
+            raise UserRefused(str(error)) from None
+        lifetime_ms = received.lifetime_ms
+        self._renew_at = None if lifetime_ms is None else time.monotonic() + _RENEWED_AFTER * lifetime_ms / 1000
+
+
+def _connected(address: str, deadline: float) -> socket.socket:
+    """Return a socket that is connected to the first address of the host that takes a connection."""
+    seconds = min(_CONNECT_SECONDS, _seconds_until(deadline))
+    try:
+        made = socket.create_connection(_host_and_port(address), seconds)
+    except TimeoutError:
+        # Unlike a node that does not answer, an address that cannot be reached leaves the others to try.
+        raise ConnectionError(f"no connection within {seconds:g} s") from None
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return made
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _seconds_until(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
