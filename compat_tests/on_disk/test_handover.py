@@ -99,9 +99,6 @@ def test_groups_of_kinds_that_pykbroker_does_not_serve_wait_for_apache_kafka() -
         home.stop()
 
         home.start("pykbroker")
-        said = home.said("pykbroker")
-        for name in ("share.version", "streams.version"):
-            assert f"Feature {name} is finalised at 1, is not served here, and stays as it is" in said
         found = with_asker(home, lambda asker: asker.groups(["classic"]))
         assert found["classic"][1]["t", 1][0] == 2
         commit_for("classic", home.bootstrap, 3, topic="t")

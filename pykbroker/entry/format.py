@@ -37,7 +37,8 @@ def parser() -> CommandParser:
 
 def run(given: argparse.Namespace) -> int:
     """Format the directories; returns the exit status. Raises ConfigError, StorageFormatError, OSError."""
-    from pykbroker.entry.options import default_data_dir, read
+    from pykbroker.entry.data_dirs import default_data_dir
+    from pykbroker.entry.options import read
 
     if given.config_file is not None and given.properties is not None:
         raise ConfigError("Name the configuration file once: with --config or without")

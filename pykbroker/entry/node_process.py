@@ -38,9 +38,10 @@ def run_node(
     status: StatusLine | None = None,
     until_stdin_ends: bool = False,
     faults: FaultsServer | None = None,
+    usual_health_socket: str | None = None,
 ) -> int:
     """Run a node in this process until a signal or a failure ends it; returns the exit status. `faults`: a server that
-    is not started yet. Raises OSError if its address is in use."""
+    is not started yet. `usual_health_socket`: see Node. Raises OSError if the address of `faults` is in use."""
     if faults is not None:
         faults.start()
     _raise_file_limit()
@@ -48,7 +49,15 @@ def run_node(
     asyncio.set_event_loop(loop)
     try:
         return loop.run_until_complete(
-            _serve(loop, config, may_format=may_format, status=status, until_stdin_ends=until_stdin_ends, faults=faults)
+            _serve(
+                loop,
+                config,
+                may_format=may_format,
+                status=status,
+                until_stdin_ends=until_stdin_ends,
+                faults=faults,
+                usual_health_socket=usual_health_socket,
+            )
         )
     finally:
         loop.close()
@@ -83,6 +92,7 @@ async def _serve(
     status: StatusLine | None,
     until_stdin_ends: bool,
     faults: FaultsServer | None,
+    usual_health_socket: str | None,
 ) -> int:
     from pykbroker.dispatch.dispatcher import Dispatcher
     from pykbroker.net import connection
@@ -100,7 +110,13 @@ async def _serve(
     runtime = OsRuntime(loop, two_loops=True)
     # The testing kit takes part in requests only if --faults asks for it.
     make_dispatcher = Dispatcher if faults is None else faults.make_dispatcher
-    node = Node(config, runtime, may_format=may_format, make_dispatcher=make_dispatcher)
+    node = Node(
+        config,
+        runtime,
+        may_format=may_format,
+        make_dispatcher=make_dispatcher,
+        usual_health_socket=usual_health_socket,
+    )
     # Objects of the imports live as long as the process, so no collection needs to visit them again. This is done
     # before the node runs, because this collection takes some time.
     gc.collect()

@@ -4,7 +4,6 @@ file."""
 from __future__ import annotations
 
 import logging
-import os
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,11 +30,6 @@ class Settings:
     config: Config
     #: True with a properties file. Without one, a node may format directories that are absent or empty.
     has_file: bool
-
-
-def default_data_dir(name: str = "pykbroker") -> str:
-    base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    return os.path.join(base, name)
 
 
 def read(

@@ -15,7 +15,7 @@ from pykbroker.entry.command_parser import CommandParser
 OWN_COMMANDS: Final = {
     "start": "Run a node, or a cluster of nodes; no argument is needed.",
     "format": "Format the log directories of a properties file.",
-    "health": "Ask a running node whether it serves.",
+    "health": "Ask the running nodes of this machine whether they serve.",
     "version": "Print the version.",
 }
 #: The script of `generate completion` sets this variable when it asks for the possible next words.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import logging
+import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pykbroker.config.kinds import ConfigError
@@ -81,13 +82,14 @@ def parser() -> CommandParser:
         metavar="LEVEL",
         help="The least important lines in the log: DEBUG, INFO (default), WARNING or ERROR.",
     )
+    words.exclude("--ephemeral", "--data-dir")
     return words
 
 
 def run(given: argparse.Namespace) -> int:
     """Run the command; returns the exit status. Raises ConfigError, OSError."""
+    from pykbroker.entry.data_dirs import CLUSTER, EPHEMERAL_PREFIX, NODE, default_data_dir
     from pykbroker.entry.node_log import log_to
-    from pykbroker.entry.options import default_data_dir
     from pykbroker.entry.status_line import StatusLine
 
     status = StatusLine(sys.stderr) if sys.stderr.isatty() else None
@@ -101,43 +103,39 @@ def run(given: argparse.Namespace) -> int:
     if given.ephemeral:
         import tempfile
 
-        with tempfile.TemporaryDirectory(prefix="pykbroker-") as directory:
+        with tempfile.TemporaryDirectory(prefix=EPHEMERAL_PREFIX) as directory:
             return in_directory(directory)
-    return in_directory(
-        given.data_dir or default_data_dir("pykbroker" if given.brokers is None else "pykbroker-cluster")
-    )
+    return in_directory(given.data_dir or default_data_dir(NODE if given.brokers is None else CLUSTER))
 
 
 def _run(given: argparse.Namespace, data_dir: str, status: StatusLine | None) -> int:
     """Run one node; returns the exit status. Raises ConfigError, OSError."""
+    from pykbroker.entry.health import SOCKET_NAME
     from pykbroker.entry.node_process import run_node
     from pykbroker.entry.options import read
+    from pykbroker.entry.taken_ports import check_free, is_taken
 
-    chosen = read(given.properties, given.settings, data_dir, given.port, is_taken=_is_taken)
+    chosen = read(given.properties, given.settings, data_dir, given.port, is_taken=partial(is_taken, "localhost"))
     if chosen.has_file and (given.data_dir or given.ephemeral):
         option = "--data-dir" if given.data_dir else "--ephemeral"
         raise ConfigError(f"{option} goes with the development profile; with a properties file set `log.dirs`")
-    faults = _faults_server(given, chosen.config)
+    config = chosen.config
+    is_plain = not chosen.has_file
+    if is_plain or given.may_format:
+        # Before anything is formatted, so that a start that fails leaves no directory behind.
+        check_free(
+            ((f"listener {point.listener_name}", point.host, point.port) for point in config.listeners.all),
+            "--port N chooses another port, --port 0 a free one" if is_plain else "`listeners` has the port",
+        )
+    faults = _faults_server(given, config)
     return run_node(
-        chosen.config,
-        may_format=given.may_format or not chosen.has_file,
+        config,
+        may_format=given.may_format or is_plain,
         status=status,
         until_stdin_ends=given.until_stdin_ends,
         faults=faults,
+        usual_health_socket=os.path.join(config.log_dirs[0], SOCKET_NAME) if is_plain else None,
     )
-
-
-def _is_taken(port: int) -> bool:
-    """Return True if another program listens on this port of localhost."""
-    from pykbroker.runtime import bind_sockets
-
-    try:
-        bound = bind_sockets("localhost", port, 1)
-    except OSError as error:
-        return error.errno == errno.EADDRINUSE
-    for sock in bound:
-        sock.close()
-    return False
 
 
 def _faults_server(given: argparse.Namespace, config: Config) -> FaultsServer | None:

@@ -27,6 +27,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from pykbroker.net.connection_state import ACCEPTED, ConnectionState, End, StatefulConnection
+from pykbroker.net.foreign_protocols import why_no_size
 from pykbroker.net.promise import Promise
 from pykbroker.net.replies import AnswerBuffers, Replies, Slot
 from pykbroker.net.sending import JOIN_BYTES, Outlet, Sendable, SendQueue, SocketOutlet, has_region
@@ -208,7 +209,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         """TLS with this client failed, or has ended."""
         if self.state is ConnectionState.HANDSHAKING:
             self.listener.metrics.refused.value += 1
-        self.close(reason)
+        self._close_for_mistake(reason)
 
     def _take_frames(self) -> None:
         """Accept requests, after authentication if the listener asks for it."""
@@ -319,7 +320,9 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                     break
                 (size,) = _SIZE.unpack_from(view, position)
                 if size <= 0 or size > self._frame_bytes:
-                    raise CloseConnection(self._invalid_size(size))
+                    self._write(out)
+                    self._close_for_mistake(why_no_size(size, self._frame_bytes, self.state, self.security_protocol))
+                    return
                 stop = position + 4 + size
                 if stop > end:
                     break
@@ -360,12 +363,10 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             if len(self._own_view) > KEEP_BUFFER_BYTES:
                 self._release_buffer()
 
-    def _invalid_size(self, size: int) -> str:
-        is_authenticating = self.state is ConnectionState.AUTHENTICATING
-        key = "sasl.server.max.receive.size" if is_authenticating else "socket.request.max.bytes"
-        line = f"invalid request size {size}, allowed is 1 to {self._frame_bytes} ({key})"
-        # The head of a TLS record: handshake, version 3.x.
-        return f"{line}; the client speaks TLS, which this listener does not" if size >> 16 == 0x1603 else line
+    def _close_for_mistake(self, reason: str) -> None:
+        """End the connection of a client that may repeat its mistake: a line a minute for each address and reason."""
+        more = self.listener.lines.take(f"{self.client_host} {reason}")
+        self.close(f"{reason}{more or ''}", logging.DEBUG if more is None else logging.INFO)
 
     def _keep(self, view: memoryview, position: int, end: int) -> None:
         """Move the unfinished rest to the front of this connection's own buffer."""

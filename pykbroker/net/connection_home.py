@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pykbroker.net.peer_security import TlsOfListener
     from pykbroker.plugins.plugin_principals import PluginPrincipals
     from pykbroker.runtime.cold_reads import ColdReads
+    from pykbroker.runtime.line_limit import LineLimit
 
 #: the type of a connection
 C_contra = TypeVar("C_contra", contravariant=True)
@@ -99,6 +100,10 @@ class ConnectionHome(Protocol[C_contra]):
 
     @property
     def limits(self) -> Limits: ...
+
+    @property
+    def lines(self) -> LineLimit:
+        """The limit for lines about mistakes that clients repeat."""
 
     @property
     def memory(self) -> WaitingMemory: ...

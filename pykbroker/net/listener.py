@@ -70,7 +70,8 @@ class Listener:
         self._places = places
         #: connections that have a place, including connections that were not admitted
         self._placed: set[Connection] = set()
-        self._lines = LineLimit(self.loop.time)
+        #: the limit for lines about mistakes that clients repeat
+        self.lines = LineLimit(self.loop.time)
         self.receive_view = memoryview(bytearray(RECEIVE_BYTES))
         #: in the order of arrival; when the listener closes, they are closed in this order
         self.connections: dict[Connection, None] = {}
@@ -120,7 +121,7 @@ class Listener:
         """Return the protocol of a new connection, or None if there is no place for it."""
         places = self._places
         if places is not None and not places.take(self.name):
-            if (more := self._lines.take("")) is not None:
+            if (more := self.lines.take("")) is not None:
                 logger.warning(
                     "Listener %s: a new connection is closed, because %d are open and the limit of open files (ulimit "
                     "-n) allows no more%s",

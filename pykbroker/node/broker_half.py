@@ -234,8 +234,8 @@ class BrokerHalf:
         metadata.add_publisher(services.groups)
         metadata.add_publisher(services.transactions)
         for name, level in not_served(metadata.image).items():
-            # Every new cluster has such features, as with Apache Kafka, so this is not a warning.
-            logger.info("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)
+            # Every new cluster has such features, as with Apache Kafka, so an operator learns nothing from it.
+            logger.debug("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)
         # The image has all metadata up to this broker's registration. A log is opened on its first use; logs that are
         # not used are opened after clients are served. After an unclean stop a log can be used as soon as it is
         # recovered.

@@ -29,7 +29,7 @@ from pykbroker.net.listener import Listener
 from pykbroker.node.broker_half import BrokerHalf
 from pykbroker.node.broker_loop import BrokerLoop
 from pykbroker.node.controller_half import ControllerHalf
-from pykbroker.node.node_health import HealthSocket, NodeHealth
+from pykbroker.node.node_health import HEALTH_SOCKET, HealthSocket, NodeHealth
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import KeptStop, SharedServer, StartError
 from pykbroker.node.turn_report import SlowTurnReport
@@ -55,13 +55,16 @@ class Node:
         *,
         may_format: bool = False,
         make_dispatcher: MakeDispatcher = Dispatcher,
+        usual_health_socket: str | None = None,
     ) -> None:
-        """`make_dispatcher` makes the dispatcher of the broker half's listeners. Raises ConfigError for a configuration
+        """`make_dispatcher` makes the dispatcher of the broker half's listeners. `usual_health_socket`: the path of the
+        health socket, in a log directory, if pykbroker.health.socket is not set. Raises ConfigError for a configuration
         that promises protection which pykbroker does not have, or that names a class which it does not have."""
         protection.refuse(config.overrides())
         checks.require_replica_selector(config)
         self.config = config
         self.runtime = runtime
+        self._usual_health_socket = usual_health_socket
         self.fatal: BaseException | None = None
         beside = runtime.beside() if config.is_broker else None
         self.shared = SharedServer(
@@ -218,9 +221,13 @@ class Node:
         config, shared, parts = self.config, self.shared, self._parts
         for warning in (*config.warnings, *silent.warnings(config)):
             logger.warning("%s", warning)
-        await self._open_health_socket()
+        path = config.optional_str(HEALTH_SOCKET)
+        if path:
+            await self._open_health_socket(path)
         await self._open_metrics_listener()
         await shared.open(parts)
+        if self._usual_health_socket is not None and config.is_default(HEALTH_SOCKET):
+            await self._try_health_socket(self._usual_health_socket)
         if self._broker_loop is not None:
             await self._broker_loop.bind(parts)
         await shared.start(parts)
@@ -244,12 +251,18 @@ class Node:
             )
         logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
 
-    async def _open_health_socket(self) -> None:
-        path = self.config.optional_str("pykbroker.health.socket")
-        if path:
-            socket = HealthSocket(self.runtime, path, self.health)
-            self._parts.add("health socket", socket.close)
-            await socket.open()
+    async def _open_health_socket(self, path: str) -> None:
+        socket = HealthSocket(self.runtime, path, self.health)
+        self._parts.add("health socket", socket.close)
+        await socket.open()
+
+    async def _try_health_socket(self, path: str) -> None:
+        """Open the health socket in a directory that this node has locked, so no other node opens it too. A node that
+        was asked for no socket starts without one where the file system has none."""
+        try:
+            await self._open_health_socket(path)
+        except OSError as error:
+            logger.info("There is no health socket, so `pykbroker health` does not find this node: %s", error)
 
     async def _open_metrics_listener(self) -> None:
         address = self.config.optional_str("pykbroker.metrics.listener")

@@ -18,6 +18,7 @@ from pykbroker.runtime import ListeningSocket, Runtime
 
 #: If the broker loop has not turned for this long, clients count as not served in time.
 SILENT_SECONDS: Final = 2.0
+HEALTH_SOCKET: Final = "pykbroker.health.socket"
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

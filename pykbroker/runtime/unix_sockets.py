@@ -9,23 +9,25 @@ import socket
 import stat
 
 from pykbroker.runtime.accepting import Acceptor, MakeProtocol
+from pykbroker.socket_paths import short_path
 
 
 def bind_unix(path: str) -> socket.socket:
     """Return a bound socket of mode 0600 that listens. A socket at `path` that no process answers is replaced. Raises
-    OSError if anything else is at `path`, or if the path is too long. Each error names the path."""
+    OSError if anything else is at `path`, or if the name of the file is too long. Each error names the path."""
     try:
-        _clear(path)
-        sock = socket.socket(socket.AF_UNIX)
-        try:
-            sock.bind(path)
-            # The mode is set before the socket listens, so that no other user can connect before that.
-            os.chmod(path, 0o600)
-            sock.listen(16)
-            sock.setblocking(False)
-        except BaseException:
-            sock.close()
-            raise
+        with short_path(path) as usable:
+            _clear(usable)
+            sock = socket.socket(socket.AF_UNIX)
+            try:
+                sock.bind(usable)
+                # The mode is set before the socket listens, so that no other user can connect before that.
+                os.chmod(usable, 0o600)
+                sock.listen(16)
+                sock.setblocking(False)
+            except BaseException:
+                sock.close()
+                raise
     except OSError as error:
         raise OSError(error.errno, f"the socket {path} cannot be bound: {error.strerror or error}") from error
     return sock

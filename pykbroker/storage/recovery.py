@@ -127,6 +127,8 @@ class _Directory:
         #: the running jobs by slot
         self.running: dict[int, _Job] = {}
         self.bytes = 0
+        #: how many logs were recovered, and how many of them are empty
+        self.recovered = self.empty = 0
 
     def add(self, work: _Work) -> None:
         insort(self.waiting, work, key=lambda work: (not work.is_internal, work.total))
@@ -303,8 +305,10 @@ class LogRecovery:
             del self._queues[directory.log_dir]
             if not directory.log_dir.offline:
                 logger.info(
-                    "Recovered the logs in %s: %s checked in %.1f s",
+                    "Recovered the logs in %s: %d logs, of which %d are empty, %s checked in %.1f s",
                     directory.log_dir.path,
+                    directory.recovered,
+                    directory.empty,
                     _size(directory.bytes),
                     self._runtime.loop.time() - self._started_at,
                 )
@@ -396,8 +400,20 @@ class LogRecovery:
             return
         for warning in found.warnings:
             logger.warning("Partition %s: %s", work.handle, warning)
+        is_empty = found.log_end_offset == 0
+        directory = self._queues.get(work.log_dir)
+        if directory is not None:
+            directory.recovered += 1
+            directory.empty += is_empty
         if found.summary:
-            logger.info("Partition %s: %s; the log ends at offset %d", work.handle, found.summary, found.log_end_offset)
+            # Lines of empty logs would hide the others.
+            logger.log(
+                logging.DEBUG if is_empty else logging.INFO,
+                "Partition %s: %s; the log ends at offset %d",
+                work.handle,
+                found.summary,
+                found.log_end_offset,
+            )
         work.log_dir.recovered(work.handle.topic, work.handle.index, found.log_end_offset)
         self._free(work.handle, found.batches)
 

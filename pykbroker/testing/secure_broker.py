@@ -41,7 +41,8 @@ _MODULES: Final = {
     "SCRAM-SHA-512": f"{_SASL}scram.ScramLoginModule",
 }
 _ITERATIONS: Final = 4096
-_DAYS: Final = 7
+#: More than the time before its end at which a node warns of a certificate.
+_DAYS: Final = 60
 _OWN: Final = "OWN"
 _PATIENCE_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.005

@@ -232,7 +232,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         first = self._first = self._first or bytearray()
         first += received
         if first[0] != _HANDSHAKE_RECORD:
-            self._fail("it does not speak TLS, which this listener does")
+            self._fail("it does not speak TLS, which this listener does. Its security.protocol has to be one with TLS")
             return
         if len(first) < HEADER_BYTES:
             return

@@ -88,7 +88,9 @@ def test_a_probe_loads_next_to_nothing() -> None:
         "pykbroker.config.nearest",
         "pykbroker.entry",
         "pykbroker.entry.command_parser",
+        "pykbroker.entry.data_dirs",
         "pykbroker.entry.failures",
         "pykbroker.entry.health",
         "pykbroker.entry.own_commands",
+        "pykbroker.socket_paths",
     }

@@ -196,6 +196,27 @@ def test_answers_before_a_bad_request_still_leave(caplog: pytest.LogCaptureFixtu
     assert "it was bad" in caplog.text
 
 
+def test_a_client_of_http_is_told_apart_in_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    listener = make_listener(lambda connection, frame: pytest.fail("dispatched"))
+    loop = cast(FakeLoop, listener.loop)
+    said = "closed: the client speaks HTTP, and this listener serves Kafka's protocol alone"
+
+    def lines_of(host: str) -> list[str]:
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "pykbroker.net"):
+            for _ in range(5):
+                connection, transport = connect(listener, host)
+                feed(connection, b"GET / HTTP/1.1\r\n")
+                assert transport.closed
+        return [record.getMessage().partition(" on PLAINTEXT: ")[2] for record in caplog.records]
+
+    assert lines_of("10.0.0.1") == [said]
+    assert lines_of("10.0.0.1") == []
+    assert lines_of("10.0.0.2") == [said]
+    loop.now += 61
+    assert lines_of("10.0.0.1") == [f"{said} (9 more lines like it were left out)"]
+
+
 def test_memory_follows_the_bytes_received_not_the_size_declared() -> None:
     _, listener, _ = start()
     connection, _ = connect(listener)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import stat
 from pathlib import Path
@@ -11,6 +12,8 @@ from threading import Thread
 import pytest
 
 from pykbroker.__main__ import main
+from pykbroker.entry import health
+from pykbroker.entry.data_dirs import ephemeral_dirs
 from pykbroker.node.node_health import NodeHealth
 from pykbroker.node_to_controller.broker_state import BrokerState
 from pykbroker.runtime.unix_sockets import bind_unix
@@ -113,3 +116,89 @@ def test_nothing_but_a_dead_socket_is_replaced(tmp_path: Path) -> None:
         assert bound.getsockname() == str(dead)
     with pytest.raises(OSError, match="cannot be bound: AF_UNIX path too long"):
         bind_unix(str(tmp_path / ("x" * 120)))
+
+
+# -- without an option ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The default data directory of a person who has none yet, on a machine without a container's node."""
+    for key in ("XDG_DATA_HOME", "TEMP", "TMP"):
+        monkeypatch.setenv(key, "")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(health, "USUAL_SOCKETS", ())
+    return tmp_path / "home" / ".local" / "share" / "pykbroker"
+
+
+@pytest.mark.slow
+def test_a_node_is_found_without_an_option(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    socket_path = home / "health.sock"
+    with Process(tmp_path / "log", "--port", "0") as process:
+        process.ready()
+        assert stat.filemode(socket_path.stat().st_mode) == "srw-------"
+        assert main(["health"]) == 0
+        assert capsys.readouterr().out == "node 1 serves\n"
+        assert "is not served here" not in process.log.read_text()
+        process.kill()
+    assert main(["health"]) == 1
+    ended = "the node that made this socket no longer runs"
+    assert capsys.readouterr() == ("", f"pykbroker: no node answers at {socket_path}: {ended}\n")
+    # The next start takes the socket of the killed node over, and removes it.
+    with Process(tmp_path / "log", "--port", "0") as process:
+        process.ready()
+        assert main(["health"]) == 0
+        assert process.interrupt() == 0
+    assert not socket_path.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("home")
+def test_each_of_several_nodes_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The path of a socket is longer than the operating system takes."""
+    long = tmp_path / ("long" * 30)
+    with (
+        Process(tmp_path / "one", "--ephemeral", "--port", "0") as one,
+        Process(tmp_path / "two", "--ephemeral", "--port", "0", "--set", "node.id=2") as two,
+        Process(tmp_path / "three", "--data-dir", str(long), "--port", "0", "--set", "node.id=3") as three,
+    ):
+        for node in (one, two, three):
+            node.ready()
+        assert main(["health"]) == 0
+        assert sorted(capsys.readouterr().out.splitlines()) == ["node 1 serves", "node 2 serves"]
+        assert main(["health", "--data-dir", str(long), "-o", "json"]) == 0
+        assert json.loads(capsys.readouterr().out)["node_id"] == 3
+
+
+@pytest.mark.usefixtures("home")
+def test_no_node_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["health"]) == 1
+    assert "--data-dir DIR asks the node that was started with it" in capsys.readouterr().err
+    assert main(["health", "--data-dir", str(tmp_path / "nowhere")]) == 1
+    path = tmp_path / "nowhere" / "health.sock"
+    assert capsys.readouterr() == ("", f"pykbroker: no node answers at {path}: No such file or directory\n")
+
+
+@pytest.mark.slow
+def test_a_directory_without_sockets_does_not_stop_the_start(tmp_path: Path) -> None:
+    """Something else has the name of the socket, which stands for a file system that has no sockets."""
+    words = ("--data-dir", str(tmp_path / "data"), "--port", "0")
+    with Process(tmp_path / "log", *words) as process:
+        process.ready()
+        assert process.interrupt() == 0
+    (tmp_path / "data" / "health.sock").write_text("kept")
+    with Process(tmp_path / "log", *words) as process:
+        process.ready()
+        assert "There is no health socket, so `pykbroker health` does not find this node" in process.log.read_text()
+        assert process.interrupt() == 0
+    assert (tmp_path / "data" / "health.sock").read_text() == "kept"
+
+
+def test_directories_of_other_users_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "pykbroker-own").mkdir()
+    (tmp_path / "pykbroker-link").symlink_to(tmp_path)
+    assert ephemeral_dirs() == [str(tmp_path / "pykbroker-own")]
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)
+    assert ephemeral_dirs() == []

@@ -403,6 +403,17 @@ def test_progress_is_told_and_measured(caplog: pytest.LogCaptureFixture) -> None
     assert not caplog.messages
 
 
+def test_empty_logs_are_counted_and_each_is_a_line_of_debug(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    sizes = {"tiny": 1, "none": 0, "nothing": 0}
+    _, workers = restarted(killed(sizes), list(sizes))
+    for name in ("none-0", "tiny-0", "nothing-0"):
+        workers.end(name)
+    assert [line.partition(":")[0] for line in caplog.messages if line.startswith("Partition ")] == ["Partition tiny-0"]
+    (end,) = [line for line in caplog.messages if line.startswith("Recovered the logs in ")]
+    assert end.startswith("Recovered the logs in d0: 3 logs, of which 2 are empty, ")
+
+
 def test_directories_are_recovered_beside_each_other() -> None:
     disk = killed(directories=2)
     world, workers = restarted(disk)

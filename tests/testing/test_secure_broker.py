@@ -33,7 +33,7 @@ def send(settings: dict[str, Any], topic: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-def test_each_kind_of_listener(form: dict[str, Any]) -> None:
+def test_each_kind_of_listener(form: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     with SecureBroker({"alice": 'a "quoted\\ pässword', "carol": "c"}, **form) as broker:
         send(broker.kafka_python("alice"), "orders")
         consumer = KafkaConsumer(
@@ -42,6 +42,7 @@ def test_each_kind_of_listener(form: dict[str, Any]) -> None:
         assert next(consumer).value == b"one"
         consumer.close()
         assert [record.value for record in broker.records("orders")] == [b"one"]
+    assert [line for line in caplog.messages if "certificate" in line] == []
 
 
 @pytest.mark.slow

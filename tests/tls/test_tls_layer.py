@@ -609,4 +609,7 @@ def test_a_listener_without_tls_says_that_a_client_speaks_it() -> None:
     connection, _ = connect(make_listener(lambda connection, frame: pytest.fail("dispatched")))
     feed(connection, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
     assert connection.end is not None
-    assert "speaks TLS" in connection.end.reason
+    assert connection.end.reason == (
+        "the client speaks TLS, which this listener does not. Its security.protocol has to be PLAINTEXT here, or it "
+        "needs a listener with TLS"
+    )

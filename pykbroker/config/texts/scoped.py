@@ -141,7 +141,8 @@ pykbroker.early.fencing.enable
     brokers send no client to it. Without it sessions and timeouts decide alone, as in Apache Kafka.
 pykbroker.health.socket
     Path of a Unix socket over which the node says whether it serves; `pykbroker health` asks it. Only the user that
-    runs the node may connect. Without it there is none.
+    runs the node may connect. Without it `pykbroker start` without a properties file has health.sock in its data
+    directory, and every other node has no such socket.
 pykbroker.load.reporter.enable
     Whether the broker counts what comes to each of its replicas and leaves it, and writes it to the topic
     __pykbroker_metrics, which the brokers create (docs/metrics-topic.md).

@@ -26,6 +26,7 @@ from functools import partial
 from pykbroker.config import properties
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.start_up import start_config
+from pykbroker.entry.failures import said_of, say
 from pykbroker.entry.local_cluster.topology import (
     HOST,
     Layout,
@@ -39,6 +40,7 @@ from pykbroker.entry.local_cluster.topology import (
     properties_of,
     signals_of,
 )
+from pykbroker.entry.taken_ports import check_free
 from pykbroker.storage.format import format_directories
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_wire.primitives import random_uuid
@@ -85,9 +87,15 @@ def prepare(wanted: WantedCluster) -> tuple[Layout, dict[int, int]]:
             layout = new_layout(wanted.brokers, wanted.controllers, wanted.port, lambda: random_uuid(rng), free_port)
         ports = client_ports(layout, wanted.port, free_port)
     told = {member.number: properties_of(layout, member, wanted.tree, ports, wanted.given) for member in layout.members}
-    configs = {}
-    for number, values in told.items():
-        configs[number] = start_config(values)
+    configs = {number: start_config(values) for number, values in told.items()}
+    check_free(
+        (
+            (f"node {number}", point.host, point.port)
+            for number, config in configs.items()
+            for point in config.listeners.all
+        ),
+        "--port N chooses other ports, --port 0 free ones",
+    )
     # From here on the tree is written. If this is interrupted, the next start makes the missing parts.
     _write(path, layout.to_json())
     for member in layout.members:
@@ -120,7 +128,7 @@ def run(wanted: WantedCluster) -> int:
             layout, ports = prepare(wanted)
             return asyncio.run(Supervisor(layout, ports, wanted).run())
     except (ConfigError, OSError, ValueError) as error:
-        print(f"pykbroker: {error}", file=sys.stderr)
+        say(said_of(error) or str(error))
         return 1
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from pykbroker.config.cluster_profile import check_own_keys, replicated_profile
 from pykbroker.config.kinds import ConfigError
+from pykbroker.entry.health import SOCKET_NAME
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
 
@@ -175,6 +176,7 @@ def properties_of(
     voters = [each.controller_port for each in layout.members if each.controller_port is not None]
     return {
         **replicated_profile(len(layout.brokers)),
+        "pykbroker.health.socket": os.path.join(node_folder(tree, member.number), SOCKET_NAME),
         **check_own_keys(given),
         "process.roles": member.roles,
         "node.id": str(member.number),

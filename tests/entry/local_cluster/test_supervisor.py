@@ -120,13 +120,35 @@ def test_controllers_of_their_own_and_the_end_of_the_supervisor(tmp_path: Path) 
         )
 
 
-def test_a_node_that_cannot_start_ends_the_start(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+def test_a_taken_port_is_found_before_the_tree_is_written(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         # The second broker's port is the taken one.
-        port = str(taken.getsockname()[1] - 1)
-        done = run("start", "--brokers", "2", "--port", port, "--data-dir", str(tmp_path / "tree"), timeout=120)
+        port = taken.getsockname()[1]
+        done = run("start", "--brokers", "2", "--port", str(port - 1), "--data-dir", str(tmp_path / "tree"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"pykbroker: node 2 cannot be bound to 127.0.0.1:{port}: Address already in use. Another program listens "
+        "there, perhaps another node: --port N chooses other ports, --port 0 free ones\n"
+    )
+    assert [path.name for path in (tmp_path / "tree").iterdir()] == [".lock"]
+
+
+def test_the_health_of_a_cluster_is_that_of_each_node(tmp_path: Path) -> None:
+    with cluster(tmp_path, "--brokers", "2") as process:
+        process.ready(PATIENCE_SECONDS)
+        asked = run("health", "--data-dir", str(tmp_path / "tree"))
+        assert (asked.returncode, asked.stdout) == (0, "node 1 serves\nnode 2 serves\n")
+        (tmp_path / "tree" / "node-2" / "health.sock").unlink()
+        half = run("health", "--data-dir", str(tmp_path / "tree"))
+        assert (half.returncode, half.stdout) == (1, "node 1 serves\n")
+        assert half.stderr.endswith("/node-2/health.sock: No such file or directory\n")
+
+
+def test_a_node_that_cannot_start_ends_the_start(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        metrics = f"pykbroker.metrics.listener=127.0.0.1:{taken.getsockname()[1]}"
+        words = ("--port", "0", "--data-dir", str(tmp_path / "tree"), "--set", metrics)
+        done = run("start", "--brokers", "2", *words, timeout=120)
     assert done.returncode == 1
     assert done.stdout == ""
     assert re.match(r"pykbroker: node \d ended with status 1; the end of .*/node-\d/server\.log:\n", done.stderr)

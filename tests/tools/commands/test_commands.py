@@ -224,6 +224,9 @@ def test_options_that_contradict_each_other(tmp_path: Path) -> None:
         done = run("start", file, *option)
         assert done.returncode == 1
         assert message in done.stderr
+    both = run("start", "--ephemeral", "--data-dir", str(tmp_path / "data"))
+    assert (both.returncode, both.stdout) == (2, "")
+    assert both.stderr == "pykbroker: --ephemeral does not go with --data-dir. Try 'pykbroker start --help'.\n"
     missing = run("start", str(tmp_path / "nothing.properties"))
     assert missing.returncode == 1
     assert "nothing.properties" in missing.stderr
@@ -256,9 +259,13 @@ def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path, caplog: p
 def test_a_port_in_use(tmp_path: Path) -> None:
     with Process(tmp_path / "log", "--ephemeral", "--port", "0") as process:
         _, port = process.ready().host_and_port
-        done = run("start", "--ephemeral", "--port", str(port))
+        done = run("start", "--data-dir", str(tmp_path / "data"), "--port", str(port))
         assert done.returncode == 1
-        assert f"listener PLAINTEXT cannot be bound to localhost:{port}: Address already in use" in done.stderr
+        assert done.stderr.splitlines()[-1] == (
+            f"pykbroker: listener PLAINTEXT cannot be bound to localhost:{port}: Address already in use. Another "
+            "program listens there, perhaps another node: --port N chooses another port, --port 0 a free one"
+        )
+        assert not (tmp_path / "data").exists()
         assert process.interrupt() == 0
 
 
